@@ -63,6 +63,8 @@ def test_billions_of_elements_are_b_and_those_of_operations_g():
 
 def test_an_interval_is_shown_in_one_unit():
     assert units.times(0.9e-3, 1.1e-3) == "0.9000 … 1.100 ms"
+    assert units.times(2.16e-3, 2.73, 3) == "2.16 ms … 2.73 s"  # not 0.00216 … 2.73 s
+    assert units.times(0, 2.73, 3) == "0 … 2.73 s"
 
 
 def test_rate_and_percent():

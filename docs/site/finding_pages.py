@@ -14,11 +14,12 @@ from torchgauge.analyze.findings.catalogue import FILES
 INTRODUCTION = """\
 # Findings
 
-What costs time or memory in a profile, a loop or a recorded trace, with evidence and a remedy. The
-same catalogue is used for all of them: on the terminal, the page, in Markdown and notebooks, and in
-the `findings` of every record.
+What costs time or memory in a profile, a loop, the generation of a language model or a recorded
+trace, with evidence and a remedy. The same catalogue is used for all of them: on the terminal, the
+page, in Markdown and notebooks, and in the `findings` of every record.
 
-- `time` is the seconds of a step, or of a trace's window, that a finding speaks of.
+- `time` is the seconds of a step, of a call that generates, or of a trace's window, that a finding
+  speaks of.
 - `worth` is what its remedy could save at most; findings are in the order of it.
 - Where one finding explains another (a loader that keeps the device waiting explains that the
   device waits for the host), the more general one is left out.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         gate,
         load,
         load_baseline,
+        measure_generation,
         measure_latency,
         measure_memory,
         measure_size,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         replay_operator,
         sweep,
         timeline,
+        watch_generation,
     )
     from torchgauge.compat.model_profiler import ModelProfiler
     from torchgauge.compat.profiler import Profiler, quick_profile
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from torchgauge.measure.loop.schedule import Schedule
     from torchgauge.records.advice import Advice
     from torchgauge.records.comparison import Comparison
+    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.latency.latency import Latency, Throughput
     from torchgauge.records.memory.memory import Memory
     from torchgauge.records.profile import Profile
@@ -69,6 +72,7 @@ _HOMES = {
         "gate",
         "load",
         "load_baseline",
+        "measure_generation",
         "measure_latency",
         "measure_memory",
         "measure_size",
@@ -79,6 +83,7 @@ _HOMES = {
         "replay_operator",
         "sweep",
         "timeline",
+        "watch_generation",
     ),
     "torchgauge.cli.magics": ("load_ipython_extension", "unload_ipython_extension"),
     "torchgauge.compat.model_profiler": ("ModelProfiler",),
@@ -96,6 +101,7 @@ _HOMES = {
     "torchgauge.measure.loop.schedule": ("Schedule",),
     "torchgauge.records.advice": ("Advice",),
     "torchgauge.records.comparison": ("Comparison",),
+    "torchgauge.records.generation.generation": ("Generation",),
     "torchgauge.records.work.cost": ("Cost",),
     "torchgauge.records.latency.latency": ("Latency", "Throughput"),
     "torchgauge.records.memory.memory": ("Memory",),
@@ -114,6 +120,7 @@ __all__ = [
     "Advice",
     "Comparison",
     "Cost",
+    "Generation",
     "InputError",
     "Inputs",
     "Latency",
@@ -145,6 +152,7 @@ __all__ = [
     "load",
     "load_baseline",
     "mark",
+    "measure_generation",
     "measure_latency",
     "measure_memory",
     "measure_size",
@@ -156,6 +164,7 @@ __all__ = [
     "replay_operator",
     "sweep",
     "timeline",
+    "watch_generation",
 ]
 
 

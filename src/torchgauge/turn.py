@@ -76,8 +76,8 @@ def _refused(other: threading.Thread) -> InputError:
     return InputError(
         "Nothing can be measured while a timeline is active in another thread.",
         id="timeline-active",
-        cause=f"Thread {other.name} is within tg.timeline, or under `torchgauge run script.py`: "
-        "in a process one thread measures at a time.",
+        cause=f"Thread {other.name} is within tg.timeline or tg.watch_generation, or under "
+        "`torchgauge run script.py`: in a process one thread measures at a time.",
         remedy="Measure before the timeline or after it, or in a process of its own.",
     )
 

@@ -8,6 +8,9 @@ UNKNOWN = "unknown"
 # Beyond it no figure of a measurement lies; a record that was edited by hand may hold one.
 _PLAIN_RANGE = (1e-15, 1e18)
 
+# From this ratio on both ends of an interval have their own unit.
+WIDE = 100
+
 _Steps = tuple[tuple[float, str], ...]
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 # The field says 7 B parameters, and 7 GFLOP.
@@ -51,7 +54,9 @@ def time(seconds: float | None, digits: int = 4) -> str:
 
 
 def times(low: float, high: float, digits: int = 4) -> str:
-    """Format an interval of durations in one unit: '12.21 … 12.47 ms'."""
+    """Format an interval of durations, in one unit unless it is wide: '12.21 … 12.47 ms'."""
+    if 0 < low < high / WIDE:
+        return f"{time(low, digits)} … {time(high, digits)}"
     factor, unit = next(((f, u) for f, u in _TIME if high >= f), _TIME[-1])
     return f"{significant(low / factor, digits)} … {significant(high / factor, digits)} {unit}"
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.records import codec
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
@@ -124,6 +125,13 @@ def sweep():
 
 
 @functools.cache
+def generation():
+    from tests.support import generations as made
+
+    return builtins(made.grid(), made.assisted(), made.by_cache(), made.without_times())
+
+
+@functools.cache
 def comparison():
     return builtins(*(one.comparison for one in verdicts() if one.comparison is not None))
 
@@ -224,7 +232,7 @@ KINDS = {
     "profile": profile, "count": count, "loop": loop, "ranks": ranks, "sweep": sweep,
     "comparison": comparison, "verdict": verdict, "trace": trace, "trace_diff": trace_diff,
     "snapshot": snapshot, "growth": growth, "advice": advice, "trend": trend,
-    "diagnosis": diagnosis,
+    "diagnosis": diagnosis, "generation": generation,
 }  # fmt: skip
 # What a record may lack for a form: these errors are answers.
 _LACKING = {"no-tree", "format-unfit", "figure-absent", "format-absent", "table-unknown"}
@@ -242,5 +250,5 @@ def show(record):
             if error.id not in _LACKING:
                 raise
     assert codec.decode(codec.encode(record)) == record
-    if isinstance(record, Profile | Count | Loop | Ranks | Sweep):
+    if isinstance(record, Profile | Count | Generation | Loop | Ranks | Sweep):
         record.summary()

@@ -3,7 +3,7 @@
 import functools
 
 import msgspec
-from tests.support import advices, evidence, pages, poison, trends, verdicts
+from tests.support import advices, evidence, generations, pages, poison, trends, verdicts
 from tests.support import exported_records as records
 from tests.support import records as plain
 from tests.support.hostile_texts import WORD
@@ -53,6 +53,11 @@ def samples():
         "profile of training": trained(),
         "profile on a page": pages.with_tree(),
         "diagnosis": diagnosis(),
+        "generation": generations.grid(),
+        "generation with an assistant": generations.assisted(),
+        "generation by cache": generations.by_cache(),
+        "profile of a shape": generations.grid().profiles[0],
+        "comparison of generations": tg.compare(generations.grid(), generations.single()),
         "trend": trends.trend(),
         "advice": advices.advice(),
         "trace": evidence.trace(),

@@ -17,7 +17,7 @@ export function breakdown(
   const head = [
     h("th", { scope: "col", class: "text" }, of),
     h("th", { scope: "col", class: "wider" }, h("span", { class: "off-screen" }, "parts")),
-    h("th", { scope: "col", class: "number" }, "window"),
+    h("th", { scope: "col", class: "number" }, part.whole ?? "window"),
     ...shown.map((at) => h("th", { scope: "col", class: "number" }, swatch(at), part.parts[at])),
     ...part.more.map((title) => h("th", { scope: "col", class: "number" }, title)),
   ];

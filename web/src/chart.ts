@@ -14,6 +14,15 @@ export interface Line {
   points?: boolean;
   size?: number;
   dashed?: boolean;
+  /** Of points: a ring, which shows what lies inside it. */
+  hollow?: boolean;
+  /** Of points: one is seen through another. */
+  faint?: boolean;
+  width?: number;
+  /** Drawn between pixels too: a line that hardly rises has no steps. */
+  smooth?: boolean;
+  /** Does not count for the range of the axis: it may end at the edge. */
+  loose?: boolean;
   /** Not one of the lines that lie upon one another. */
   apart?: boolean;
 }
@@ -36,23 +45,24 @@ export interface Chart {
   marks?: Mark[];
   /** Lines upon one another, the first at the bottom, each with its area. */
   stacked?: boolean;
-  /** Whether the area between the first line and the second one is filled. */
-  band?: boolean;
-  /** Whether a legend names the lines. */
-  legend?: boolean;
+  /** Of how many pairs of lines, which come first, the area between them is filled. */
+  bands?: number;
+  /** Whether a legend names the lines, or another legend. */
+  legend?: boolean | HTMLElement;
   /** Whether x counts something: ticks at whole numbers alone. */
   counts?: boolean;
   /** From 0, or around the values. */
   fromZero?: boolean;
   /** For values of several orders of magnitude. */
   logarithmic?: boolean;
+  logarithmicX?: boolean;
   height?: number;
 }
 
 export function chart(host: HTMLElement, wanted: Chart): void {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
   const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
-  host.append(h("figure", {}, frame, wanted.legend ? legend(wanted) : "", read));
+  host.append(h("figure", {}, frame, wanted.legend === true ? legend(wanted) : wanted.legend || "", read));
   const marked = lanes(wanted.marks ?? []);
   let plot: uPlot | null = null;
   responsive(frame, (width) => {
@@ -108,18 +118,30 @@ function options(
     legend: { show: false },
     padding: [12 + height(marked), 28, 0, 0],
     scales: {
-      x: { time: false },
+      x: {
+        time: false,
+        ...(wanted.logarithmicX ? { distr: 3, range: (_, low, high) => [low * 0.9, high * 1.1] } : {}),
+      },
       y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
     },
     axes: [
-      { ...axis(wanted.showX, wanted.xLabel), size: 32, space: 70, ...(wanted.counts ? { incrs: WHOLE } : {}) },
+      {
+        ...axis(wanted.showX, wanted.xLabel),
+        size: 32,
+        space: 70,
+        ...(wanted.counts ? { incrs: WHOLE } : {}),
+        ...(wanted.logarithmicX ? { splits: decades, filter: same } : {}),
+      },
       {
         ...axis(wanted.showY),
         size: 74,
         ...(wanted.logarithmic ? { splits: decades, filter: same } : {}),
       },
     ],
-    bands: wanted.band ? [{ series: [1, 2], fill: () => `${property(wanted.lines[0].colour)}2e` }] : [],
+    bands: Array.from({ length: wanted.bands ?? 0 }, (_, at) => ({
+      series: [2 * at + 1, 2 * at + 2],
+      fill: () => `${property(wanted.lines[2 * at].colour)}2e`,
+    })),
     series: [{}, ...drawn(wanted)],
     cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
     hooks: {
@@ -153,12 +175,20 @@ function series(line: Line): uPlot.Series {
   return {
     label: line.label,
     stroke: () => property(line.colour),
-    width: line.points ? 0 : 1.5,
+    width: line.points ? 0 : (line.width ?? 1.5),
     spanGaps: !line.points,
+    ...(line.smooth ? { pxAlign: 0 } : {}),
+    auto: !line.loose,
     dash: line.dashed ? [6, 5] : undefined,
     fill: line.fill ? () => `${property(line.colour)}2e` : undefined,
     paths: line.stepped ? uPlot.paths.stepped!({ align: 1 }) : undefined,
-    points: { show: line.points, size: line.size ?? 4, fill: () => property(line.colour) },
+    points: {
+      show: line.points,
+      size: line.size ?? 4,
+      fill: () => (line.hollow ? "transparent" : property(line.colour) + (line.faint ? "73" : "")),
+      ...(line.hollow ? { stroke: () => property(line.colour), width: 1.5 } : {}),
+      ...(line.faint ? { width: 0 } : {}),
+    },
   };
 }
 
@@ -176,7 +206,7 @@ function area(line: Line): uPlot.Series {
 
 function range(wanted: Chart, low: number, high: number): [number, number] {
   const { fromZero, levels, logarithmic } = wanted;
-  if (logarithmic) return [low * 0.9, high * 1.1];
+  if (logarithmic) return [low * 0.85, high * 1.2];
   const shown = (levels ?? []).map((level) => level.value);
   const top = Math.max(high, ...shown);
   const bottom = fromZero ? 0 : Math.min(low, ...shown);
@@ -257,8 +287,8 @@ function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
 }
 
 /** A band is read as one interval: of its two lines the upper one has the name. */
-function lowerEnd({ band, lines, showY }: Chart, line: Line, at: number): string {
-  const low = band && line === lines[0] ? lines[1].values[at] : null;
+function lowerEnd({ bands = 0, lines, showY }: Chart, line: Line, at: number): string {
+  const low = lines.indexOf(line) < 2 * bands ? lines[lines.indexOf(line) + 1].values[at] : null;
   return low === null || low === undefined ? "" : `${showY(low)} … `;
 }
 

@@ -159,6 +159,8 @@ export type ContributionsData = {
 }[];
 
 export interface BreakdownData {
+  /** What the parts add up to: by default a window of time. */
+  whole?: string;
   parts: string[];
   /** Titles of what each row says besides. */
   more: string[];
@@ -349,6 +351,47 @@ export interface AdviceData {
   best: (GainData & { candidates: string[]; code: string; environment: string }) | null;
 }
 
+export interface ShapesData {
+  maps: {
+    title: string;
+    batches: number[];
+    prompts: number[];
+    figures: [title: string, unit: Unit][];
+    /** Values and ends of intervals in the order of the figures. */
+    cells: {
+      batch: number;
+      prompt: number;
+      status: string;
+      reason: string;
+      values: (number | null)[];
+      intervals: ([number, number] | null)[];
+    }[];
+  }[];
+  cells: TableData;
+}
+
+export type GrowthData = {
+  title: string;
+  axis: string;
+  series: {
+    label: string;
+    points: [context: number, value: number][];
+    /** `outside` is 1 where it is extrapolated. */
+    line: [context: number, value: number, low: number | null, high: number | null, outside: number][];
+  }[];
+  notes: string[];
+  words: Rows;
+}[];
+
+export type CacheData = {
+  title: string;
+  series: {
+    label: string;
+    points: [positions: number, held: number, used: number | null, formula: number | null][];
+  }[];
+  notes: string[];
+}[];
+
 export interface MethodData {
   parts: [string, Rows][];
   figures: [title: string, how: string, rows: Rows, notes: string[]][];
@@ -366,7 +409,7 @@ export interface PageData {
   title: string;
   parts: PageParts;
   /** Sets of parts of which one is shown at a time. */
-  choice?: { label: string; first: number; options: { name: string; parts: PageParts }[] };
+  choice?: { label: string; view: string; first: number; options: { name: string; parts: PageParts }[] };
 }
 
 export function read(): PageData {

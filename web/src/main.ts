@@ -13,6 +13,7 @@ import { advice } from "./views/advice";
 import { changes } from "./views/changes";
 import { contributions } from "./views/contributions";
 import { environment } from "./views/environment";
+import { cache, calls, growth, shapes } from "./views/generation";
 import { latency } from "./views/latency";
 import { memory } from "./views/memory";
 import { method } from "./views/method";
@@ -37,6 +38,10 @@ register<any>(
   cells,
   pareto,
   scaling,
+  shapes,
+  growth,
+  cache,
+  calls,
   ranks,
   job,
   devices,
@@ -70,11 +75,11 @@ const listeners: {
 const every = { ...common, ...Object.assign({}, ...(choice?.options ?? []).map((one) => one.parts)) };
 const shown = views.filter((view) => every[view.id]);
 const titles = (view: View<any>): string => every[view.id].title ?? view.title;
+const chooser = choice && select(choice);
 const links = new Map(shown.map((view) => [view.id, h("a", { href: `#${view.id}` }, titles(view))]));
 const sections = new Map(shown.map((view) => [view.id, section(view)]));
 const addresses = new Addresses(choice);
 const context = makeContext();
-const chooser = choice && select(choice);
 
 document.body.append(
   h("a", { class: "skip", href: "#main" }, "Skip to the report"),
@@ -167,10 +172,15 @@ function header(): HTMLElement {
     "header",
     {},
     h("strong", { class: "title" }, name(page.title)),
-    chooser && h("label", {}, `${choice!.label} `, chooser),
+    choice && !choice.view && labelled(chooser!),
     h("nav", { "aria-label": "Sections" }, ...links.values()),
     themeButton(),
   );
+}
+
+/** The select of a choice of all views stands in the header, that of one in its section. */
+function labelled(chooser: HTMLElement): HTMLElement {
+  return h("label", {}, `${choice!.label} `, chooser);
 }
 
 function select({ options }: NonNullable<typeof choice>): HTMLSelectElement {
@@ -193,6 +203,7 @@ function section(view: View<unknown>): HTMLElement {
       { id: `${view.id}-title` },
       view === views[0] ? name(page.title) : titles(view),
     ),
+    choice?.view === view.id && h("div", { class: "controls" }, labelled(chooser!)),
     h("div", { class: "view" }),
   );
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         gate_stored,
         gate_targets,
     )
+    from torchgauge.api.generations import measure_generation, watch_generation
     from torchgauge.api.loops import nvtx, timeline
     from torchgauge.api.measurements import (
         count_cost,
@@ -50,6 +51,7 @@ _HOMES = {
         "gate_stored",
         "gate_targets",
     ),
+    "generations": ("generation_request", "measure_generation", "watch_generation"),
     "loops": ("nvtx", "timeline"),
     "measurements": (
         "count_cost",
@@ -84,9 +86,11 @@ __all__ = [
     "gate_records",
     "gate_stored",
     "gate_targets",
+    "generation_request",
     "load",
     "load_baseline",
     "load_ranks",
+    "measure_generation",
     "measure_latency",
     "measure_memory",
     "measure_size",
@@ -99,6 +103,7 @@ __all__ = [
     "sweep",
     "sweep_request",
     "timeline",
+    "watch_generation",
 ]
 
 

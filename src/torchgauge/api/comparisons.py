@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from torchgauge.api.records import labels_of, loaded
+from torchgauge.api.records import generation_of, labels_of, loaded
 from torchgauge.errors import InputError
 from torchgauge.records.profile import Profile
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from torchgauge.records.comparison import Comparison, Regressions
+    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.snapshot import Growth, Snapshot
     from torchgauge.records.trace.trace import Trace
     from torchgauge.records.trace.trace_diff import TraceDiff
     from torchgauge.targets.training.training import Training
 
     Model = tuple[Callable[..., Any], Any]
-    Compared = Profile | Trace | Snapshot | str | Path | Model
+    Compared = Generation | Profile | Trace | Snapshot | str | Path | Model
 
 
 def compare(
@@ -36,8 +37,9 @@ def compare(
     Times are judged only on the same machine, software and settings, with six or more processes on
     each side (`processes=10`); exact figures always if the inputs are the same. Two pairs (model,
     inputs) are run in turn, in `blocks` of four fresh processes that get them by value; with
-    `train` a training step of them. For two traces, or folders with the ranks' files, the result is
-    what got slower, for two memory snapshots what grew.
+    `train` a training step of them. Two generations are compared shape by shape. For two traces,
+    or folders with the ranks' files, the result is what got slower, for two memory snapshots what
+    grew.
 
     Raises InputError `file-missing`, `not-a-profile`, `gate-sides`; RecordError as `load`; for
     models what running raises; for traces and snapshots as `read_trace` and `read_snapshot`.
@@ -63,6 +65,11 @@ def compare(
         )
     if comparison := _compared_recordings(baseline, current):
         return comparison
+    old, new = generation_of(baseline), generation_of(current)
+    if old is not None and new is not None:
+        from torchgauge.analyze.compare.shapes import compare_generations
+
+        return compare_generations(old, new, labels=labels_of(baseline, current))
     from torchgauge.analyze.compare.compare import compare as compared
     from torchgauge.gates.host_noise import host_noise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchgauge.history.baseline import HistoryBaseline
     from torchgauge.records.comparison import Comparison
     from torchgauge.records.doctor import Noise
+    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.profile import Profile
     from torchgauge.records.verdict import Verdict
     from torchgauge.targets.target import TargetRequest
@@ -28,8 +29,8 @@ CALIBRATION_BLOCKS = 10
 
 
 def gate(
-    baseline: Profile | str | Path | tuple[Callable[..., Any], Any],
-    current: Profile | str | Path | tuple[Callable[..., Any], Any],
+    baseline: Generation | Profile | str | Path | tuple[Callable[..., Any], Any],
+    current: Generation | Profile | str | Path | tuple[Callable[..., Any], Any],
     *,
     metrics: Sequence[str] = (),
     tolerance: str | Sequence[str] = (),
@@ -42,7 +43,8 @@ def gate(
     """Judge whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
 
     Two pairs (model, inputs) are run in turn, in fresh processes that get them by value. Two
-    records, or the files that hold them, are compared as they are. `tolerance` is texts such as
+    records, or the files that hold them, are compared as they are, generations shape by shape.
+    `tolerance` is texts such as
     "latency:1%:3%": the accepted change, and the change that must be excluded.
 
     Raises InputError `gate-sides`, `metric-unknown`, `threshold-invalid`; and what running raises.
@@ -69,8 +71,8 @@ def gate(
 
 
 def gate_records(
-    baseline: Profile | str | Path,
-    current: Profile | str | Path,
+    baseline: Generation | Profile | str | Path,
+    current: Generation | Profile | str | Path,
     options: GateOptions,
     labels: tuple[str, str] | None = None,
 ) -> Verdict:
@@ -81,10 +83,14 @@ def gate_records(
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
     from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
-    from torchgauge.api.records import labels_of, loaded
+    from torchgauge.api.records import generation_of, labels_of, loaded
     from torchgauge.gates.host_noise import host_noise
 
-    old, new = loaded(baseline), loaded(current)
+    sides = generation_of(baseline), generation_of(current)
+    labels = labels or labels_of(baseline, current)
+    if sides[0] is not None and sides[1] is not None:
+        return _gate_generations(sides[0], sides[1], options, labels)
+    old, new = (loaded(cast("Profile | str | Path", side)) for side in (baseline, current))
     return gate_stored_run(
         old,
         new,
@@ -92,7 +98,7 @@ def gate_records(
         limits=options.limits,
         usual=options.usual,
         noise=host_noise(old, new),
-        labels=labels or labels_of(baseline, current),
+        labels=labels,
     )
 
 
@@ -103,9 +109,13 @@ def gate_stored(
 
     Raises what `gate_records` and `HistoryBaseline.profile` raise, and what running raises.
     """
-    from torchgauge.api.records import load_baseline
+    from torchgauge.api.records import generation_of, load_baseline
 
     path = Path(request.spec)
+    if path.suffix == ".json" and is_file(path) and (generation := generation_of(path)):
+        if isinstance(baseline, str | Path):
+            return gate_records(baseline, generation, options, (str(baseline), request.spec))
+        return _gate_with_history(baseline, generation, options, request.spec)
     saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
     # A mistake shows now, not after minutes; and the target may change folders.
     stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)
@@ -115,6 +125,50 @@ def gate_stored(
     verdict = gate_records(old, current, options, labels)
     run_warnings = warnings_of(current, "current") if saved is None else ()
     return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *run_warnings))
+
+
+def _gate_generations(
+    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
+) -> Verdict:
+    """Judge whether any shape of a generation, or its model, got worse."""
+    from torchgauge.analyze.compare.shapes import shape_pairs
+    from torchgauge.analyze.gate.shape_gate import gate_shapes
+
+    return gate_shapes(
+        (baseline.profile(), current.profile()),
+        shape_pairs(baseline, current),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels,
+    )
+
+
+def _gate_with_history(
+    baseline: HistoryBaseline, current: Generation, options: GateOptions, label: str
+) -> Verdict:
+    """Judge the shapes of a generation against earlier ones of the history.
+
+    Raises what `HistoryBaseline.profile` raises.
+    """
+    from torchgauge.analyze.compare.shapes import ShapePair, shape_names
+    from torchgauge.analyze.gate.shape_gate import gate_shapes
+
+    profiles, names = current.profiles, shape_names(current.done)
+    stored = [baseline.profile(profile) for profile in profiles or (current.profile(),)]
+    old_label, old = stored[0]
+    stored_model = msgspec.structs.replace(
+        current.profile(), environment=old.environment, size=old.size
+    )
+    pairs = zip(names, (run for _, run in stored), profiles, strict=False)
+    return gate_shapes(
+        (stored_model, current.profile()),
+        [ShapePair(*pair) for pair in pairs],
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=(old_label, label),
+    )
 
 
 def _stored_run(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchgauge.api.snapshots import read_snapshot
 from torchgauge.errors import InputError
 from torchgauge.records import codec
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
     raise InputError(
         f"'{profile_or_path}' holds a {type(record).__name__.lower()}, not a profile.",
         id="not-a-profile",
-        remedy="Give a file that "
-        "`torchgauge profile TARGET --output-dir DIR` or profile.save wrote.",
+        remedy="Give another generation with it: both files of `torchgauge generate`."
+        if isinstance(record, Generation)
+        else "Give a file that `torchgauge profile TARGET --output-dir DIR` or profile.save wrote.",
     )
+
+
+def generation_of(side: object) -> Generation | None:
+    """Return the generation that is given or lies at a path; None for another record.
+
+    Raises InputError `file-missing`; RecordError as `load`.
+    """
+    record = codec.load(Path(side)) if isinstance(side, str | Path) else side
+    return record if isinstance(record, Generation) else None

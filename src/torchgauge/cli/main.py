@@ -24,6 +24,7 @@ VERBS = {
     "run": "run an unedited script and show where the steps of its loop go",
     "count": "count parameters, FLOPs and bytes by layer and operator; nothing is computed",
     "sweep": "measure a model over batch sizes, precisions and more, and find the best",
+    "generate": "measure how a language model generates: first token, later ones, cache, growth",
     "advise": "try improvements on a model, and show those that held with their code",
     "compare": "show what changed between two runs or traces, and where",
     "gate": "tell whether a model got worse: pass, fail or inconclusive",

@@ -1,4 +1,4 @@
-"""What to run after a profile: complete commands about the same target."""
+"""What to run after a profile or a generation: complete commands about the same target."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torchgauge.folders import display_path
 
 if TYPE_CHECKING:
+    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.profile import Profile
     from torchgauge.report.content.document import Document
 
@@ -18,13 +19,19 @@ MAX_STEPS = 3
 DISTURBED = ("other-load", "steal-time", "several-modes", "drift", "throttled", "one-thread")
 
 
-def with_next_steps(document: Document, profile: Profile, options: argparse.Namespace) -> Document:
-    """Return the document with commands to run next; of a profile that failed, as it is."""
+def with_next_steps(
+    document: Document, record: Generation | Profile, options: argparse.Namespace
+) -> Document:
+    """Return the document with commands to run next; of a record that failed, as it is."""
+    from torchgauge.records.profile import Profile
     from torchgauge.report.content.document import Heading, Listing
 
-    if not profile.complete or profile.interrupted:
+    if not record.complete or record.interrupted:
         return document
-    lines = "\n".join(f"{command}  # {reason}" for command, reason in steps(profile, options))
+    commands = (
+        steps(record, options) if isinstance(record, Profile) else generation_steps(record, options)
+    )
+    lines = "\n".join(f"{command}  # {reason}" for command, reason in commands)
     heading = Heading("Next", tone="")
     return dataclasses.replace(
         document, conclusion=[*document.conclusion, heading, Listing(lines, "sh")]
@@ -42,14 +49,50 @@ def steps(profile: Profile, options: argparse.Namespace) -> list[tuple[str, str]
     if profile.latency is not None:
         advise = shlex.join(["torchgauge", "advise", *target_arguments(options)])
         commands.append((advise, "try what may make it faster"))
-    return [*commands[: MAX_STEPS - 1], _page(target, options)]
+    return [*commands[: MAX_STEPS - 1], _page(target, options, "profile")]
 
 
-def _page(target: str, options: argparse.Namespace) -> tuple[str, str]:
-    """Return the command that shows the profile as a page, without measuring again if it can."""
+def generation_steps(generation: Generation, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return commands with what each is for: more calls, more shapes, then the page."""
+    arguments = ["torchgauge", "generate", *generation_arguments(options)]
+    target = shlex.join(arguments)
+    commands = []
+    if options.effort == "quick":
+        commands.append((target, "with narrower intervals"))
+    if any(warning.id in DISTURBED for warning in generation.all_warnings):
+        commands.append(("torchgauge doctor", "what disturbs timings on this machine"))
+    if generation.done and not generation.fits:
+        largest = max(cell.batch for cell in generation.done)
+        longest = max(cell.prompt for cell in generation.done)
+        grid = {"batch": f"{largest},{4 * largest}", "prompt": f"{longest},{4 * longest}"}
+        wider = argparse.Namespace(**{**vars(options), **grid})
+        words = shlex.join(["torchgauge", "generate", *generation_arguments(wider)])
+        commands.append((words, "how it grows, and what other shapes would take"))
+    elif generation.done and not options.predict:
+        commands.append((f"{target} --predict 8x4096", "what a shape would take"))
+    return [*commands[: MAX_STEPS - 1], _page(target, options, "generation")]
+
+
+def generation_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments that name model and shapes, as they were given."""
+    arguments = [options.target]
+    for text in options.inputs:
+        arguments += ["--input", text]
+    for name in ("prompt", "batch", "new", "cache", "beams", "assistant", "weights", "precision"):
+        value = getattr(options, name)
+        if value not in (None, options.parser.get_default(name)):
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            arguments += [f"--{name}", text]
+    shapes = [f"{batch}x{prompt}" for batch, prompt in options.predict]
+    arguments += ["--predict", ",".join(shapes)] * bool(shapes)
+    return arguments + (["--device", options.device] if options.device != "auto" else [])
+
+
+def _page(target: str, options: argparse.Namespace, stem: str) -> tuple[str, str]:
+    """Return the command that shows the record as a page, without measuring again if it can."""
     saved = next((path for form, path in options.outputs if form == "json"), None)
     if saved is None and options.output_dir is not None and "json" in (options.formats or ["json"]):
-        saved = options.output_dir / "profile.json"
+        saved = options.output_dir / f"{stem}.json"
     if saved is None:
         return f"{target} --open", "the same as a page"
     return shlex.join(["torchgauge", "report", display_path(saved), "--open"]), "the same as a page"

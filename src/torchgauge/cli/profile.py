@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
@@ -44,7 +43,6 @@ TARGET is one of
 With --threshold it ends with 3 if a limit is exceeded and with 4 if one cannot be decided. A
 failed measurement (1) and Ctrl-C (130) take precedence; the limits are still reported.
 """
-OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         try:
             # First, since the reader of our output may go away.
-            written = write(profile, verdict, options)
+            written = verdicts.write(profile, verdict, options, "profile")
         except InputError:
             tell(profile, verdict, options)  # or the measurement would be lost
             options.json = False  # standard output holds one document
@@ -117,27 +115,6 @@ def run(options: argparse.Namespace) -> int:
     if not profile.complete:
         return ExitCode.MEASUREMENT_FAILED
     return ExitCode.DONE if verdict is None else verdict.exit_code
-
-
-def write(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> list[Path]:
-    """Write the record in the formats asked for, and the verdict in those that fit it."""
-
-    def options_with(forms: list[str], **overrides: object) -> argparse.Namespace:
-        return argparse.Namespace(**{**vars(options), "formats": forms, **overrides})
-
-    forms = options.formats or ["json"]
-    of_verdict, of_profile = (
-        [output for output in options.outputs if (output[0] == "junit") is is_junit]
-        for is_junit in (True, False)
-    )
-    try:
-        fitting = [form for form in forms if form != "junit"]
-        return formats.write(profile, options_with(fitting, outputs=of_profile), "profile")
-    finally:
-        if verdict is not None:
-            fitting = [form for form in forms if form in OF_A_VERDICT]
-            chosen = options_with(fitting, outputs=of_verdict, html=None, open=False)
-            formats.say(formats.write(verdict, chosen, "verdict"))
 
 
 def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> None:

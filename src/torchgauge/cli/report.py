@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torchgauge.records.codec import Saved
 
 DESCRIPTION = """\
-Show what profile, run, count, doctor or history saved, on any machine; torch is not needed.
+Show what profile, run, generate, count, doctor or history saved, on any machine, without torch.
 
   torchgauge report profile.json                             the summary
   torchgauge report profile.json --html page.html            the page

@@ -1,16 +1,45 @@
-"""Show a verdict, and report it to GitHub where a workflow runs."""
+"""Show and write a verdict beside its record, and report it to GitHub where a workflow runs."""
 
 from __future__ import annotations
 
+import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli import formats
 from torchgauge.cli.output import annotate, print_view, tell, tell_lines
 from torchgauge.files import append
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
+    from torchgauge.records.codec import Saved
     from torchgauge.records.verdict import Verdict
+
+OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
+
+
+def write(
+    record: Saved, verdict: Verdict | None, options: argparse.Namespace, stem: str
+) -> list[Path]:
+    """Write the record in the formats asked for, and the verdict in those that fit it."""
+
+    def options_with(forms: list[str], **overrides: object) -> argparse.Namespace:
+        return argparse.Namespace(**{**vars(options), "formats": forms, **overrides})
+
+    forms = options.formats or ["json"]
+    of_verdict, of_record = (
+        [output for output in options.outputs if (output[0] == "junit") is is_junit]
+        for is_junit in (True, False)
+    )
+    try:
+        fitting = [form for form in forms if form != "junit"]
+        return formats.write(record, options_with(fitting, outputs=of_record), stem)
+    finally:
+        if verdict is not None:
+            fitting = [form for form in forms if form in OF_A_VERDICT]
+            chosen = options_with(fitting, outputs=of_verdict, html=None, open=False)
+            formats.say(formats.write(verdict, chosen, "verdict"))
 
 
 def show(verdict: Verdict, *, to_stderr: bool = False) -> None:

@@ -14,6 +14,7 @@ from torchgauge.errors import RecordError
 from torchgauge.reading import RECORD, inflated
 from torchgauge.records import codec
 from torchgauge.records.figures import figures
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import How
 from torchgauge.records.run import Entry, Facts, Run
@@ -108,9 +109,10 @@ def unpacked(data: object, origin: str) -> Profile:
 def not_a_profile(origin: str, record: object) -> RecordError:
     """Return the error for a record of another kind."""
     return RecordError(
-        f"{origin} holds a {type(record).__name__.lower()}.",
+        f"{origin} holds a {type(record).__name__.lower()}"
+        f"{' without a measured shape' * isinstance(record, Generation)}.",
         id="history-kind",
-        cause="The history keeps profiles.",
+        cause="The history keeps profiles, and the measured shapes of generations.",
         remedy="Add what `torchgauge profile TARGET --output-dir DIR` wrote as profile.json.",
     )
 

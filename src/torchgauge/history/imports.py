@@ -15,6 +15,7 @@ from torchgauge.history.content import entry, not_a_profile
 from torchgauge.history.store import Store
 from torchgauge.reading import RECORD, too_large, unreadable
 from torchgauge.records import codec
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.run import SCHEMA, Entry, Facts
 
@@ -51,10 +52,12 @@ def entries(path: Path, facts: Facts) -> Iterator[Entry]:
                 return
     except OSError as error:
         raise unreadable(f"'{path}'", error) from None
-    profile = codec.load(path)
-    if not isinstance(profile, Profile):
-        raise not_a_profile(f"'{path}'", profile)
-    yield entry(profile, facts)
+    record = codec.load(path)
+    profiles = record.profiles if isinstance(record, Generation) else (record,)
+    for profile in profiles or (record,):
+        if not isinstance(profile, Profile):
+            raise not_a_profile(f"'{path}'", record)
+        yield entry(profile, facts)
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:

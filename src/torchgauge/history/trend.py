@@ -17,7 +17,10 @@ from torchgauge.history.store import ALL_RUNS, Selection, Store
 from torchgauge.records.figures import LATENCY, worse_when_higher
 from torchgauge.records.trend import CONFIRM, Trend, TrendChange, TrendCorrection, TrendSeries
 
-DEFAULT_METRICS = ("latency_median", "memory_peak", "flops", "parameters")
+DEFAULT_METRICS = (
+    *("latency_median", "generation_ttft", "generation_tpot", "generation_tokens"),
+    *("memory_peak", "flops", "parameters"),
+)
 DEFAULT_LAYER_METRICS = ("host_time", "device_time")
 CORRECTED = frozenset(f"latency_{name}" for name in LATENCY)
 

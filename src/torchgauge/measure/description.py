@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from torchgauge.records.target import InputDescription, TargetDescription
-from torchgauge.targets.placement import Placement
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.names import name_of
+from torchgauge.targets.placement import Placement, devices_of, native_precision
 from torchgauge.targets.target import Target
 
 
@@ -24,6 +28,22 @@ def describe(placement: Placement, *, training: bool) -> TargetDescription:
         tokens=target.tokens,
         images=target.images,
         training=training,
+        weights=target.weights,
+    )
+
+
+def describe_module(model: nn.Module) -> TargetDescription:
+    """Return what a model is that a program of its own calls, on as many devices as it may be."""
+    name = name_of(model)
+    target = Target(model, Inputs.of(()), spec=name, kind="module", name=name)
+    return TargetDescription(
+        spec=name,
+        kind=target.kind,
+        name=name,
+        device=", ".join(devices_of(target)),
+        precision=native_precision(target),
+        precision_method="native",
+        training=model.training,
         weights=target.weights,
     )
 

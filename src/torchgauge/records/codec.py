@@ -14,6 +14,7 @@ from torchgauge.records.advice import Advice
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.consistency import faults
 from torchgauge.records.doctor import Diagnosis
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.migration import migrated
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
@@ -36,6 +37,7 @@ Saved = (
     | Ranks
     | Comparison
     | Snapshot
+    | Generation
     | Growth
     | Sweep
     | Trace

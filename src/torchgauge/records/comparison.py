@@ -49,7 +49,8 @@ class Change(Record, frozen=True, kw_only=True):
     figures need none. `method` says how the judgement was reached, `reason` why there is none.
     `corrected` is the change without what the machine explains of it, by the fastest processes and
     the yardsticks of both runs: it is estimated, has an interval of its own and is what was judged;
-    None where no correction has been seen to help on this host.
+    None where no correction has been seen to help on this host. `shape` names the calls that a
+    metric of generation is of.
     """
 
     metric: str
@@ -66,6 +67,12 @@ class Change(Record, frozen=True, kw_only=True):
     corrected_interval: Interval | None = None
     method: str = ""
     reason: str = ""
+    shape: str = ""
+
+    @property
+    def label(self) -> str:
+        """The metric, and the shape that it is of: "ttft, batch 4, prompt 128"."""
+        return f"{self.metric}, {self.shape}" if self.shape else self.metric
 
     @property
     def judged_interval(self) -> Interval | None:

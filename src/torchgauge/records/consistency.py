@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from torchgauge.records.advice import Advice
 from torchgauge.records.doctor import Diagnosis
 from torchgauge.records.environment import Environment
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.records.generation.cell import GenerationCell
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.profile import Profile
@@ -76,6 +79,8 @@ def _profile(record: Profile) -> Faults:
             yield from _roofs("roofline.datasheet", record.roofline.datasheet)
     if record.tree is not None:
         yield from _tree("tree", record.tree)
+    if record.generation is not None:
+        yield from _generation_cell("generation", record.generation)
 
 
 def _count(record: Count) -> Faults:
@@ -132,6 +137,34 @@ def _scaling(path: str, scaling: Scaling) -> Faults:
         fit = getattr(scaling, name)
         if fit is not None:
             yield from _filled(f"{path}.{name}.points", fit.points)
+
+
+def _generation(record: Generation) -> Faults:
+    yield from _environment(record.environment)
+    for index, cell in enumerate(record.cells):
+        yield from _generation_cell(f"cells[{index}]", cell)
+    for index, stage in enumerate(record.trees):
+        yield from _place(f"trees[{index}].cell", stage.cell, len(record.cells), "cells")
+        yield from _tree(f"trees[{index}].tree", stage.tree)
+        if stage.cost is not None:
+            yield from _cost(f"trees[{index}].cost", stage.cost)
+    if record.roofs is not None:
+        yield from _roofs("roofs", record.roofs)
+
+
+def _generation_cell(path: str, cell: GenerationCell) -> Faults:
+    if not 0 <= cell.warmup <= len(cell.calls):
+        yield Fault(f"{path}.warmup", "there are not as many calls")
+    for index, call in enumerate(cell.calls):
+        yield from _generation_call(f"{path}.calls[{index}]", call)
+
+
+def _generation_call(path: str, call: GenerationCall) -> Faults:
+    count = len(call.forwards)
+    for name in call.forwards.__struct_fields__:
+        column = getattr(call.forwards, name)
+        if len(column) != count and (column or name != "device"):
+            yield Fault(f"{path}.forwards.{name}", "it is not as long as `begin`")
 
 
 def _trace(record: Trace) -> Faults:
@@ -291,6 +324,7 @@ def _instant(path: str, text: str) -> Faults:
 
 _CHECKS: dict[type, Callable[[Any], Faults]] = {
     Profile: _profile, Count: _count, Loop: _loop, Ranks: _ranks, Sweep: _sweep,
+    Generation: _generation,
     Trace: _trace, TraceDiff: _trace_diff, Snapshot: _snapshot,
     Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,
 }  # fmt: skip

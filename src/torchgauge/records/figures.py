@@ -7,6 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from torchgauge.records.generation.cell import GenerationCell
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import How, Interval
@@ -26,7 +28,8 @@ class Figure(NamedTuple):
     """One figure in SI units; `value` None is unknown, `text` describes it.
 
     `bounded` figures have an `interval` where it could be told. `rank` is whose figure it is. With
-    `at_least` a part of it is not known, and it is more than so much.
+    `at_least` a part of it is not known, and it is more than so much. `labels` tell the shapes of a
+    generation apart.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Figure(NamedTuple):
     interval: Interval | None = None
     rank: int | None = None
     at_least: bool = False
+    labels: tuple[tuple[str, int | str], ...] = ()
 
 
 Named = Mapping[str, tuple[Unit, str]]
@@ -93,6 +97,16 @@ MEMORY: Named = {
     "allocator_peak": ("B", "Peak that the allocator itself reports"),
     "reserved": ("B", "Reserved by the allocator at its highest"),
 }
+GENERATION: Named = {
+    "ttft": ("s", "Time to the first token"),
+    "tpot": ("s", "Time per token after the first"),
+    "tokens": ("1/s", "New tokens of all prompts per second"),
+    "prefill": ("s", "Forwards before the first token"),
+    "step": ("s", "Forward of a decode step"),
+    "between": ("s", "Time between two forwards"),
+    "cache_held": ("B", "Memory of the cache at the end of a call"),
+    "cache_used": ("B", "Memory of the cache's positions that hold tokens"),
+}
 SYSTEM: Named = {
     "cpu_cores_used": ("", "Cores in use by the process"),
     "machine_busy": ("ratio", "Share of all cores that was busy"),
@@ -127,7 +141,7 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
     return False if unit == "1/s" or name in ("roofline_efficiency", "machine_speed") else None
 
 
-def figures(record: Profile | Count | Loop | Ranks | Sweep) -> list[Figure]:
+def figures(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> list[Figure]:
     """Return the record's figures; those of parts that were not measured are there, unknown."""
     if isinstance(record, Profile):
         return list(_profile(record))
@@ -135,6 +149,8 @@ def figures(record: Profile | Count | Loop | Ranks | Sweep) -> list[Figure]:
         return list(_count(record))
     if isinstance(record, Sweep):
         return list(_sweep(record))
+    if isinstance(record, Generation):
+        return list(_generation(record))
     return list(_loop(record) if isinstance(record, Loop) else _ranks(record))
 
 
@@ -148,6 +164,7 @@ def _profile(profile: Profile) -> Iterator[Figure]:
     for name in ("forward", "backward", "optimizer"):
         seconds = None if training is None else training.phase(name)
         yield Figure(f"training_{name}", "s", "measured", f"{name} of a training step", seconds)
+    yield from generation_figures(profile.generation)
     yield from _system(profile.system)
     yield from _roofline(profile.roofline)
 
@@ -165,6 +182,31 @@ def _sweep(sweep: Sweep) -> Iterator[Figure]:
         ("memory", "B", "Least peak of memory", min(peaks, default=None)),
     ):
         yield Figure(f"sweep_{name}", unit, "measured", text, value)  # type: ignore[arg-type]
+
+
+def generation_figures(cell: GenerationCell | None) -> Iterator[Figure]:
+    """Yield the figures of one shape; all unknown of a profile that is not of one."""
+    cache = None if cell is None else cell.cache
+    for name, (unit, text) in GENERATION.items():
+        value, interval = getattr(cache, name.removeprefix("cache_"), None), None
+        if not name.startswith("cache"):
+            time = getattr(cell, "tokens_per_second" if name == "tokens" else name, None)
+            value, interval = getattr(time, "value", None), getattr(time, "interval", None)
+        bounded = unit != "B"
+        yield Figure(f"generation_{name}", unit, "measured", text, value, bounded, interval)
+
+
+def _generation(generation: Generation) -> Iterator[Figure]:
+    yield from _size(generation.size)
+    text = "Shapes that were asked for or seen"
+    yield Figure("generation_cells", "", "counted", text, len(generation.cells))
+    by_cell = [
+        [figure._replace(labels=tuple(cell.shape.items())) for figure in generation_figures(cell)]
+        for cell in generation.done
+    ]
+    # One figure of all shapes after the other: OpenMetrics wants them together.
+    for same_figure in zip(*by_cell, strict=True):
+        yield from same_figure
 
 
 def _count(count: Count) -> Iterator[Figure]:

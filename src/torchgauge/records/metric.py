@@ -24,6 +24,11 @@ class Metric(NamedTuple):
     kind: Kind
     better: Literal["lower", "higher"] = "lower"
 
+    @property
+    def of_calls(self) -> bool:
+        """Whether it is of generations, which repeat in one process: a few calls are a spread."""
+        return self.figure.startswith("generation_")
+
 
 METRICS = {
     metric.name: metric
@@ -39,6 +44,9 @@ METRICS = {
         Metric("forward", "training_forward", "timing"),
         Metric("backward", "training_backward", "timing"),
         Metric("optimizer", "training_optimizer", "timing"),
+        Metric("ttft", "generation_ttft", "timing"),
+        Metric("tpot", "generation_tpot", "timing"),
+        Metric("tokens", "generation_tokens", "timing", "higher"),
         Metric("params", "parameters", "size"),
         Metric("flops", "flops", "count"),
         Metric("macs", "macs", "count"),

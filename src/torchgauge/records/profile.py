@@ -8,6 +8,7 @@ from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
+from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.memory.memory import Memory
@@ -54,6 +55,7 @@ class Profile(Exported, frozen=True, kw_only=True):
         bottleneck: What the call waits for.
         tree: Where time, work and memory go: layers, operators, kernels.
         compilation: What torch.compile made of the model.
+        generation: The calls of one shape, in a profile that is a part of a `Generation`.
         passes: The probes that ran, with their durations.
         findings: What costs time or memory, what is worth most first.
         interrupted: Whether Ctrl-C ended it.
@@ -74,6 +76,7 @@ class Profile(Exported, frozen=True, kw_only=True):
     bottleneck: Bottleneck | None = None
     tree: Tree | None = None
     compilation: Compilation | None = None
+    generation: GenerationCell | None = None
     passes: tuple[ProbeRun, ...] = ()
     findings: tuple[Finding, ...] = ()
     interrupted: bool = False

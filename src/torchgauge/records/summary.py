@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.records.figures import Figure, Unit, figures
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
@@ -24,7 +25,7 @@ KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
 }
 
 
-def summarize(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]:
+def summarize(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> dict[str, Value]:
     """Return one value per key; keys of parts that were not measured are there, with None."""
     row = identity(record)
     for figure in figures(record):
@@ -39,7 +40,7 @@ def summarize(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value
     return row
 
 
-def identity(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]:
+def identity(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> dict[str, Value]:
     """Return what was measured on what, and when, as far as the record says it."""
     if isinstance(record, Ranks):
         return {}
@@ -57,7 +58,7 @@ def identity(record: Profile | Count | Loop | Ranks | Sweep) -> dict[str, Value]
         "device": target.device,
         "precision": target.precision,
         "batch_size": target.batch,
-        **({"created": record.environment.created} if isinstance(record, Profile) else {}),
+        **({} if isinstance(record, Count) else {"created": record.environment.created}),
     }
 
 
@@ -65,6 +66,7 @@ def _cells(figure: Figure) -> dict[str, Value]:
     name = figure.name
     if figure.rank is not None:
         name = name.replace("rank", f"rank{figure.rank}", 1)
+    name = "_".join([name, *(f"{label}{value}" for label, value in figure.labels)])
     suffix, factor = KEY_SUFFIXES[figure.unit]
     cells: dict[str, Value] = {name + suffix: _times(figure.value, factor)}
     if figure.bounded:

@@ -57,7 +57,8 @@ class Ruling(Record, frozen=True, kw_only=True):
     the change, or of the value under a limit. `corrected`, with an interval of its own, is what is
     left of the change without what the machine's speed explains, estimated from both runs'
     yardsticks; where it is known it was judged. `borderline` says that a limit lies in the
-    interval. `needed` is the number of ABBA blocks that would decide.
+    interval. `needed` is the number of ABBA blocks that would decide. `shape` names the calls that
+    a metric of generation is of.
     """
 
     metric: str
@@ -77,6 +78,12 @@ class Ruling(Record, frozen=True, kw_only=True):
     needed: int | None = None
     reason: str = ""
     method: str = ""
+    shape: str = ""
+
+    @property
+    def label(self) -> str:
+        """The metric, and the shape that it is of: "ttft, batch 4, prompt 128"."""
+        return f"{self.metric}, {self.shape}" if self.shape else self.metric
 
 
 class Block(Record, frozen=True, kw_only=True):

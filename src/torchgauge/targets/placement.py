@@ -105,7 +105,7 @@ def place(
         model=model,
         inputs=target.inputs.map(lambda tensor: _convert(tensor, run_device, dtype)),
         device=run_device,
-        precision=precision or _native_precision(target),
+        precision=precision or native_precision(target),
         method="autocast" if autocast else "cast" if cast else "native",
         tf32=None if precision is None else precision == "tf32",
     )
@@ -179,7 +179,8 @@ def _scattered(target: Target) -> str:
     return f"tensors are on {'; on '.join(counts)}"
 
 
-def _native_precision(target: Target) -> str:
+def native_precision(target: Target) -> str:
+    """Return the dtype of most bytes of the parameters, of a callable those of its inputs."""
     module = module_of(target.model)
     tensors = [tensor for _, tensor in target.inputs.tensors()]
     if module is not None:

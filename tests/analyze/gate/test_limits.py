@@ -14,7 +14,14 @@ from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Limit
 
-UNITS = {"latency": "ms", "throughput": "samples/s", "memory": "MB", "disk": "MB", "traffic": "MB"}
+UNITS = {
+    "latency": "ms",
+    "tokens": "tokens/s",
+    "throughput": "samples/s",
+    "memory": "MB",
+    "disk": "MB",
+    "traffic": "MB",
+}
 
 
 def profile(**changes):
@@ -161,7 +168,7 @@ def test_every_metric_can_be_limited(name):
     metric = METRICS[name]
     unit = UNITS.get(name, "" if metric.kind in {"count", "size"} else "ms")
     limit = parse_limit(f"{name}:1{unit}")
-    assert limit.is_minimum == (name == "throughput")
+    assert limit.is_minimum == (metric.better == "higher")
     assert judge_limit(limit, profile()).metric == name
 
 

@@ -219,7 +219,7 @@ function curve(parent: HTMLElement, fit: FitData, title: string, series: string,
     showY: (value) => format(value, unit),
     xLabel: "batch",
     counts: true,
-    band: banded,
+    bands: Number(banded),
     legend: true,
     // One far above would press all that is measured into a line at the bottom.
     levels: fit.limits

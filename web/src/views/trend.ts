@@ -50,7 +50,7 @@ function drawn(one: Series, confirm: string): HTMLElement[] {
     showY: (value) => format(value, one.unit, 4),
     xLabel: "run",
     counts: true,
-    band: bounds,
+    bands: Number(bounds),
     legend: bounds,
     stretches: one.changes.map((change) => ({
       from: change.from + 1,

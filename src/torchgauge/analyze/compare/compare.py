@@ -10,7 +10,7 @@ import msgspec
 from torchgauge.analyze.compare.compare_locations import ComparedLocations, compare_locations
 from torchgauge.analyze.compare.differences import MODEL, differences, other_model
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
-from torchgauge.analyze.gate.stored import MIN_PROCESSES, HostNoise, corrected, uncalibrated, welch
+from torchgauge.analyze.gate.stored import HostNoise, corrected, min_repeats, uncalibrated, welch
 from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.records.comparison import Change, Comparison, Difference, Judgement, Side
 from torchgauge.records.figures import Figure, figures
@@ -95,6 +95,7 @@ class _Circumstances:
     ) -> None:
         self.noise = noise
         self.sides = baseline.latency, current.latency
+        self.ends = tuple(map(_end, (baseline, current)))
         self.timing = _not_comparable([difference for difference in differing if difference.timing])
         self.size = _not_comparable(
             [difference for difference in differing if difference.name == MODEL]
@@ -141,7 +142,7 @@ def _exact(
     judgement: Judgement
     reason = against or ""
     if old.value is None or new.value is None:
-        judgement, reason = "unknown", _one_side(old)
+        judgement, reason = "unknown", _one_side(old, circumstances)
     elif against is not None:
         judgement = "unknown"
     elif old.value == new.value:
@@ -161,7 +162,7 @@ def _timed(
 ) -> Change:
     old, new = sides
     if old.value is None or new.value is None:
-        return _change(metric, sides, "unknown", reason=_one_side(old))
+        return _change(metric, sides, "unknown", reason=_one_side(old, circumstances))
     if circumstances.timing is not None:
         return _change(metric, sides, "unknown", reason=circumstances.timing)
     processes = min(len(side) for side in values)
@@ -169,7 +170,7 @@ def _timed(
         return _change(metric, sides, "inconclusive", reason=reason)
     if change := _by_yardstick(metric, sides, values, circumstances.noise):
         return change
-    is_short = processes < MIN_PROCESSES
+    is_short = processes < min_repeats(metric)
     change = (
         _by_floor(metric, sides, circumstances.noise, processes)
         if is_short
@@ -191,7 +192,8 @@ def _by_welch(
     test = welch(*values, noise)
     if test is None:
         return _change(metric, sides, "unknown", reason="a process has no figure")
-    counts = f"{len(values[0])} and {len(values[1])} processes"
+    repeats = "calls in a process each" if metric.of_calls else "processes"
+    counts = f"{len(values[0])} and {len(values[1])} {repeats}"
     judgement = judged(metric, test.interval(noise.confidence))
     return _change(
         metric,
@@ -253,9 +255,12 @@ def _by_floor(
     if change is not None and abs(change) > floor:
         worse = (change > 0) == (metric.better == "lower")
         return _change(metric, sides, "worse" if worse else "better", method=method)
+    repeats = (
+        f"call{'s' * (processes != 1)}" if metric.of_calls else "process" + "es" * (processes != 1)
+    )
     reason = (
-        f"{processes} process{'es' if processes != 1 else ''} on a side, and the change is within "
-        "the noise floor: re-record both with --processes 10"
+        f"{processes} {repeats} on a side, and the change is within the noise floor: "
+        f"re-record both with {'--precise' if metric.of_calls else '--processes 10'}"
     )
     return _change(metric, sides, "inconclusive", method=method, reason=reason)
 
@@ -311,8 +316,19 @@ def _relative(old: Figure, new: Figure) -> float | None:
     return float(new.value / old.value - 1)
 
 
-def _one_side(old: Figure) -> str:
-    return f"the {'baseline' if old.value is None else 'current run'} did not record it"
+def _one_side(old: Figure, circumstances: _Circumstances) -> str:
+    """Return which side has no figure; of calls that ended early, how."""
+    name, end = (
+        ("baseline", circumstances.ends[0])
+        if old.value is None
+        else ("current run", circumstances.ends[1])
+    )
+    return f"the {name} did not record it{f': {end}' * bool(end)}"
+
+
+def _end(profile: Profile) -> str:
+    cell = profile.generation
+    return "" if cell is None or cell.status in ("done", "skipped") else cell.status
 
 
 def _side(profile: Profile, label: str) -> Side:

@@ -25,6 +25,18 @@ from torchgauge.analyze.findings.device import (
     idle_host,
     launch_bound,
 )
+from torchgauge.analyze.findings.generation import (
+    attention_growth,
+    beam_cost,
+    between_forwards,
+    beyond_window,
+    decode_bound,
+    prompt_recomputed,
+    slow_assistant,
+    slow_first_call,
+    small_batch,
+    unused_cache,
+)
 from torchgauge.analyze.findings.host import (
     device_allocation,
     first_launches,
@@ -79,6 +91,7 @@ from torchgauge.analyze.findings.recording import launched_before, missing_ranks
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule
 from torchgauge.analyze.findings.training import optimizer_loop
 from torchgauge.records.finding import Finding
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.trace import RankTrace, Trace
@@ -99,12 +112,16 @@ FILES = (
     hottest_operator, widest_layer, out_of_proportion, farthest_from_roof, outside_layers,
     allocation_churn, kept_activations, training_state, peak_layer, unused_reserve,
     zeroed_gradients, largest_part,
+    prompt_recomputed, slow_assistant, beam_cost, decode_bound, attention_growth,
+    between_forwards, small_batch, unused_cache, beyond_window, slow_first_call,
     launched_before, missing_ranks,
 )  # fmt: skip
 RULES: dict[str, Rule] = {file.RULE.id: file.RULE for file in FILES}
 
 
-def findings(record: Profile | Loop | RankTrace | Trace) -> tuple[Finding, ...]:
+def findings(
+    record: Profile | Loop | RankTrace | Trace | Generation,
+) -> tuple[Finding, ...]:
     """Return the findings of a record, what is worth most first.
 
     Of a trace with several ranks those about the job alone; each rank has its own.
@@ -121,8 +138,8 @@ def findings(record: Profile | Loop | RankTrace | Trace) -> tuple[Finding, ...]:
 
 def _matters(finding: Finding, evidence: Evidence) -> bool:
     """Whether it is about enough of a step; of a trace each rule decides what is enough."""
-    in_a_step = evidence.profile is not None or evidence.loop is not None
-    return not in_a_step or finding.time is None or finding.time >= NOTICEABLE * evidence.time
+    of_trace = evidence.rank is not None or evidence.job is not None
+    return of_trace or finding.time is None or finding.time >= NOTICEABLE * evidence.time
 
 
 def _documented(finding: Finding, rule: Rule, evidence: Evidence) -> Finding:

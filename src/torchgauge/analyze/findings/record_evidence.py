@@ -1,4 +1,4 @@
-"""What findings are made from: the figures of a profile, a loop or one rank of a trace."""
+"""What findings are made from: the figures of a profile, a loop, generation or a trace's rank."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import msgspec
 
 from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.analyze.work.categories import Category, category
+from torchgauge.records.generation.cell import GenerationCell
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.node import Node, base_name
@@ -64,15 +66,17 @@ class Execution(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evidence:
-    """The figures that findings are made from: of `profile`, `loop`, `rank` and `job` one is there.
+    """The figures that findings are made from: of one record, and the others are None.
 
     Attributes:
         tree: Where the time went, None where no tree was made.
-        time: Seconds that the shares of findings are of: a step, or a trace's window. 0 is unknown.
+        time: Seconds that the shares of findings are of: a step, a trace's window, or a call of
+            `generation_cell`. 0 is unknown.
         profile: The profile that they are of.
         loop: The loop that they are of.
         rank: The rank of a trace that they are of.
         job: The trace of several ranks that they are of; it has no tree of its own.
+        generation: The generation that they are of; its trees are in none of them.
     """
 
     tree: Tree | None
@@ -81,10 +85,15 @@ class Evidence:
     loop: Loop | None = None
     rank: RankTrace | None = None
     job: Trace | None = None
+    generation: Generation | None = None
 
     @classmethod
-    def from_record(cls, record: Profile | Loop | RankTrace | Trace) -> Evidence:
+    def from_record(cls, record: Profile | Loop | RankTrace | Trace | Generation) -> Evidence:
         """Return the evidence of a record."""
+        if isinstance(record, Generation):
+            longest = _longest_cell(record)
+            call = None if longest is None else longest.end_to_end
+            return cls(None, 0.0 if call is None else call.value, generation=record)
         if isinstance(record, Trace):
             return cls(None, max(rank.window for rank in record.ranks), job=record)
         if isinstance(record, RankTrace):
@@ -93,6 +102,11 @@ class Evidence:
         if isinstance(record, Loop):
             return cls(record.tree, time or 0.0, loop=record)
         return cls(record.tree, time or 0.0, profile=record)
+
+    @functools.cached_property
+    def generation_cell(self) -> GenerationCell | None:
+        """The cell that findings about generation are of; None of other records, or without one."""
+        return None if self.generation is None else _longest_cell(self.generation)
 
     @property
     def has_launches(self) -> bool:
@@ -206,6 +220,21 @@ class Evidence:
             execution.time for execution in self.executed(*PRODUCTS) if execution.node.path in paths
         )
         return self.within(sum(times))
+
+def _longest_cell(generation: Generation) -> GenerationCell | None:
+    """Return the cell whose calls took longest in all, with a cache where any has one.
+
+    A program's own calls without a cache count; a grid compares them with those that have one.
+    """
+    done = [cell for cell in generation.done if cell.end_to_end is not None]
+    cached = [cell for cell in done if cell.cache_kind != "none"]
+    chosen = done if generation.watched else cached or done
+    return max(chosen, key=_total_time, default=None)
+
+
+def _total_time(cell: GenerationCell) -> float:
+    return 0.0 if cell.end_to_end is None else cell.end_to_end.value * cell.end_to_end.calls
+
 
 
 def operators_above(node: Node) -> list[Node]:

@@ -18,7 +18,7 @@ _SIGN = re.compile("[:=]|<=?|>=?")
 
 def unit_of(limited: Metric) -> str:
     """Return the SI unit that limits of a metric are given in."""
-    if limited.figure.startswith("throughput"):
+    if limited.better == "higher":
         return "1/s"
     for named in (SIZE, COST):
         if limited.figure in named:
@@ -39,7 +39,7 @@ def parse_limit(text: str) -> Limit:
     if not sign:
         raise _invalid(text, unit, limited, "There is no ':' with an amount after it.")
     parsed = amount(amount_text, unit)
-    if parsed is None:
+    if parsed is None or (limited.of_calls and parsed.counted not in ("", "tokens")):
         raise _invalid(
             text,
             unit,
@@ -79,8 +79,9 @@ def limit_parts(text: str) -> tuple[str, str, str]:
 def _invalid(
     text: str, unit: str, limited: Metric, cause: str, amount_text: str = ""
 ) -> InputError:
-    near = meant(amount_text, unit)
-    example = f"{limited.name}:{EXAMPLES[unit]}"
+    near, example = meant(amount_text, unit) or "", f"{limited.name}:{EXAMPLES[unit]}"
+    if limited.of_calls:
+        near, example = (words.replace("samples", "tokens") for words in (near, example))
     return InputError(
         f"'{text}' is not a limit.",
         id="threshold-invalid",
@@ -108,7 +109,7 @@ def judge_limit(limit: Limit, profile: Profile) -> Ruling:
     An unknown figure is inconclusive, and so is one that is "at least" so much and below the limit.
     """
     limited = METRICS[limit.metric]
-    if limit.rate_unit:
+    if limit.rate_unit and not limited.of_calls:
         limited = limited._replace(figure=f"throughput_{limit.rate_unit}")
     figure = figure_of(profile, limited)
     reason = (
@@ -149,6 +150,9 @@ def _at_least(limited: Metric, profile: Profile) -> bool:
 
 
 def _unknown_reason(limit: Limit, profile: Profile) -> str:
+    if METRICS[limit.metric].of_calls:
+        cell = profile.generation
+        return "`torchgauge generate` measures it" if cell is None else cell.reason or cell.status
     if limit.rate_unit and profile.throughput is not None:
         return f"the input does not say how many {limit.rate_unit} it holds"
     if limit.metric in ("forward", "backward", "optimizer") and not profile.target.training:

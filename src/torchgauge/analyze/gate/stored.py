@@ -9,17 +9,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchgauge.imports import imported
+from torchgauge.records.metric import Metric
 from torchgauge.records.record import Interval
 
 if TYPE_CHECKING:
     from torchgauge.analyze.latency.correction import Correction
 
 MIN_PROCESSES = 6
+MIN_CALLS = 3  # of a generation: fewer have no spread
 CONFIDENCE = 0.95
 # Any two remembered runs may be compared, so false alarms must be rare.
 REMEMBERED_CONFIDENCE = 0.99
 # Where the host was never calibrated, a change of a fifth may be the machine's alone.
 UNCALIBRATED_FLOOR = 0.20
+
+
+def min_repeats(metric: Metric) -> int:
+    """Return how many processes, of generations calls, a side needs for a test."""
+    return MIN_CALLS if metric.of_calls else MIN_PROCESSES
 
 
 @dataclasses.dataclass(frozen=True)

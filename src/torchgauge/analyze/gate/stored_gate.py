@@ -13,10 +13,10 @@ from torchgauge.analyze.gate.exact_metrics import exact_ruling
 from torchgauge.analyze.gate.limits import judge_limit
 from torchgauge.analyze.gate.regressed_layers import regressed_layers
 from torchgauge.analyze.gate.stored import (
-    MIN_PROCESSES,
     HostNoise,
     Welch,
     corrected,
+    min_repeats,
     uncalibrated,
     welch,
 )
@@ -64,6 +64,7 @@ def gate(
     usual: Container[str] = (),
     noise: HostNoise | None = None,
     labels: tuple[str, str] = ("baseline", "current"),
+    alpha: float = ALPHA,
 ) -> Verdict:
     """Return the verdict on whether the current run is worse than the stored one.
 
@@ -77,7 +78,7 @@ def gate(
     comparison = compare(baseline, current, labels=labels, noise=noise)
     sides = baseline.latency, current.latency
     tests = _tests(baseline, current, comparison, tolerances, noise)
-    fallen = dict(zip(tests, holm([test.p for test in tests.values()], ALPHA), strict=True))
+    fallen = dict(zip(tests, holm([test.p for test in tests.values()], alpha), strict=True))
     rulings = []
     for tolerance in tolerances:
         name = tolerance.metric
@@ -125,7 +126,8 @@ def _tests(
         if noise.correction is not None and change.corrected is not None:
             test = corrected(old, new, noise.correction)
         else:
-            test = welch(old, new, noise) if min(len(old), len(new)) >= MIN_PROCESSES else None
+            is_enough = min(len(old), len(new)) >= min_repeats(metric)
+            test = welch(old, new, noise) if is_enough else None
         if test is not None:
             tests[metric.name] = _Test(test, tolerance)
     return tests
@@ -150,6 +152,8 @@ def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome
     if interval.high < tolerance.refused:
         return "pass", f"significantly below {signed(tolerance.refused)}"
     floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
+    if METRICS[tolerance.metric].of_calls:
+        return "inconclusive", f"{floor}, assumed: a tolerance such as 10%:50% can be decided"
     if noise.calibrated:
         return "inconclusive", f"{floor}: gate with --base-ref, which runs both builds in turn"
     advice = "`torchgauge gate --calibrate TARGET`, or gate with --base-ref"
@@ -183,6 +187,8 @@ def _untested(change: Change, tolerance: Tolerance, comparison: Comparison, side
         outcome = "not comparable"
     elif both_known and not few_samples(METRICS[change.metric], sides):
         reason = "fewer than 6 processes on a side: re-record both with --processes 10"
+        if METRICS[change.metric].of_calls:
+            reason = "fewer than 3 calls on a side: re-record both"
     return Ruling(
         metric=change.metric,
         outcome=outcome,

@@ -1,26 +1,45 @@
-"""A timing metric's value in each process of a run, for the comparison of runs."""
+"""A timing metric's value in each process of a run, or in each generation, to compare runs."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
 
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.metric import Metric
 from torchgauge.records.profile import Profile
 
 _QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99}
 _STAGES = ("forward", "backward", "optimizer")
+_CALLS: dict[str, Callable[[GenerationCall], float | None]] = {
+    "ttft": lambda call: call.first_token,
+    "tpot": lambda call: call.per_token,
+    "tokens": lambda call: call.batch * call.new_tokens / call.duration if call.duration else None,
+}
 
 
 def by_process(profile: Profile, metric: Metric) -> tuple[float, ...]:
-    """Return the metric in SI units by process; nothing where a process does not have it."""
+    """Return the metric in SI units by process; nothing where a process does not have it.
+
+    Of a generation it is by call, all in one process.
+    """
+    if metric.name in _CALLS:
+        return _by_call(profile.generation, _CALLS[metric.name])
     if profile.latency is None or profile.latency.stop == "interrupted":
         return ()
     read_value = _reader(metric.name, profile)
     values = [read_value(run) for run in profile.latency.processes]
     valid_values = tuple(value for value in values if value is not None and value > 0)
     return valid_values if len(valid_values) == len(values) else ()
+
+
+def _by_call(
+    cell: GenerationCell | None, read_value: Callable[[GenerationCall], float | None]
+) -> tuple[float, ...]:
+    values = [read_value(call) for call in (() if cell is None else cell.timed_calls)]
+    return tuple(value for value in values if value is not None and value > 0)
 
 
 def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]:

@@ -23,6 +23,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def positives(text: str) -> tuple[int, ...]:
+    """Return whole numbers of 1 or more with commas between them."""
+    return tuple(positive(part.strip()) for part in text.split(","))
+
+
 def whole_number(text: str) -> int:
     """Return a whole number of 0 or more."""
     if not text.isdecimal():

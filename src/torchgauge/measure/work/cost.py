@@ -33,21 +33,26 @@ _COMPILES = {"torch._dynamo", "torch.nn.attention.flex_attention"}  # the latter
 
 
 def measure(
-    model: Callable[..., Any], inputs: Inputs, *, backward: bool = False, device: str = "cpu"
+    model: Callable[..., Any],
+    inputs: Inputs,
+    *,
+    backward: bool = False,
+    device: str = "cpu",
+    make_counter: Callable[[Callable[..., Any], ParametersRead, OwnThreads], Counter] = Counter,
 ) -> Cost:
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
     Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
     are sent into every differentiable output; no loss is counted, nor what made the inputs. What
-    torch.compile made runs eager. The model, its gradients and the process are put back. Raises
-    MeasurementError where the call raises.
+    torch.compile made runs eager. `make_counter` gives what adds up the operators. The model, its
+    gradients and the process are put back. Raises MeasurementError where the call raises.
     """
     modes = hygiene.training if backward else hygiene.evaluation
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
     with modes(model, inputs) as saved_modes:
         threads = OwnThreads()
-        counter = Counter(model, ParametersRead(module), threads)
+        counter = make_counter(model, ParametersRead(module), threads)
         if backward:
             inputs = inputs.leaves()
         tensors = _tensors(module, inputs)

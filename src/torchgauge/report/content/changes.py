@@ -60,7 +60,7 @@ def of_process_means(changes: Sequence[Change | Ruling]) -> str:
     A figure is the median of all calls; a test by processes estimates the change of the geometric
     mean of their medians.
     """
-    names = [one_line(change.metric) for change in changes if _is_of_means(change)]
+    names = [*{one_line(change.metric): 0 for change in changes if _is_of_means(change)}]
     if not names:
         return ""
     verb = "is" if len(names) == 1 else "are"

@@ -75,9 +75,14 @@ def document(comparison: Comparison, options: Options) -> Document:
 
 def figures(changes: Sequence[Change]) -> Table:
     """Return every figure with its change, and why some have no verdict."""
-    rows = [
-        Row(change.metric, cells(FIGURES, change), 1, TONES[change.judgement]) for change in changes
-    ]
+    rows = []
+    for shape in dict.fromkeys(change.shape for change in changes):
+        rows += [Row(one_line(shape), {}, 1, "strong")] * bool(shape)
+        rows += [
+            Row(change.metric, cells(FIGURES, change), 1 + bool(shape), TONES[change.judgement])
+            for change in changes
+            if change.shape == shape
+        ]
     return Table(
         title="Figures", how="exact ones first", columns=FIGURES, rows=rows, layout="fitted",
         notes=tuple(_reasons(changes)),
@@ -88,13 +93,13 @@ def _reasons(changes: Sequence[Change]) -> Iterator[str]:
     """Yield corrected changes, then each reason for a missing judgement with its metrics."""
     for change in changes:
         if correction_text := corrected_change(change):
-            yield f"{change.metric}: {correction_text}."
+            yield f"{change.label}: {correction_text}."
     if means := of_process_means(changes):
         yield f"{means[0].upper()}{means[1:]}."
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for change in changes:
         if change.reason:
-            reasons.setdefault(change.reason, []).append(change.metric)
+            reasons.setdefault(change.reason, {})[change.metric] = None
     for reason, metrics in reasons.items():
         yield f"{', '.join(metrics)}: {one_line(reason)}."
 

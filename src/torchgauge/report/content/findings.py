@@ -1,10 +1,11 @@
-"""Findings in words: those of a profile or a loop that are worth most, and what each is worth."""
+"""Findings in words: those of a record that are worth most, and what each is worth."""
 
 from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.records.finding import Finding
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.report.content.document import Detailed, Items
@@ -12,7 +13,7 @@ from torchgauge.report.content.document import Detailed, Items
 MAX_FINDINGS = 3
 
 
-def most_important(record: Profile | Loop) -> list[Items]:
+def most_important(record: Generation | Profile | Loop) -> list[Items]:
     """Return the findings that are worth most, if any, each with what to do about it."""
     entries = [
         ("·", Detailed(finding.title, f"  {finding.remedy}" * bool(finding.remedy)))
@@ -21,8 +22,10 @@ def most_important(record: Profile | Loop) -> list[Items]:
     return [Items("What matters most", entries)] if entries else []
 
 
-def findings_of(record: Profile | Loop) -> tuple[Finding, ...]:
+def findings_of(record: Generation | Profile | Loop) -> tuple[Finding, ...]:
     """Return a record's findings; of a record without any they are looked for."""
+    if isinstance(record, Generation):
+        return record.findings
     return record.findings or findings(record)
 
 

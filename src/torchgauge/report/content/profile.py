@@ -20,6 +20,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.findings import most_important
+from torchgauge.report.content.generation import shapes, stages
 from torchgauge.report.content.sections import peak_place, sections, warnings
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
@@ -36,6 +37,8 @@ def document(profile: Profile, options: Options) -> Document:
     """Return the figures of what was measured, the tensors alive at the peak, and the tree."""
     head, *figures = sections(profile)
     blocks: list[Block] = [*figures]
+    if profile.generation is not None:
+        blocks += [shapes([profile.generation]), *stages([profile.generation])]
     if profile.memory is not None and profile.memory.tensors:
         blocks.append(alive(profile.memory))
     if profile.tree is not None:

@@ -11,11 +11,11 @@ from torchgauge.visible import one_line, printable
 
 def render(regressions: Regressions) -> str:
     """Return one line for each metric."""
-    lines = [f"{change.metric} got worse: {_change(change)}" for change in regressions.regressed]
+    lines = [f"{change.label} got worse: {_change(change)}" for change in regressions.regressed]
     if not lines:
         lines.append("No regression was found.")
     lines += [
-        f"{change.metric} is inconclusive: {_change(change)}; {change.reason}"
+        f"{change.label} is inconclusive: {_change(change)}; {change.reason}"
         for change in regressions.undecided
     ]
     return printable("\n".join(map(one_line, lines)))

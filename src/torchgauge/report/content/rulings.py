@@ -103,7 +103,7 @@ def line(ruling: Ruling) -> str:
     parts = [figure(ruling) + (f" ({change_text})" if change_text else "")]
     parts += [f"allowed {bounds}"] if bounds else []
     parts += [reason] if reason else []
-    return f"{one_line(ruling.metric)}: {ruling.outcome}, {', '.join(parts)}"
+    return f"{one_line(ruling.label)}: {ruling.outcome}, {', '.join(parts)}"
 
 
 def regressed_layers(ruling: Ruling, verdict: Verdict) -> tuple[str, ...]:

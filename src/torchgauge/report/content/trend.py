@@ -49,7 +49,8 @@ def document(trend: Trend, options: Options) -> Document:
         return Document("", blocks=[Note("No run of the history has such a figure.")])
     blocks: list[Block] = []
     for group in _groups(trend.series):
-        blocks += _group(group, options.points)
+        models = {series.model for series in trend.series if series.target == group[0].target}
+        blocks += _group(group, options.points, names_model=len(models) > 1)
     confirm = any(change.note for series in trend.series for change in series.changes)
     blocks += [Note(CONFIRM, "faint")] * confirm
     alerts = enumerate(trend.alerts, start=confirm)
@@ -57,9 +58,9 @@ def document(trend: Trend, options: Options) -> Document:
     return Document("", blocks=blocks)
 
 
-def _group(group: Sequence[TrendSeries], points: int) -> Iterator[Block]:
+def _group(group: Sequence[TrendSeries], points: int, *, names_model: bool) -> Iterator[Block]:
     listed = sorted(group, key=_lasting_shift, reverse=True)[:MAX_FIGURES]
-    yield _heading(listed[0])
+    yield _heading(listed[0], names_model=names_model)
     yield _figures(listed)
     yield from (_changes(series) for series in listed if series.changes)
     for series in listed if points else ():
@@ -93,11 +94,12 @@ def _lasting_shift(series: TrendSeries) -> float:
     return abs(sum(lasting)) * series.points[-1].value
 
 
-def _heading(series: TrendSeries) -> Heading:
+def _heading(series: TrendSeries, *, names_model: bool) -> Heading:
     hardware = series.gpu if series.gpu and series.device.startswith("cuda") else series.cpu
     parts = [f"branch {series.branch}" if series.branch else "no branch", series.precision]
     facts = " · ".join([*parts, f"{hardware or series.device} (machine {series.machine[:8]})"])
-    return Heading(one_line(series.target), line=one_line(facts))
+    model = f"{series.model} · " if names_model else ""
+    return Heading(one_line(series.target), line=one_line(model + facts))
 
 
 def _figures(group: Sequence[TrendSeries]) -> Table:

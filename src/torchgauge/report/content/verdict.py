@@ -72,23 +72,28 @@ def _facts(verdict: Verdict) -> Facts | None:
 
 def _rulings(verdict: Verdict) -> Table:
     """Return a row for each ruling, those that did not pass first."""
-    rows = [
-        Row(
-            f"{rulings.SIGNS[ruling.outcome]} {one_line(ruling.metric)}",
-            cells(COLUMNS, ruling),
-            tone=TONES[ruling.outcome],
-        )
-        for ruling in rulings.failures_first(verdict)
-    ]
+    ordered, rows = rulings.failures_first(verdict), []
+    for shape in dict.fromkeys(ruling.shape for ruling in ordered):
+        rows += [Row(one_line(shape), {}, tone="strong")] * bool(shape)
+        rows += [
+            Row(
+                f"{rulings.SIGNS[ruling.outcome]} {one_line(ruling.metric)}",
+                cells(COLUMNS, ruling),
+                int(bool(shape)),
+                TONES[ruling.outcome],
+            )
+            for ruling in ordered
+            if ruling.shape == shape
+        ]
     return Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
 
 
 def _reasons(verdict: Verdict) -> Iterator[str]:
     """Yield each reason with the metrics that share it, then the method."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for ruling in verdict.rulings:
         if explanation := rulings.explanation(ruling):
-            reasons.setdefault(explanation, []).append(one_line(ruling.metric))
+            reasons.setdefault(explanation, {})[one_line(ruling.metric)] = None
     for reason, metrics in reasons.items():
         yield f"{', '.join(metrics)}: {reason}."
     if method := rulings.method(verdict):

@@ -14,11 +14,11 @@ from torchgauge.records.verdict import Ruling, Verdict
 Rows = tuple[Sequence[str], list[list[Any]]]
 RULING = (
     "metric,outcome,how,unit,baseline,current,change,interval,corrected,accepted,refused,limit,at_least,"
-    "borderline,needed,reason,method"
+    "borderline,needed,reason,method,shape"
 )
 CHANGE = (
     "metric,judgement,how,unit,better,exact,baseline,current,change,interval,corrected,reason,"
-    "method"
+    "method,shape"
 )
 PLACE = (
     "kind,name,type,baseline,current,contribution,change,interval,significant,baseline_flops,"

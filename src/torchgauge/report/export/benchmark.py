@@ -55,7 +55,7 @@ def _verdict(verdict: Verdict) -> Iterator[tuple[Better, dict[str, Any]]]:
             # The interval of a ruling by tolerance is that of the change.
             interval = ruling.interval if ruling.limit is not None else None
             entry = _entry(
-                prefix + ruling.metric,
+                prefix + ruling.label,
                 ruling.metric,
                 ruling.unit,
                 ruling.current,

@@ -27,7 +27,7 @@ def commands(verdict: Verdict, file: str = "") -> str:
         if ruling.outcome in LEVELS:
             layers = rulings.regressed_layers(ruling, verdict)[:3]
             message = "\n".join([rulings.line(ruling), *layers])
-            title = f"torchgauge: {ruling.metric}"
+            title = f"torchgauge: {ruling.label}"
             lines.append(_command(LEVELS[ruling.outcome], title, message, file))
     return "".join(f"{line}\n" for line in lines[:MAX_ANNOTATIONS])
 

@@ -39,7 +39,7 @@ def render(verdict: Verdict) -> str:
 def _case(ruling: Ruling, verdict: Verdict, class_name: str) -> Xml.Element:
     # The case's name stays the same from run to run, or servers could not follow its history.
     kind = "limit" if ruling.limit is not None else "tolerance"
-    name = one_line(f"{ruling.metric} {kind}")
+    name = one_line(f"{ruling.label} {kind}")
     case = Xml.Element(
         "testcase", {"classname": _legal(class_name), "name": _legal(name), "time": "0.000"}
     )

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from torchgauge.records.figures import Figure, Unit, figures
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.summary import identity
 from torchgauge.records.sweep import Sweep
@@ -31,7 +32,7 @@ LABELS = ("target", "model", "device", "precision", "batch_size", "rank")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def render(record: Profile | Count | Loop | Ranks | Sweep) -> str:
+def render(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> str:
     """Return the known figures; their labels hold the target and how each was obtained.
 
     The ends of an interval are series of their own, `…_low_…` and `…_high_…`.
@@ -82,7 +83,11 @@ def _series(
         yield f"# UNIT {full} {unit}"
     yield f"# HELP {full} {text}."
     for figure, value in values:
-        own = labels | {"how": "at_least" if figure.at_least else figure.how}
+        own = (
+            labels
+            | {key: str(label) for key, label in figure.labels}
+            | {"how": "at_least" if figure.at_least else figure.how}
+        )
         if figure.rank is not None:
             own["rank"] = str(figure.rank)
         if text != first.text and figure.interval is not None:

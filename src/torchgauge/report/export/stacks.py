@@ -7,6 +7,7 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.records.exported import WEIGHTS, Weight
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.tree import Tree
@@ -60,6 +61,7 @@ def needed_tree(record: object) -> Tree:
     remedies: dict[type, str] = {
         Profile: 'Profile with detail="operators" or "kernels".',
         Loop: "Record a whole step: see the warnings of the record.",
+        Generation: "Tables of layers, operators and kernels need a run without --no-tree.",
         Count: "A count has tables of layers and operators, no kernels.",
     }
     raise InputError(

@@ -29,21 +29,26 @@ class Chart:
     Attributes:
         title: What is drawn.
         kind: "bars" and "line" have their values at equal distances, "area" at its `positions`;
-            "parts" is one bar, divided.
+            "parts" is one bar, divided; "map" has a row of values for each of `rows`.
         values: The heights, or the parts' sizes.
-        labels: Of "parts" and "line" one for each value; else those of both ends.
+        labels: Of "parts" and "line" one for each value, of "map" one for each column; else those
+            of both ends.
         top: What the largest value is.
         note: What is not drawn.
         positions: Where the values of an area begin, as shares (0…1) of the width.
+        texts: What is written for each value of a map.
+        rows: The labels of its rows.
     """
 
     title: str
-    kind: Literal["bars", "line", "area", "parts"]
+    kind: Literal["bars", "line", "area", "parts", "map"]
     values: Sequence[float]
     labels: Sequence[str] = ()
     top: str = ""
     note: str = ""
     positions: Sequence[float] = ()
+    texts: Sequence[str] = ()
+    rows: Sequence[str] = ()
 
 
 def latency(record: Latency) -> list[Chart]:
@@ -65,7 +70,7 @@ def latency(record: Latency) -> list[Chart]:
 def memory(record: Memory) -> list[Chart]:
     """Return what the peak consists of, and the memory over the step."""
     parts = {name: size for name, size in record.parts.items() if size > 0}
-    charts = [_parts("Memory at the peak", parts, units.size)] if parts else []
+    charts = [divided("Memory at the peak", parts, units.size)] if parts else []
     points = record.timeline
     if len(points) > 1 and points[-1].time > points[0].time:
         begin, length = points[0].time, points[-1].time - points[0].time
@@ -80,7 +85,7 @@ def memory(record: Memory) -> list[Chart]:
 def training(record: TrainingTime) -> list[Chart]:
     """Return how a training step is divided."""
     phases = {phase.name: phase.seconds for phase in record.phases if phase.seconds > 0}
-    return [_parts("Time of a training step", phases, units.time)] if phases else []
+    return [divided("Time of a training step", phases, units.time)] if phases else []
 
 
 def loop(record: Loop) -> list[Chart]:
@@ -117,7 +122,8 @@ def _throughputs(record: Sweep) -> Iterator[Chart]:
             )
 
 
-def _parts(title: str, sizes: Mapping[str, float], text: Callable[[float], str]) -> Chart:
+def divided(title: str, sizes: Mapping[str, float], text: Callable[[float], str]) -> Chart:
+    """Return a bar divided into parts, the largest first."""
     largest_first = sorted(sizes.items(), key=lambda item: -item[1])
     labels = [f"{name} {text(size)}" for name, size in largest_first]
     return Chart(title, "parts", [size for _, size in largest_first], labels)

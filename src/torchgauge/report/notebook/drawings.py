@@ -14,6 +14,7 @@ BAR_WIDTH, BAR_HEIGHT = 80, 10
 CURVE_WIDTH, CURVE_HEIGHT = 160, 20
 GAP = 0.15  # between bars, as a share of each
 MAX_LABELS = 8
+MAX_SHADE = 5  # shades of a map, as many as the style has
 MAX_PARTS = 8  # as many shades as the style has
 
 
@@ -51,6 +52,8 @@ def drawing(chart: Chart) -> str:
     note = f"<span>{escaped(chart.note)}</span>" if chart.note else ""
     if chart.kind == "parts":
         return f"<figure><figcaption>{caption}</figcaption>{_parts(chart)}</figure>"
+    if chart.kind == "map":
+        return f"<figure><figcaption>{caption}</figcaption>{_map(chart)}</figure>"
     top = max(chart.values, default=0.0)
     heights = [value / top if top else 0.0 for value in chart.values]
     shapes = {"bars": _bars, "line": _line, "area": _area}[chart.kind](chart, heights)
@@ -102,6 +105,22 @@ def _area(chart: Chart, heights: Sequence[float]) -> str:
         y = HEIGHT * (1 - share)
         corners += [f"{begin * WIDTH:.1f},{y:.1f}", f"{end * WIDTH:.1f},{y:.1f}"]
     return f'<polygon points="{" ".join([*corners, f"{WIDTH},{HEIGHT}"])}"></polygon>'
+
+
+def _map(chart: Chart) -> str:
+    """Return a table whose cells are the darker the larger their values are."""
+    largest, columns = max(chart.values, default=0.0) or 1.0, len(chart.labels)
+    head = "".join(f"<th>{escaped(label)}</th>" for label in ("", *chart.labels))
+    lines = []
+    for number, label in enumerate(chart.rows):
+        cells = range(number * columns, (number + 1) * columns)
+        shades = "".join(
+            f'<td class="shade{round(MAX_SHADE * chart.values[cell] / largest)}">'
+            f"{escaped(chart.texts[cell])}</td>"
+            for cell in cells
+        )
+        lines.append(f"<tr><th>{escaped(label)}</th>{shades}</tr>")
+    return f'<table class="map"><tr>{head}</tr>{"".join(lines)}</table>'
 
 
 def _parts(chart: Chart) -> str:

@@ -41,7 +41,7 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
     content: dict[str, object] = {"title": title, "parts": parts}
     if choice is not None:
         options = [option._asdict() for option in choice.options]
-        content["choice"] = {"label": choice.label, "first": choice.first, "options": options}
+        content["choice"] = {**choice._asdict(), "options": options}
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "

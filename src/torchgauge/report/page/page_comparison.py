@@ -76,7 +76,7 @@ def _card(change: Change) -> dict[str, str]:
         parts.insert(1, f"95 % in {interval(change)}")
     parts += [corrected_change(change), verdict(change)]
     return {
-        "label": change.metric,
+        "label": change.label,
         "value": side_amount(change.current, change),
         "note": ", ".join(part for part in parts if part),
         "how": change.how,
@@ -106,7 +106,7 @@ def changes(comparison: Comparison) -> dict[str, Any]:
     """Return every metric with its change and interval, and the differences of environment."""
     rows = [
         {
-            "metric": change.metric,
+            "metric": change.label,
             "baseline": side_amount(change.baseline, change),
             "current": side_amount(change.current, change),
             "change": change.change,

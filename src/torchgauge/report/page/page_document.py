@@ -32,11 +32,15 @@ class Option(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The options, what they are (`label`), and the index of the one shown first."""
+    """The options, what they are (`label`), and the index of the one shown first.
+
+    They are chosen in the page's header, or in the `view` that they are about.
+    """
 
     label: str
     options: list[Option]
     first: int = 0
+    view: str = ""
 
     def without(self, names: Collection[str]) -> Choice:
         """Return the choice without the parts of these names, and without parts that are None."""

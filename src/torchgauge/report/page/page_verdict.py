@@ -37,7 +37,7 @@ def _card(ruling: Ruling) -> dict[str, str]:
     figure = rulings.figure(ruling).rpartition("→")[2].strip()
     note = ", ".join(part for part in parts if part)
     return {
-        "label": ruling.metric,
+        "label": ruling.label,
         "value": figure,
         "note": note,
         "how": ruling.how,
@@ -66,7 +66,7 @@ def _row(ruling: Ruling) -> dict[str, Any]:
     tolerance = ruling.tolerance
     relative = ruling.interval if ruling.limit is None else None
     return {
-        "metric": ruling.metric,
+        "metric": ruling.label,
         "baseline": old.strip() if arrow else "",
         "current": new.strip(),
         "change": ruling.change,

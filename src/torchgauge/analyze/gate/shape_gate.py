@@ -1,0 +1,110 @@
+"""Gate generations shape by shape, and hold every shape to limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from torchgauge.analyze.compare.shapes import ShapePair, merged, shape_names, was_tried
+from torchgauge.analyze.gate.limits import judge_limit
+from torchgauge.analyze.gate.stored_gate import ALPHA, gate
+from torchgauge.analyze.gate.tolerances import default_tolerance
+from torchgauge.records.generation.generation import Generation
+from torchgauge.records.metric import METRICS
+from torchgauge.records.profile import Profile
+from torchgauge.records.verdict import Limit, Ruling, Tolerance, Verdict, overall
+
+# Beside those that every record may have.
+USUAL_METRICS = ("ttft", "tpot", "tokens")
+
+
+def gate_shapes(
+    model_sides: tuple[Profile, Profile],
+    pairs: Sequence[ShapePair],
+    tolerances: Sequence[Tolerance],
+    *,
+    limits: Sequence[Limit] = (),
+    usual: Collection[str] = (),
+    labels: tuple[str, str] = ("baseline", "current"),
+) -> Verdict:
+    """Return the verdict on the model (`model_sides`) and on each shape; it fails where any fails.
+
+    Where nobody asked for metrics, the `usual` ones have first token, later ones and rate with
+    them. A shape that only one side tried has no ruling by tolerance. The error is divided by the
+    shapes, so that many of them do not fail by chance.
+    """
+    if usual:
+        named = {tolerance.metric for tolerance in tolerances}
+        added = [name for name in USUAL_METRICS if name not in named]
+        tolerances = [*tolerances, *map(default_tolerance, added)]
+        usual = {*usual, *added}
+    of_model = _gated(model_sides, _parts(tolerances, limits, of_model=True), usual, ALPHA, labels)
+    by_shape = {
+        pair.name: _gated(
+            (pair.baseline, pair.current),
+            _parts(
+                tolerances if pair.is_judged else (),
+                limits if was_tried(pair.current) else (),
+                of_model=False,
+            ),
+            usual,
+            ALPHA / len(pairs),
+            labels,
+        )
+        for pair in pairs
+    }
+    rulings = of_model.rulings + tuple(
+        msgspec.structs.replace(ruling, shape=name)
+        for name, verdict in by_shape.items()
+        for ruling in verdict.rulings
+    )
+    compared = {
+        name: verdict.comparison for name, verdict in by_shape.items() if verdict.comparison
+    }
+    comparison = None if of_model.comparison is None else merged(of_model.comparison, compared)
+    return Verdict(outcome=overall(rulings), rulings=rulings, comparison=comparison)
+
+
+class _Parts(NamedTuple):
+    """The tolerances and limits of the model, or those of each shape."""
+
+    tolerances: list[Tolerance]
+    limits: list[Limit]
+
+
+def _parts(tolerances: Sequence[Tolerance], limits: Sequence[Limit], *, of_model: bool) -> _Parts:
+    def fits(metric: str) -> bool:
+        return (METRICS[metric].kind == "size") == of_model
+
+    return _Parts(
+        [tolerance for tolerance in tolerances if fits(tolerance.metric)],
+        [limit for limit in limits if fits(limit.metric)],
+    )
+
+
+def _gated(
+    sides: tuple[Profile, Profile],
+    parts: _Parts,
+    usual: Collection[str],
+    alpha: float,
+    labels: tuple[str, str],
+) -> Verdict:
+    return gate(
+        *sides, parts.tolerances, limits=parts.limits, usual=usual, labels=labels, alpha=alpha
+    )
+
+
+def judged_shapes(limits: Sequence[Limit], generation: Generation) -> Verdict:
+    """Return the verdict on a record under limits alone: those of the model once, of each shape."""
+    rulings: list[Ruling] = []
+    names = shape_names(generation.cells)
+    for limit in limits:
+        if METRICS[limit.metric].kind == "size" or not generation.cells:
+            rulings.append(judge_limit(limit, generation.profile()))
+            continue
+        for name, cell in zip(names, generation.cells, strict=True):
+            ruling = judge_limit(limit, generation.profile(cell))
+            rulings.append(msgspec.structs.replace(ruling, shape=name))
+    return Verdict(outcome=overall(tuple(rulings)), rulings=tuple(rulings))

@@ -1,0 +1,1 @@
+"""From the forwards of generation: its shapes, how they grow, what bounds them, what fits."""

@@ -1,0 +1,161 @@
+"""The calls of one shape summed up in a cell, and a program's calls grouped by their shapes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from torchgauge.analyze.generation.decode_steps import decode_steps
+from torchgauge.analyze.latency.between_processes import process_interval
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, Status
+from torchgauge.records.record import Interval
+
+_Of = TypeVar("_Of")
+
+CACHE_KINDS = {"DynamicCache": "dynamic", "StaticCache": "static"}
+# Types and ids of what allocators raise; a host's is a RuntimeError, which may be anything else.
+OUT_OF_MEMORY = frozenset({"OutOfMemoryError", "MemoryError", "out-of-memory"})
+
+
+class _Shape(NamedTuple):
+    """What calls of one cell share."""
+
+    batch: int
+    prompt: int
+    beams: int
+    cache_kind: str
+    assisted: bool
+
+
+def cells(calls: Iterable[GenerationCall]) -> tuple[GenerationCell, ...]:
+    """Group calls by their shape and return a cell of each, in the order of their first calls.
+
+    Calls with an assistant are apart from those without. None is warm-up: a program's first call is
+    one of its calls. A call that failed before its cache was seen joins others of its size.
+    """
+    groups: dict[_Shape, list[GenerationCall]] = {}
+    for call in calls:
+        groups.setdefault(_shape(call, groups), []).append(call)
+    return tuple(
+        cell(
+            group,
+            batch=shape.batch,
+            prompt=shape.prompt,
+            beams=shape.beams,
+            cache_kind=shape.cache_kind,
+        )
+        for shape, group in groups.items()
+    )
+
+
+def cell(
+    calls: Sequence[GenerationCall],
+    *,
+    batch: int,
+    prompt: int,
+    beams: int,
+    cache_kind: str,
+    warmup: int = 0,
+) -> GenerationCell:
+    """Return the cell of calls of one shape, in their order; the first `warmup` are in no figure.
+
+    Without a call that returned, the status is what ended the last one; the times of its forwards
+    are kept where it was interrupted. Counted work and memory are not part of calls: they are None.
+    """
+    shape = GenerationCell(
+        batch=batch,
+        prompt=prompt,
+        new_tokens=max((call.new_tokens for call in calls), default=0),
+        beams=beams,
+        cache_kind=cache_kind,
+        calls=tuple(calls),
+        warmup=warmup,
+    )
+    timed = shape.timed_calls
+    status = "done" if timed else _status(calls)
+    forward_calls = timed or [call for call in calls if call.interrupted]
+    steps = [decode_steps(call) for call in forward_calls]
+    return replace(
+        shape,
+        status=status,
+        reason="" if timed else _reason(calls),
+        error="" if timed else next((call.error for call in reversed(calls) if call.error), ""),
+        ttft=_repeated(timed, lambda call: call.first_token),
+        tpot=_repeated(timed, lambda call: call.per_token),
+        end_to_end=_repeated(timed, lambda call: call.duration),
+        prefill=_repeated(forward_calls, lambda call: call.prefill),
+        step=_repeated(steps, lambda of_call: _median(step.forward for step in of_call)),
+        between=_repeated(steps, lambda of_call: _median(step.between for step in of_call)),
+        tokens_per_second=_repeated(timed, _tokens_per_second),
+        prefill_tokens_per_second=_repeated(forward_calls, _prefill_tokens_per_second),
+        cache=next((call.cache for call in reversed(timed) if call.cache is not None), None),
+    )
+
+
+def cache_kind(call: GenerationCall) -> str:
+    """Return "dynamic", "static", "none", or the name of another cache's class."""
+    if call.cache is None:
+        return "none"
+    return CACHE_KINDS.get(call.cache.kind, call.cache.kind)
+
+
+def _shape(call: GenerationCall, groups: Iterable[_Shape]) -> _Shape:
+    beams = max(1, call.sequences // max(1, call.batch))
+    assisted = bool(call.forwards.of("draft"))
+    shape = _Shape(call.batch, call.prompt, beams, cache_kind(call), assisted)
+    if call.error and call.cache is None:
+        sizes = shape[:3]
+        return next((other for other in groups if other[:3] == sizes), shape)
+    return shape
+
+
+def _repeated(calls: Iterable[_Of], value: Callable[[_Of], float | None]) -> RepeatedTime | None:
+    """Return the median of the calls' values with its interval; None where no call has one."""
+    values = [number for call in calls if (number := value(call)) is not None]
+    if not values:
+        return None
+    return RepeatedTime(
+        value=statistics.median(values), interval=_interval(values), calls=len(values)
+    )
+
+
+def _interval(values: Sequence[float]) -> Interval | None:
+    """Return the interval over calls of one process, wider where neighbours are alike."""
+    interval = process_interval(values)
+    return None if interval is None else replace(interval, scope="process")
+
+
+def _median(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return statistics.median(numbers) if numbers else None
+
+
+def _tokens_per_second(call: GenerationCall) -> float | None:
+    if not call.new_tokens or call.duration <= 0:
+        return None
+    return call.batch * call.new_tokens / call.duration
+
+
+def _prefill_tokens_per_second(call: GenerationCall) -> float | None:
+    return call.batch * call.prompt / call.prefill if call.prefill else None
+
+
+def _status(calls: Sequence[GenerationCall]) -> Status:
+    if not calls:
+        return "skipped"
+    if calls[-1].interrupted:
+        return "interrupted"
+    return "out of memory" if calls[-1].error in OUT_OF_MEMORY else "failed"
+
+
+def _reason(calls: Sequence[GenerationCall]) -> str:
+    if not calls:
+        return "it was not called"
+    last = calls[-1]
+    if last.interrupted:
+        return f"it was interrupted after {len(last.forwards)} forwards"
+    return f"it ended with {last.error}" if last.error else "every call is warm-up"

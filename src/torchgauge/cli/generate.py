@@ -1,0 +1,263 @@
+"""`torchgauge generate`: how a language model generates, by batch, prompt and cache."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from torchgauge.cli import formats, verdicts
+from torchgauge.cli.options.numbers import positive, positives, seconds, whole_number
+from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
+from torchgauge.cli.options.tree import add_view_options, shown_options
+from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
+
+if TYPE_CHECKING:
+    from torchgauge.measure.generation.generation_options import GenerationOptions
+    from torchgauge.records.generation.generation import Generation
+    from torchgauge.records.verdict import Limit, Verdict
+
+DESCRIPTION = """\
+Measure how a language model generates: time to the first token, time per token, tokens per second,
+cache, work and bounds of prefill and decode, how all grow with context and batch.
+
+  torchgauge generate hf:llama-3-8b --prompt 128,1024 --batch 1,4
+  torchgauge generate FOLDER --cache dynamic,static --new 128 --predict 8x4096
+  torchgauge generate FOLDER --assistant SMALLER_FOLDER
+
+TARGET is as of profile, with a generate() of transformers or one's own, or a forward that takes
+(ids, past_key_values=…, use_cache=True). Every combination of batch, prompt and cache is a shape.
+A shape that runs out of memory is a result, and the rest goes on; Ctrl-C keeps what is done.
+With --threshold ttft:200ms tpot:20ms tokens:100tokens/s each shape is held to the limits.
+"""
+FORMS = (
+    *("json", "text", "csv", "layers", "operators", "kernels"),
+    *("markdown", "html", "openmetrics", "junit"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    add_target(parser)
+    _add_shapes(parser.add_argument_group("the shapes (values with commas between them)"))
+    _add_run_options(parser.add_argument_group("what is run"))
+    _add_effort(parser.add_argument_group("how it is measured"))
+    add_view_options(parser.add_argument_group("what the summary shows"), depth=2, depth_help="2")
+    add_threshold(parser.add_argument_group("what must hold"))
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out)
+    out.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+
+
+def _add_shapes(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--prompt",
+        type=positives,
+        default=(),
+        metavar="N,N",
+        help="tokens of a prompt (default: those of the inputs, or 128)",
+    )
+    group.add_argument(
+        "--batch",
+        type=positives,
+        default=(),
+        metavar="N,N",
+        help="prompts at once (default: those of the inputs, or 1)",
+    )
+    group.add_argument(
+        "--new", type=whole_number, default=64, metavar="N", help="tokens to make (default: 64)"
+    )
+    group.add_argument(
+        "--cache",
+        type=_names,
+        default=("dynamic",),
+        metavar="C,C",
+        help="dynamic (default), static or none",
+    )
+    group.add_argument(
+        "--beams", type=positive, default=1, metavar="N", help="sequences per prompt (default: 1)"
+    )
+    group.add_argument(
+        "--predict",
+        type=_shapes,
+        default=(),
+        metavar="BxP,BxP",
+        help="shapes to estimate, such as 8x4096: batch 8, prompt 4096",
+    )
+
+
+def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    group.set_defaults(trust=False)
+    group.add_argument(
+        "--assistant", metavar="TARGET", help="draft model of assisted decoding, as TARGET"
+    )
+    group.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input, such as input_ids=1x128:int64<32000; repeatable",
+    )
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument(
+        "--device",
+        default="auto",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:N, or auto: the GPU if there is one (default)",
+    )
+    group.add_argument(
+        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+
+
+def _add_effort(group: argparse._ArgumentGroup) -> None:
+    effort = group.add_mutually_exclusive_group()
+    effort.add_argument(
+        "--quick",
+        action="store_const",
+        const="quick",
+        dest="effort",
+        default="usual",
+        help="time 3 calls of each shape in place of 5: wider intervals",
+    )
+    effort.add_argument(
+        "--precise",
+        action="store_const",
+        const="precise",
+        dest="effort",
+        help="time 15 calls of each shape: narrower intervals",
+    )
+    group.add_argument(
+        "--budget",
+        type=seconds,
+        metavar="SECONDS",
+        help="time for the calls at most; every shape is timed once (default: no limit)",
+    )
+    for name, words in (
+        ("trees", "record no layers and operators of a prefill and a decode step"),
+        ("memory", "measure no peak of memory"),
+        ("roofs", "judge no bounds by the roofs of this machine"),
+    ):
+        group.add_argument(f"--no-{name}", action="store_false", dest=name, help=words)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _shapes(text: str) -> tuple[tuple[int, int], ...]:
+    """Return batches with prompts: "8x4096,1x128"."""
+    shapes = []
+    for part in _names(text.lower().replace("×", "x")):
+        batch, _, prompt = part.partition("x")
+        if not (batch.isdecimal() and prompt.isdecimal() and int(batch) and int(prompt)):
+            message = f"'{part}' is not a batch and a prompt, such as 8x4096"
+            raise argparse.ArgumentTypeError(message)
+        shapes.append((int(batch), int(prompt)))
+    return tuple(shapes)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, show, write; return the exit code."""
+    limits = _checked(options)
+    from torchgauge import api
+    from torchgauge.analyze.gate.shape_gate import judged_shapes
+    from torchgauge.measure.interrupts import Interrupts
+
+    request = target_request(options, precision=options.precision)
+    assistant = None
+    if options.assistant is not None:
+        draft = {"spec": options.assistant, "inputs": (), "weights": None}
+        assistant = target_request(options, precision=options.precision, **draft)
+    with prints_to_stderr():
+        generation = api.generation_request(request, _generation_options(options), assistant)
+    verdict = judged_shapes(limits, generation) if limits else None
+    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
+        try:
+            # First, since the reader of our output may go away.
+            written = verdicts.write(generation, verdict, options, "generation")
+        except InputError:
+            tell(generation, verdict, options)  # or the measurement would be lost
+            options.json = False  # standard output holds one document
+            raise
+    tell(generation, verdict, options)
+    formats.say(written)
+    return code(generation, verdict, interrupted=interrupts.noted)
+
+
+def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
+    """Return the limits; raises InputError for options that do not go together."""
+    limits = settle(options)
+    forms = [*(options.formats or ()), *dict(options.outputs)]
+    if unfit := [form for form in forms if form not in FORMS]:
+        raise InputError(
+            f"A generation cannot be written as {unfit[0]}.",
+            id="format-unfit",
+            remedy=f"Choose from {', '.join(FORMS)}.",
+        )
+    if "junit" in forms and not limits:
+        raise InputError(
+            "JUnit tells which limits hold, and there is none.",
+            id="option-conflict",
+            remedy="Add --threshold, such as --threshold ttft:200ms.",
+        )
+    formats.check(options)
+    return limits
+
+
+def _generation_options(options: argparse.Namespace) -> GenerationOptions:
+    from torchgauge.measure.generation.generation_options import GenerationOptions
+
+    return GenerationOptions(
+        prompts=options.prompt,
+        batches=options.batch,
+        new_tokens=options.new,
+        caches=options.cache,
+        beams=options.beams,
+        predict=options.predict,
+        effort=options.effort,
+        budget=options.budget,
+        trees=options.trees,
+        memory=options.memory,
+        roofs=options.roofs,
+    )
+
+
+def tell(generation: Generation, verdict: Verdict | None, options: argparse.Namespace) -> None:
+    """Print the record, then the verdict; in a workflow tell GitHub."""
+    show(generation, options)
+    if verdict is not None:
+        verdicts.show(verdict, to_stderr=options.json)
+        verdicts.tell_github(verdict, generation.target.spec)
+
+
+def show(generation: Generation, options: argparse.Namespace) -> None:
+    """Print the record as JSON, or the summary; colours on a terminal only."""
+    from torchgauge.records import rendering
+
+    for warning in generation.all_warnings:
+        if warning.traceback:
+            tell_lines(warning.traceback)
+    if options.json:
+        emit(rendering.text(generation, "json"))
+        return
+    from torchgauge.cli.next_steps import with_next_steps
+    from torchgauge.report import kinds
+    from torchgauge.report.console import blocks
+
+    document = kinds.document(generation, shown_options(options))
+    document = with_next_steps(document, generation, options)
+    print_view(lambda width: blocks.view(document, width))
+
+
+def code(generation: Generation, verdict: Verdict | None, *, interrupted: bool) -> ExitCode:
+    """Return the exit code: 1 where a probe failed or no shape was measured, else the verdict's."""
+    if generation.interrupted or interrupted:
+        return ExitCode.INTERRUPTED
+    if not generation.complete or not generation.done:
+        return ExitCode.MEASUREMENT_FAILED
+    return ExitCode.DONE if verdict is None else verdict.exit_code

@@ -1,0 +1,1 @@
+"""Measure how language models generate: prefill, decode steps, caches."""

@@ -1,0 +1,150 @@
+"""Watch a model while a program generates with it, and make records of its calls."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Literal
+
+import msgspec
+
+from torchgauge.forks import Owner
+from torchgauge.measure.generation.assistants import Assistants
+from torchgauge.measure.generation.call_records import generate_record, loop_record
+from torchgauge.measure.generation.compiled_calls import compiled_calls_timed
+from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, timed
+from torchgauge.measure.generation.generate_calls import GenerateCall, watched
+from torchgauge.measure.generation.loop_caches import LoopCaches
+from torchgauge.measure.generation.loops import loops
+from torchgauge.measure.generation.watched_modules import (
+    encoders_of,
+    is_compiled,
+    model_of,
+    nested_models,
+)
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.signals import HeldBack
+
+
+class CallWatch:
+    """A context manager; `calls` are those of `generate()` and of decode loops within its block.
+
+    The model, its caches and its outputs are as they would be without it. In a forked process
+    nothing is recorded. The last cache of a loop is kept until the next call or the block's end.
+    """
+
+    def __init__(self, model: Any, assistant: Any = None) -> None:
+        self.model = model_of(model)
+        self.assistant = None if assistant is None else model_of(assistant)
+        self._threads: list[LoopCaches] = []
+        self._of_thread = ThreadForwards(self._begin_thread)
+        self._assistants = Assistants(self._of_thread)
+        self._generated: list[GenerateCall] = []
+        self._interrupted = False
+        self._open = contextlib.ExitStack()
+        self._owner = Owner()
+        models = nested_models(self.model)
+        self._models, self._config = models, getattr(models[-1], "config", None)
+        parameter = next(self.model.parameters(), None)
+        self.device = "cpu" if parameter is None else str(parameter.device)
+
+    def __enter__(self) -> CallWatch:
+        """Begin to watch."""
+        self._owner = Owner()
+        with HeldBack():
+            try:
+                self._watch()
+                _open_watches.add(self)
+            except BaseException:  # Ctrl-C too: the model must be as it was
+                self._open.close()
+                raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Literal[False]:
+        """Put the model back as it was, and let its caches go."""
+        if self._owner.in_fork:
+            return False
+        with HeldBack():
+            _open_watches.discard(self)
+            self._open.close()
+            self._interrupted = isinstance(error, KeyboardInterrupt)
+            for thread in self._threads:
+                thread.close()
+        return False
+
+    @property
+    def calls(self) -> tuple[GenerationCall, ...]:
+        """The calls in the order in which they began; waits for what a GPU has not finished.
+
+        Within the block these are the ended calls of `generate()`, and loops as far as they went.
+        """
+        if self._owner.in_fork:
+            return ()
+        calls = [
+            (call.begin, generate_record(call, self.device, self._config))
+            for call in tuple(self._generated)
+        ]
+        for thread in tuple(self._threads):
+            calls += self._loops(thread)
+        calls.sort(key=lambda call: call[0])
+        if self._interrupted and calls and calls[-1][1].by == "loop":
+            begin, call = calls[-1]
+            error = KeyboardInterrupt.__name__
+            calls[-1] = begin, msgspec.structs.replace(call, error=error, interrupted=True)
+        return tuple(call for _, call in calls)
+
+    def _loops(self, thread: LoopCaches) -> Iterator[tuple[int, GenerationCall]]:
+        calls = loops(tuple(thread.forwards))
+        last_of_cache = {loop.last.timed.cache: loop for loop in calls}
+        for loop in calls:
+            cache = loop.last.timed.cache
+            layout = thread.layout(cache) if last_of_cache[cache] is loop else None
+            record = loop_record(loop, self.device, self._config, layout)
+            yield loop.forwards[0].timed.begin, record
+
+    def _watch(self) -> None:
+        enter, of_thread, models = self._open.enter_context, self._of_thread, self._models
+        encoders = encoders_of(models[-1])
+        for depth, model in enumerate(models):
+            inner = (*models[depth + 1 :], *encoders) if is_compiled(model) else ()
+            enter(timed(model, "model", of_thread, inner))
+            if callable(getattr(type(model), "generate", None)) or "generate" in model.__dict__:
+                enter(watched(model, of_thread, self._note, self._assistants.timed))
+            if hasattr(type(model), "get_compiled_call"):
+                enter(compiled_calls_timed(model, of_thread, (model, *encoders)))
+        for encoder in encoders:
+            enter(timed(encoder, "encoder", of_thread))
+        if self.assistant is not None:
+            enter(self._assistants.timed(self.assistant))
+
+    def _note(self, call: GenerateCall) -> None:
+        if not self._owner.in_fork:
+            self._generated.append(call)
+
+    def _begin_thread(self) -> Ongoing:
+        thread = LoopCaches()
+        self._threads.append(thread)
+        return thread.ongoing
+
+    def _forget(self) -> None:
+        self._assistants = Assistants(self._of_thread)
+        self._open.close()
+
+
+_open_watches: set[CallWatch] = set()
+
+
+def _forget_in_child() -> None:
+    """Put the models back as they were in a forked process, which is the program's alone."""
+    while _open_watches:
+        _open_watches.pop()._forget()  # noqa: SLF001 - the same file
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

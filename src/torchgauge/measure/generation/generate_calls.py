@@ -1,0 +1,163 @@
+"""Watch a model's `generate()`: when it begins and ends, what it is given and what it returns."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge.measure.generation.cache_layout import CacheLayout, cache_layout
+from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, first_of
+from torchgauge.signals import restoring
+
+_FEATURES = ("input_features", "input_values", "pixel_values")
+
+
+@dataclasses.dataclass(slots=True)
+class GenerateCall:
+    """One `generate()`, as it was seen; of tensors only the shapes are kept.
+
+    Attributes:
+        begin: Nanoseconds of the clock.
+        end: Nanoseconds of the clock.
+        forwards: Those of its thread meanwhile, as tuples with the fields of `TimedForward`.
+        ids: The shape of the prompt's ids; None where there were none.
+        inputs: The shape of what it was given in place of ids; None where there were ids.
+        mask: The length of the attention mask; None without one.
+        start: Tokens that the decoder of an encoder–decoder was given.
+        encoder_decoder: Whether an encoder computes the prompt.
+        standard: Whether its output is that of transformers' `generate`: the ids, then new tokens.
+        output: The shape of what it returned.
+        cache: The layout of the last forward's cache; None without one.
+        error: What ended it; None where it returned.
+    """
+
+    begin: int = 0
+    end: int = 0
+    forwards: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    ids: tuple[int, ...] | None = None
+    inputs: tuple[int, ...] | None = None
+    mask: int | None = None
+    start: int = 1
+    encoder_decoder: bool = False
+    standard: bool = False
+    output: tuple[int, ...] | None = None
+    cache: CacheLayout | None = None
+    error: BaseException | None = None
+
+
+@restoring
+def watched(
+    module: nn.Module,
+    of_thread: ThreadForwards,
+    note: Callable[[GenerateCall], None],
+    assisted: Callable[[Any], contextlib.AbstractContextManager[None]],
+) -> Iterator[None]:
+    """Pass each outermost `generate()` of a thread to `note` when it ends, until the block ends.
+
+    `assisted` is entered with the draft model of each, or with None.
+    """
+    attributes = module.__dict__
+    replaced = attributes.get("generate")
+    generate = _watching(module, replaced, of_thread, note, assisted)
+    attributes["generate"] = generate
+    try:
+        yield
+    finally:
+        if attributes.get("generate") is generate:
+            if replaced is None:
+                del attributes["generate"]
+            else:
+                attributes["generate"] = replaced
+
+
+def _watching(
+    module: nn.Module,
+    replaced: Callable[..., Any] | None,
+    of_thread: ThreadForwards,
+    note: Callable[[GenerateCall], None],
+    assisted: Callable[[Any], contextlib.AbstractContextManager[None]],
+) -> Callable[..., Any]:
+    kind: Any = type(module)
+    function: Any = kind.generate if replaced is None else replaced
+    standard = getattr(function, "__module__", "") == "transformers.generation.utils"
+    encoder_decoder = bool(getattr(getattr(module, "config", None), "is_encoder_decoder", False))
+
+    @functools.wraps(function)
+    def generate(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        call = functools.partial(function, self) if replaced is None else replaced
+        if self is not module:  # a copy of the model, which has this as its own
+            return call(*args, **kwargs)
+        ongoing = of_thread.ongoing
+        if ongoing.generating:
+            with _drafting(ongoing, kwargs):
+                return call(*args, **kwargs)
+        with assisted(kwargs.get("assistant_model")), _noted(ongoing, note) as noted:
+            noted.standard, noted.encoder_decoder = standard, encoder_decoder
+            _note_inputs(noted, args, kwargs)
+            noted.begin = time.perf_counter_ns()
+            output = call(*args, **kwargs)
+            noted.end = time.perf_counter_ns()
+            noted.output = getattr(getattr(output, "sequences", output), "shape", None)
+            return output
+
+    if replaced is None:
+        return types.MethodType(generate, module)
+    return functools.wraps(replaced)(functools.partial(generate, module))
+
+
+@contextlib.contextmanager
+def _drafting(ongoing: Ongoing, kwargs: dict[str, Any]) -> Iterator[None]:
+    """Take the forwards for drafts where the model is its own assistant."""
+    config = kwargs.get("generation_config")
+    before, ongoing.drafting = ongoing.drafting, bool(getattr(config, "is_assistant", False))
+    try:
+        yield
+    finally:
+        ongoing.drafting = before
+
+
+@contextlib.contextmanager
+def _noted(ongoing: Ongoing, note: Callable[[GenerateCall], None]) -> Iterator[GenerateCall]:
+    """Collect the thread's forwards in a call of their own, and note it, also where it raises."""
+    ongoing.release()
+    forwards, let_go = ongoing.forwards, ongoing.let_go
+    noted = GenerateCall()
+    try:
+        ongoing.generating, ongoing.inside = True, False
+        ongoing.forwards, ongoing.let_go = noted.forwards, None
+        yield noted
+    except BaseException as error:
+        noted.error = error
+        raise
+    finally:
+        if not noted.end:
+            noted.end = time.perf_counter_ns()
+        ongoing.generating = ongoing.inside = False
+        noted.cache = cache_layout(ongoing.held["model"].cache)
+        ongoing.release()
+        ongoing.forwards, ongoing.let_go = forwards, let_go
+        if noted.begin:
+            note(noted)
+
+
+def _note_inputs(noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    inputs = args[0] if args else first_of(kwargs, ("inputs", "input_ids", "inputs_embeds"))
+    shape = getattr(inputs, "shape", None)
+    if isinstance(inputs, torch.Tensor) and not inputs.is_floating_point():
+        noted.ids = shape
+    elif shape is not None:
+        noted.inputs = shape
+    else:
+        noted.inputs = getattr(first_of(kwargs, _FEATURES), "shape", None)
+    mask: tuple[int, ...] = getattr(kwargs.get("attention_mask"), "shape", ())
+    noted.mask = mask[1] if len(mask) == 2 else None
+    start: tuple[int, ...] = getattr(kwargs.get("decoder_input_ids"), "shape", ())
+    noted.start = start[1] if len(start) == 2 else 1

@@ -1,0 +1,79 @@
+"""Make the record of a watch of generation from its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+
+from torchgauge.device.environment import environment
+from torchgauge.errors import TorchgaugeError
+from torchgauge.measure.description import describe_module
+from torchgauge.measure.generation.call_watch import CallWatch
+from torchgauge.measure.generation.timer_cost import timer_cost
+from torchgauge.measure.generation.watched_cells import cells
+from torchgauge.measure.work import size
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.records.generation.generation import Generation
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.target import TargetDescription
+from torchgauge.records.work.size import Size
+
+
+def watch_record(watch: CallWatch, *, interrupted: bool, slowing: Sequence[str] = ()) -> Generation:
+    """Return the record of what a watch saw; `slowing` are profilers that were active with it."""
+    calls = watch.calls
+    return Generation(
+        target=describe_module(watch.model),
+        assistant=_described(watch.assistant),
+        environment=environment(),
+        size=_size(watch.model),
+        watched=True,
+        cells=cells(calls),
+        overhead=timer_cost(),
+        interrupted=interrupted,
+        warnings=tuple(_warnings(calls, slowing)),
+    )
+
+
+def _size(model: nn.Module) -> Size | None:
+    try:
+        return size.measure(model)
+    except TorchgaugeError:  # of weights that are not made yet
+        return None
+
+
+def _described(assistant: nn.Module | None) -> TargetDescription | None:
+    return None if assistant is None else describe_module(assistant)
+
+
+def _warnings(
+    calls: Sequence[GenerationCall], slowing: Sequence[str]
+) -> Iterator[MeasurementWarning]:
+    for name in slowing:
+        yield MeasurementWarning(
+            id="other-profiler",
+            message=f"Another profiler was active: {name}. It changes what it watches.",
+            probe="generation",
+            remedy="Measure without it.",
+        )
+    if not calls:
+        yield MeasurementWarning(
+            id="no-generation-seen",
+            message="No call of the model was seen.",
+            probe="generation",
+            cause="The block did not call this model, or a compiled function that contains it did.",
+            remedy="Give the model that generates, and compile the model itself.",
+        )
+    yield from _device_warnings(calls)
+
+
+def _device_warnings(calls: Sequence[GenerationCall]) -> Iterator[MeasurementWarning]:
+    untimed = [call for call in calls if call.device != "cpu" and len(call.forwards)]
+    if any(not call.forwards.device for call in untimed):
+        yield MeasurementWarning(
+            id="device-time-unknown",
+            message="Device times of some calls are not known; theirs are those of the host.",
+            probe="generation",
+            cause="The model is on several devices, or its forwards were captured in a graph.",
+        )

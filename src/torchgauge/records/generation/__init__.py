@@ -1,0 +1,1 @@
+"""Records of generation: the calls of a language model's `generate`, forward by forward."""

@@ -1,0 +1,164 @@
+"""The calls of one shape: so many prompts of one length, with one kind of cache."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.records.generation.cache_size import CacheSize
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.records.memory.memory import Memory
+from torchgauge.records.record import How, Interval, Record
+from torchgauge.records.work.roofline import Bound
+
+Status = Literal["done", "out of memory", "failed", "interrupted", "skipped"]
+
+
+class RepeatedTime(Record, frozen=True, kw_only=True):
+    """A time in seconds, or a rate in 1/s, over the calls of a cell.
+
+    `value` is the median of the calls' own values. `interval` is that of the geometric mean of
+    `calls` calls, by Student's t on their logarithms; None below three.
+    """
+
+    value: float
+    interval: Interval | None = None
+    calls: int = 1
+    how: How = "measured"
+
+
+class StageWork(Record, frozen=True, kw_only=True):
+    """What one forward of a stage has to do, counted, and the least time that takes.
+
+    Attributes:
+        stage: "prefill": the whole prompt; "decode": one step.
+        cached: Positions in the cache before it.
+        flops: Floating-point operations.
+        matmul_flops: Those of matrix products and attention.
+        weight_bytes: Bytes of weights that it reads, each once: no embedding table unless it is
+            the output layer's too, of experts those that were used.
+        cache_bytes: Bytes of the cache that it reads and writes.
+        activation_bytes: Bytes of all else that operators read and write at least.
+        at_least: Whether an operator without a formula is missing from it.
+        experts: Experts of a layer that tokens were sent to, on average; None without experts.
+        lower_bound: Seconds it takes at least under the device's roofs; None without these.
+        bound: What sets that: "memory" is bandwidth.
+        reached: The lower bound over the measured time.
+    """
+
+    stage: Literal["prefill", "decode"]
+    cached: int
+    flops: int | None = None
+    matmul_flops: int | None = None
+    weight_bytes: int | None = None
+    cache_bytes: int | None = None
+    activation_bytes: int | None = None
+    at_least: bool = False
+    experts: float | None = None
+    lower_bound: float | None = None
+    bound: Bound | None = None
+    reached: float | None = None
+    how: How = "counted"
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that it reads and writes at least; None where a part is unknown."""
+        parts = (self.weight_bytes, self.cache_bytes, self.activation_bytes)
+        sizes = [part for part in parts if part is not None]
+        return sum(sizes) if len(sizes) == len(parts) else None
+
+
+class GenerationCell(Record, frozen=True, kw_only=True):
+    """The calls of one shape, or in `reason` why there are none.
+
+    Attributes:
+        batch: Prompts.
+        prompt: Tokens of each, padding included.
+        new_tokens: Tokens that each call made: the most, if calls differ.
+        beams: Sequences per prompt.
+        cache_kind: "dynamic", "static", "none", or the name of another cache's class.
+        status: Whether it was measured.
+        reason: Why not, in a sentence.
+        error: The id or type of the error behind that.
+        calls: Every call, in order; the first of a shape is warm-up where `warmup` says so.
+        warmup: Calls at the start that are in no figure.
+        ttft: Time to the first token.
+        tpot: Time per token after the first.
+        end_to_end: Time of a call.
+        prefill: Time of the forwards before the first token.
+        step: Time of a decode forward.
+        between: Time from one decode forward to the next.
+        tokens_per_second: New tokens of all prompts per second of a call.
+        prefill_tokens_per_second: Tokens of the prompts per second of prefill.
+        cache: What the cache takes at the end of a call.
+        memory: The peak of the last decode step.
+        work: Of the prefill and of the first and last decode step.
+    """
+
+    batch: int
+    prompt: int
+    new_tokens: int
+    beams: int = 1
+    cache_kind: str = "dynamic"
+    status: Status = "done"
+    reason: str = ""
+    error: str = ""
+    calls: tuple[GenerationCall, ...] = ()
+    warmup: int = 0
+    ttft: RepeatedTime | None = None
+    tpot: RepeatedTime | None = None
+    end_to_end: RepeatedTime | None = None
+    prefill: RepeatedTime | None = None
+    step: RepeatedTime | None = None
+    between: RepeatedTime | None = None
+    tokens_per_second: RepeatedTime | None = None
+    prefill_tokens_per_second: RepeatedTime | None = None
+    cache: CacheSize | None = None
+    memory: Memory | None = None
+    work: tuple[StageWork, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """True where its times are known."""
+        return self.status == "done"
+
+    @property
+    def timed_calls(self) -> tuple[GenerationCall, ...]:
+        """The calls that its figures are of."""
+        return tuple(call for call in self.calls[self.warmup :] if not call.error)
+
+    @property
+    def shape(self) -> dict[str, int | str]:
+        """All that tells it from other shapes; calls of equal ones can be compared."""
+        return {
+            "batch": self.batch,
+            "prompt": self.prompt,
+            "new": self.new_tokens,
+            "beams": self.beams,
+            "cache": self.cache_kind + "-assisted" * self.assisted,
+        }
+
+    @property
+    def assisted(self) -> bool:
+        """Whether an assistant drafted its tokens."""
+        return any(call.forwards.of("draft") for call in self.calls)
+
+    @property
+    def label(self) -> str:
+        """Its shape in words: "batch 4, prompt 128, static cache"."""
+        return f"{self.size_label}, {self.kind}"
+
+    @property
+    def size_label(self) -> str:
+        """Its size in words: "batch 4, prompt 128"."""
+        return f"batch {self.batch}, prompt {self.prompt:,}"
+
+    @property
+    def kind(self) -> str:
+        """Beams and cache in words: "2 beams, static cache"."""
+        beams = f"{self.beams} beams, " if self.beams > 1 else ""
+        cache = "no cache" if self.cache_kind == "none" else f"{self.cache_kind} cache"
+        return f"{beams}{cache}{', assisted' * self.assisted}"
+
+    def work_of(self, stage: Literal["prefill", "decode"]) -> StageWork | None:
+        """Return the work of the prefill, or of the last decode step; None where not counted."""
+        return next((work for work in reversed(self.work) if work.stage == stage), None)
