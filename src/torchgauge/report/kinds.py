@@ -36,7 +36,7 @@ KINDS = {
     "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv"),
     "Diagnosis": Kind("doctor", frozenset()),
-    "Generation": Kind("generation", _PAGE | {"openmetrics"}, "", "generation_csv"),
+    "Generation": Kind("generation.generation", _PAGE | {"openmetrics"}, "", "generation_csv"),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
