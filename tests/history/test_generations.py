@@ -93,3 +93,11 @@ def test_a_generation_without_a_shape_is_refused(tmp_path, capsys):
 def test_a_profile_is_still_one_run(tmp_path):
     path = records.profile().save(tmp_path / "profile.json")
     assert len(list(entries(path, Facts()))) == 1
+
+
+def test_other_numbers_of_new_tokens_are_another_series(tmp_path):
+    workloads = set()
+    for count in (8, 16):
+        path = generations.single(new_tokens=count).save(tmp_path / f"{count}.json")
+        workloads |= {entry.run.workload for entry in entries(path, Facts())}
+    assert len(workloads) == 2

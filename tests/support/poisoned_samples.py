@@ -57,7 +57,6 @@ def samples():
         "generation with an assistant": generations.assisted(),
         "generation by cache": generations.by_cache(),
         "profile of a shape": generations.grid().profiles[0],
-        "comparison of generations": tg.compare(generations.grid(), generations.single()),
         "trend": trends.trend(),
         "advice": advices.advice(),
         "trace": evidence.trace(),

@@ -307,7 +307,7 @@ def test_csv_of_a_comparison_and_its_places():
     assert (row["name"], row["contribution"], row["low"]) == ("'=odd", "0.1", "")
     assert compared.to_csv().splitlines() == [
         "metric,judgement,how,unit,better,exact,baseline,current,change,low,high,corrected,reason,"
-        "method"
+        "method,shape"
     ]
     verdict = msgspec.structs.replace(EVERY["fail"], comparison=compared)
     assert verdict.to_csv(table="layers") == compared.to_csv(table="layers")

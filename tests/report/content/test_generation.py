@@ -11,8 +11,8 @@ from torchgauge.records.generation.fit import Coefficient
 from torchgauge.records.record import Interval
 from torchgauge.report import kinds
 from torchgauge.report.console.console import render, view
-from torchgauge.report.content import generation_words as words
 from torchgauge.report.content.document import Facts, Table
+from torchgauge.report.content.generation import generation_words as words
 
 GRID = generations.grid()
 

@@ -77,11 +77,17 @@ def figures(changes: Sequence[Change]) -> Table:
     """Return every figure with its change, and why some have no verdict."""
     rows = []
     for shape in dict.fromkeys(change.shape for change in changes):
-        rows += [Row(one_line(shape), {}, 1, "strong")] * bool(shape)
+        of_shape = [change for change in changes if change.shape == shape]
+        is_headed = shape != "" and len(of_shape) > 1
+        rows += [Row(one_line(shape), {}, 1, "strong")] * is_headed
         rows += [
-            Row(change.metric, cells(FIGURES, change), 1 + bool(shape), TONES[change.judgement])
-            for change in changes
-            if change.shape == shape
+            Row(
+                change.metric if is_headed else change.label,
+                cells(FIGURES, change),
+                1 + is_headed,
+                TONES[change.judgement],
+            )
+            for change in of_shape
         ]
     return Table(
         title="Figures", how="exact ones first", columns=FIGURES, rows=rows, layout="fitted",

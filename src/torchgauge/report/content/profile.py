@@ -20,7 +20,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.findings import most_important
-from torchgauge.report.content.generation import shapes, stages
+from torchgauge.report.content.generation.generation import shapes, stages
 from torchgauge.report.content.sections import peak_place, sections, warnings
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart

@@ -74,16 +74,18 @@ def _rulings(verdict: Verdict) -> Table:
     """Return a row for each ruling, those that did not pass first."""
     ordered, rows = rulings.failures_first(verdict), []
     for shape in dict.fromkeys(ruling.shape for ruling in ordered):
-        rows += [Row(one_line(shape), {}, tone="strong")] * bool(shape)
+        of_shape = [ruling for ruling in ordered if ruling.shape == shape]
+        is_headed = shape != "" and len(of_shape) > 1
+        rows += [Row(one_line(shape), {}, tone="strong")] * is_headed
         rows += [
             Row(
-                f"{rulings.SIGNS[ruling.outcome]} {one_line(ruling.metric)}",
+                f"{rulings.SIGNS[ruling.outcome]} "
+                f"{one_line(ruling.metric if is_headed else ruling.label)}",
                 cells(COLUMNS, ruling),
-                int(bool(shape)),
+                int(is_headed),
                 TONES[ruling.outcome],
             )
-            for ruling in ordered
-            if ruling.shape == shape
+            for ruling in of_shape
         ]
     return Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
 

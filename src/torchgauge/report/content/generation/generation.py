@@ -8,7 +8,6 @@ from torchgauge import units
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
 from torchgauge.records.generation.fit import GenerationPrediction
 from torchgauge.records.generation.generation import Generation, StageTree
-from torchgauge.report.content import generation_words as words
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -25,7 +24,11 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.findings import most_important
+<<<<<<< HEAD:src/torchgauge/report/content/generation.py
 from torchgauge.report.notebook import generation_charts
+=======
+from torchgauge.report.content.generation import generation_words as words
+>>>>>>> w/g4:src/torchgauge/report/content/generation/generation.py
 
 LABEL = 12
 SHAPES = (
