@@ -14,7 +14,7 @@ from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, Status
 from torchgauge.records.record import Interval
 
-_Of = TypeVar("_Of")
+_Call = TypeVar("_Call")
 
 CACHE_KINDS = {"DynamicCache": "dynamic", "StaticCache": "static"}
 # Types and ids of what allocators raise; a host's is a RuntimeError, which may be anything else.
@@ -113,7 +113,9 @@ def _shape(call: GenerationCall, groups: Iterable[_Shape]) -> _Shape:
     return shape
 
 
-def _repeated(calls: Iterable[_Of], value: Callable[[_Of], float | None]) -> RepeatedTime | None:
+def _repeated(
+    calls: Iterable[_Call], value: Callable[[_Call], float | None]
+) -> RepeatedTime | None:
     """Return the median of the calls' values with its interval; None where no call has one."""
     values = [number for call in calls if (number := value(call)) is not None]
     if not values:
