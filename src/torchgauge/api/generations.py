@@ -106,15 +106,17 @@ def watch_generation(model: Any, *, assistant: Any = None) -> GenerationWatch:
     Raises InputError `not-a-module`; on entering `timeline-active`.
 
     Examples:
-        >>> import torch, transformers, torchgauge as tg
-        >>> sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-        >>> config = transformers.LlamaConfig(vocab_size=64, intermediate_size=64, **sizes)
-        >>> model = transformers.LlamaForCausalLM(config).eval()
+        >>> import torch, torchgauge as tg
+        >>> class Model(torch.nn.Embedding):
+        ...     def generate(self, ids, tokens):
+        ...         for _ in range(tokens):
+        ...             ids = torch.cat([ids, self(ids)[:, -1:].argmax(-1)], dim=1)
+        ...         return ids
+        >>> model, prompt = Model(50, 50), torch.ones(1, 8, dtype=torch.long)
         >>> with tg.watch_generation(model) as watch:
-        ...     output = model.generate(torch.ones(1, 8, dtype=torch.long), min_new_tokens=4,
-        ...                             max_new_tokens=4, pad_token_id=0)
+        ...     output = model.generate(prompt, 3)
         >>> [(call.prompt, call.new_tokens, call.forwards.stage) for call in watch.calls]
-        [(8, 4, ('prefill', 'decode', 'decode', 'decode'))]
+        [(8, 3, ('prefill', 'decode', 'decode'))]
     """
     require_torch()
     from torchgauge.measure.generation.watch import GenerationWatch

@@ -93,7 +93,8 @@ def test_what_ends_a_call_keeps_its_steps(model, ids, error):
     stopped, after = watch.calls
     assert (stopped.error, stopped.interrupted) == (error.__name__, error is KeyboardInterrupt)
     assert (stopped.new_tokens, stages(stopped)) == (2, STEPS)
-    assert (after.error, after.new_tokens, stages(after)) == ("", 2, STEPS[:2])
+    assert (after.by, after.error, after.new_tokens) == ("generate", "", 2)
+    assert stages(after) == STEPS[:2]
 
 
 def test_ctrl_c_in_a_loop_keeps_its_steps(model, ids):
@@ -202,7 +203,10 @@ def test_loops_in_turns_are_two_calls(model, ids):
         for part in (ids, ids[:, :1], ids[:, :1]):
             for cache in caches:
                 model(part, past_key_values=cache)
-    assert [stages(call) for call in watch.calls] == [STEPS, STEPS]
+    first, second = watch.calls
+    assert (stages(first), stages(second)) == (STEPS, STEPS)
+    # The first cache was out of sight when its loop ended: what it took then is not known.
+    assert (first.cache, second.cache.positions) == (None, PROMPT + 2)
 
 
 def test_a_loop_that_rejects_drafts_is_one_call(model, ids):
@@ -285,7 +289,14 @@ def test_the_last_cache_is_kept_until_the_next_call(model, ids):
             model(ids)
         gc.collect()
         assert reference() is None
-    assert watch.calls[0].cache.positions == PROMPT + 1
+        cache = DynamicCache()
+        decode(model, ids, 1, cache)
+        reference = weakref.ref(cache)
+        del cache
+    gc.collect()
+    assert reference() is None
+    sizes = [call.cache and call.cache.positions for call in watch.calls]
+    assert sizes == [PROMPT + 1, None, PROMPT + 1]
 
 
 def test_own_generate_of_any_module_is_watched(ids):
