@@ -249,12 +249,14 @@ class GeneratingModel:
         inputs: A prompt of `PROMPT` tokens, or features, for `BATCH` sequences.
         start: Tokens that the decoder begins with.
         encoders: Forwards of encoders before the first of the model.
+        returns_cache: Whether its `generate` returns the cache itself, not what it made of it.
     """
 
     model: Any
     inputs: dict[str, torch.Tensor]
     start: int
     encoders: int
+    returns_cache: bool
 
 
 def generating_model(name: str) -> GeneratingModel:
@@ -272,10 +274,9 @@ def generating_model(name: str) -> GeneratingModel:
         inputs["pixel_values"] = torch.randn(BATCH, 3, 16, 16)
     seq2seq = bool(config.is_encoder_decoder)
     return GeneratingModel(
-        model, inputs, start=1 if seq2seq else PROMPT, encoders=int(seq2seq or name == "llava")
+        model,
+        inputs,
+        start=1 if seq2seq else PROMPT,
+        encoders=int(seq2seq or name == "llava"),
+        returns_cache=name != "whisper",
     )
-
-
-def single(made: GeneratingModel) -> dict[str, torch.Tensor]:
-    """Return the inputs of the first sequence alone."""
-    return {name: tensor[:1] for name, tensor in made.inputs.items()}

@@ -20,15 +20,6 @@ REFUSED = {
 QUICK = ("llama", "mistral", "mamba", "t5")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Several threads for products of these sizes wait for each other for most of the time."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_watch_changes_nothing_and_counts(name, mode):

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
+from torch import nn
 
 from torchgauge.forks import Owner
-from torchgauge.measure.generation.assistants import Assistants
 from torchgauge.measure.generation.call_records import generate_record, loop_record
-from torchgauge.measure.generation.compiled_calls import compiled_calls_timed
 from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, timed
-from torchgauge.measure.generation.generate_calls import GenerateCall, watched
-from torchgauge.measure.generation.loop_caches import LoopCaches
-from torchgauge.measure.generation.loops import loops
+from torchgauge.measure.generation.generate_calls import (
+    GenerateCall,
+    compiled_calls_timed,
+    watched,
+)
+from torchgauge.measure.generation.loops import LoopCaches, loops
 from torchgauge.measure.generation.watched_modules import (
     encoders_of,
     is_compiled,
@@ -25,7 +28,7 @@ from torchgauge.measure.generation.watched_modules import (
     nested_models,
 )
 from torchgauge.records.generation.call import GenerationCall
-from torchgauge.signals import HeldBack
+from torchgauge.signals import HeldBack, restoring
 
 
 class CallWatch:
@@ -40,7 +43,7 @@ class CallWatch:
         self.assistant = None if assistant is None else model_of(assistant)
         self._threads: list[LoopCaches] = []
         self._of_thread = ThreadForwards(self._begin_thread)
-        self._assistants = Assistants(self._of_thread)
+        self._assistants = _Assistants(self._of_thread)
         self._generated: list[GenerateCall] = []
         self._interrupted = False
         self._open = contextlib.ExitStack()
@@ -134,8 +137,45 @@ class CallWatch:
         return thread.ongoing
 
     def _forget(self) -> None:
-        self._assistants = Assistants(self._of_thread)
+        self._assistants = _Assistants(self._of_thread)
         self._open.close()
+
+
+class _Assistants:
+    """Draft models that are timed, with how many calls use each: threads may share one."""
+
+    def __init__(self, of_thread: ThreadForwards) -> None:
+        self._of_thread = of_thread
+        self._users: dict[int, int] = {}
+        self._timers: dict[int, contextlib.ExitStack] = {}
+        self._lock = threading.Lock()
+
+    @restoring
+    def timed(self, assistant: Any) -> Iterator[None]:
+        """Time a draft model until the block ends; None, or what is not a module, is left alone."""
+        if not isinstance(assistant, nn.Module):
+            yield
+            return
+        self._begin(assistant)
+        try:
+            yield
+        finally:
+            self._end(id(assistant))
+
+    def _begin(self, assistant: nn.Module) -> None:
+        key = id(assistant)
+        with self._lock:
+            self._users[key] = self._users.get(key, 0) + 1
+            if self._users[key] == 1:
+                timer = self._timers[key] = contextlib.ExitStack()
+                timer.enter_context(timed(assistant, "assistant", self._of_thread))
+
+    def _end(self, key: int) -> None:
+        with self._lock:
+            self._users[key] -= 1
+            if not self._users[key]:
+                self._timers.pop(key).close()
+                del self._users[key]
 
 
 _open_watches: set[CallWatch] = set()

@@ -7,16 +7,17 @@ import dataclasses
 import functools
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from torchgauge.measure.generation.cache_layout import CacheLayout, cache_layout
-from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, first_of
+from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, first_of, timing
 from torchgauge.signals import restoring
 
+_COMPILED = "get_compiled_call"
 _FEATURES = ("input_features", "input_values", "pixel_values")
 
 
@@ -134,7 +135,7 @@ def _noted(ongoing: Ongoing, note: Callable[[GenerateCall], None]) -> Iterator[G
         ongoing.generating, ongoing.inside = True, False
         ongoing.forwards, ongoing.let_go = noted.forwards, None
         yield noted
-    except BaseException as error:
+    except BaseException as error:  # Ctrl-C too: it is noted and goes on
         noted.error = error
         raise
     finally:
@@ -161,3 +162,31 @@ def _note_inputs(noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, A
     noted.mask = mask[1] if len(mask) == 2 else None
     start: tuple[int, ...] = getattr(kwargs.get("decoder_input_ids"), "shape", ())
     noted.start = start[1] if len(start) == 2 else 1
+
+
+@restoring
+def compiled_calls_timed(
+    module: nn.Module, of_thread: ThreadForwards, hidden: Sequence[nn.Module]
+) -> Iterator[None]:
+    """Time what the module's `get_compiled_call` returns, from outside, until the block ends.
+
+    It is compiled from the module's own call: the timers of the modules `hidden` are not in it.
+    """
+    attributes = module.__dict__
+    replaced = attributes.get(_COMPILED)
+    function: Any = type(module).get_compiled_call  # type: ignore[attr-defined]
+
+    @functools.wraps(function)
+    def get_compiled_call(self: nn.Module, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = function(self, *args, **kwargs)
+        if self is not module or compiled == self.__call__:
+            return compiled
+        return timing(compiled, module, "model", of_thread, hidden)
+
+    if replaced is None:
+        attributes[_COMPILED] = types.MethodType(get_compiled_call, module)
+    try:
+        yield
+    finally:
+        if replaced is None:
+            attributes.pop(_COMPILED, None)

@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from torchgauge.measure.generation.forwards import TimedForward
+from torchgauge.measure.generation.cache_layout import CacheLayout, cache_layout
+from torchgauge.measure.generation.forwards import Ongoing, TimedForward
 from torchgauge.measure.generation.stages import CountedForward, shape_of
 from torchgauge.records.generation.call import Stage
 
@@ -84,12 +85,12 @@ def loop_stages(loop: Loop) -> tuple[Stage, ...]:
     """Return the stage of each forward: prefill ends before a single token or a rejected draft."""
     assigned: list[Stage] = []
     decoding, own = False, loop.own
-    following = dict(zip(map(id, own), own[1:], strict=False))
+    later_of = dict(zip(map(id, own), own[1:], strict=False))
     for forward in loop.forwards:
         if forward.timed.role != "model":
             assigned.append("encoder" if forward.timed.role == "encoder" else "draft")
             continue
-        later = following.get(id(forward))
+        later = later_of.get(id(forward))
         if forward is not own[0]:
             recomputed = forward.timed.cache is None
             rejected = later is not None and later.cached < forward.total
@@ -110,8 +111,8 @@ def _continued(
         return None
     if timed.cache is None:
         last = groups[-1].last
-        grown = last.timed.cache is None and tokens == last.tokens + 1
-        return groups[-1] if grown and sequences == last.sequences and tokens > 1 else None
+        is_longer = last.timed.cache is None and tokens == last.tokens + 1
+        return groups[-1] if is_longer and sequences == last.sequences and tokens > 1 else None
     if (loop := by_cache.get(timed.cache)) is not None:
         return loop if _follows(loop, timed, tokens) else None
     # A cache that the model made in the forward before, or tuples that are new for every forward.
@@ -146,3 +147,47 @@ def _split(
         if forward.timed.role == "encoder" or forward.cached == 0:
             return pending[:index], pending[index:]
     return pending, []
+
+
+class LoopCaches:
+    """The forwards of a thread outside of `generate()`, and the layouts of their caches.
+
+    A loop does not say when it ends: its last cache is kept until another is used, and looked at
+    then, before that forward begins.
+    """
+
+    def __init__(self) -> None:
+        self.ongoing = Ongoing()
+        self.ongoing.let_go = self._let_go
+        self.forwards = self.ongoing.forwards
+        self._layouts: dict[int, CacheLayout | None] = {}
+
+    def layout(self, cache: int | None) -> CacheLayout | None:
+        """Return the layout of a cache of a loop; None where it was not seen at the end."""
+        held = self.ongoing.held["model"]
+        if cache is not None and held.identity == cache and not self.ongoing.generating:
+            return cache_layout(held.cache)
+        return None if cache is None else self._layouts.get(cache)
+
+    def close(self) -> None:
+        """Look at the last cache, and keep none."""
+        self.ongoing.release()
+        self.ongoing.let_go = None
+
+    def _let_go(self, ongoing: Ongoing, cache: Any, positions: Any) -> None:
+        held = ongoing.held["model"]
+        if held.identity is None or self._is_handed_on(positions):
+            return
+        if cache is not None and held.number_of(cache) is not None:
+            # Two loops take turns: to look at each step would slow them, and once is too early.
+            self._layouts.pop(held.identity, None)
+        else:
+            self._layouts[held.identity] = cache_layout(held.cache)
+        ongoing.hold("assistant", None)
+
+    def _is_handed_on(self, positions: Any) -> bool:
+        """Return whether a forward goes on with what the last one made, as tuples that grow do."""
+        if type(positions) is not int or not positions or not self.forwards:
+            return False
+        last = TimedForward(*self.forwards[-1])
+        return type(last.cached) is int and positions == last.cached + (*last.shape, 0, 0)[1]

@@ -123,7 +123,7 @@ def stages(forwards: Sequence[CountedForward], end: int) -> tuple[Stage, ...]:
 def columns(forwards: Sequence[CountedForward], stage: Sequence[Stage], begin: int) -> Forwards:
     """Return the record of forwards of a call that begins at a reading of the clock."""
     device = [_device_seconds(forward.timed.events) for forward in forwards]
-    known = tuple(seconds for seconds in device if seconds is not None)
+    device_seconds = tuple(seconds for seconds in device if seconds is not None)
     return Forwards(
         begin=tuple((forward.timed.begin - begin) * NANO for forward in forwards),
         duration=tuple((forward.timed.end - forward.timed.begin) * NANO for forward in forwards),
@@ -131,7 +131,7 @@ def columns(forwards: Sequence[CountedForward], stage: Sequence[Stage], begin: i
         sequences=tuple(forward.sequences for forward in forwards),
         tokens=tuple(forward.tokens for forward in forwards),
         cached=tuple(forward.cached for forward in forwards),
-        device=known if len(known) == len(device) else (),
+        device=device_seconds if None not in device else (),
     )
 
 
