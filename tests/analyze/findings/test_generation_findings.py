@@ -91,6 +91,12 @@ def test_attention_that_takes_next_to_nothing_or_is_not_distinguished():
     short = grid(prompts=(8, 16, 32), batches=(1, 2, 4))
     assert finding("attention-growth", short) is None
     assert finding("attention-growth", grid((1,), (64, 1024))) is None  # no interval
+    # As often above the line as below it: the growth may as well be none.
+    odd = grid((1, 4), (64, 256), factor=lambda batch, context: 1.3 if context > 200 else 1.0)
+    fit = generation(odd).fit("decode", "dynamic")
+    assert fit.per_context.value > 0
+    assert fit.per_context.interval.low == 0
+    assert finding("attention-growth", odd) is None
 
 
 def test_time_between_forwards():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.generation.decode_time import decode_count
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, severity, share
 from torchgauge.records.finding import Finding
 
 
@@ -23,8 +23,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     bounded = fit.window or float("inf")
     middle, last = (min(cell.prompt + count, bounded) for count in (steps / 2, steps))
     time = evidence.within(growth.value * sequences * middle * steps)
-    if share(time, evidence.time) < NOTICEABLE:
-        return
     low, high = growth.interval.low * sequences, growth.interval.high * sequences
     yield Finding(
         id="attention-growth",

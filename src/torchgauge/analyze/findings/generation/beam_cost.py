@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.generation.decode_time import shape
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cell import GenerationCell
 
@@ -26,8 +26,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     else:
         time = max(0.0, cell.end_to_end.value - single)
         compared = f"{units.time(single)} with one sequence"
-    if share(time, evidence.time) < NOTICEABLE:
-        return
     yield Finding(
         id="beam-cost",
         severity=severity(share(time, evidence.time)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.generation.decode_time import decode_count, shape
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, severity, share
 from torchgauge.records.finding import Finding
 
 
@@ -18,8 +18,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     between, forward = cell.between.value, cell.step.value
     time = evidence.within(between * decode_count(cell))
     part = share(between, between + forward)
-    if part < NOTICEABLE:
-        return
     yield Finding(
         id="between-forwards",
         severity=severity(share(time, evidence.time)),

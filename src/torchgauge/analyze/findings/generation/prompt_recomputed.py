@@ -22,7 +22,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         for call in cell.timed_calls
         for index in call.forwards.of("decode")
     ]
-    if not tokens or min(tokens) <= 1 or min(tokens) < cell.prompt:
+    if not tokens or min(tokens) <= cell.prompt:
         return
     computed = statistics.fmean(tokens)
     time = forward_time(cell)
