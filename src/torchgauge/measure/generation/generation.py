@@ -31,6 +31,7 @@ from torchgauge.measure.generation.generation_options import GenerationOptions
 from torchgauge.measure.generation.generator import generator
 from torchgauge.measure.generation.grid import WARMUP, CellRun, Grid
 from torchgauge.measure.generation.prompts import Prompts
+from torchgauge.measure.generation.timer_cost import timer_cost
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import without_values
@@ -117,6 +118,7 @@ class _Measurement:
             trees=self._trees(cells, roofs),
             roofs=roofs,
             largest_batch=largest_batch(cells, _capacity(placement.device)),
+            overhead=timer_cost(),
             interrupted=runner.interrupted or runner.interrupts.noted,
             warnings=(*runner.warnings, *self._warnings()),
         )

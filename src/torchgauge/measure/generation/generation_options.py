@@ -49,9 +49,18 @@ class GenerationOptions:
         for name, values in counts.items():
             for value in values:
                 _check_count(name, value, smallest=1)
-        _check_count("new_tokens", self.new_tokens, smallest=0)
+        for shape in self.predict:
+            if len(shape) != 2:
+                raise InputError(
+                    f"predict takes shapes of a batch and a prompt, not {shape!r}.",
+                    id="option-invalid",
+                    remedy="For example predict=[(8, 1024)].",
+                )
+            for value in shape:
+                _check_count("predict", value, smallest=1)
+        _check_count("new_tokens", self.new_tokens, smallest=1)
         effort_named(self.effort)
-        for cache in self.caches:
+        for cache in self.caches or ("",):
             if cache not in ("dynamic", "static", "none"):
                 raise InputError(
                     f"There is no cache '{cache}'.",

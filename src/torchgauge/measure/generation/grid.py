@@ -86,7 +86,7 @@ class Grid:
         self._prompts, self._generator = prompts, generator
         self._options, self._assistant = options, assistant
         batches, lengths = prompts.shapes(options)
-        shapes = itertools.product(options.caches, batches, lengths)
+        shapes = dict.fromkeys(itertools.product(options.caches, batches, lengths))
         self.cells = [CellRun(batch, prompt, kind) for kind, batch, prompt in shapes]
         self.short = False
         self.restorations: list[Restoration] = []
