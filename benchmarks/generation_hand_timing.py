@@ -113,7 +113,7 @@ def ours(model: torch.nn.Module, ids: torch.Tensor) -> Times:
     with CallWatch(model) as watch:
         call()
     (record,) = watch.calls
-    steps = [record.forwards.seconds(index) for index in record.forwards.of("decode")]
+    steps = [record.forwards.seconds(index) for index in record.forwards.indices("decode")]
     return {"prefill": record.prefill or 0.0, "step": statistics.median(steps)}
 
 

@@ -118,8 +118,8 @@ def cell(batch, prompt, kind="dynamic", *, calls=4, warmup=1, new=NEW, beams=1, 
         for number in range(calls)
     )
     timed = runs[warmup:]
-    steps = [run.decode / len(run.forwards.of("decode")) for run in timed if run.decode]
-    gaps = [run.gaps[index] for run in timed for index in run.forwards.of("decode")]
+    steps = [run.decode / len(run.forwards.indices("decode")) for run in timed if run.decode]
+    gaps = [run.gaps[index] for run in timed for index in run.forwards.indices("decode")]
     prefills = [run.prefill for run in timed]
     known = {
         "ttft": repeated([run.first_token for run in timed]),

@@ -164,7 +164,7 @@ def of_calls(calls, warmup=0, beams=1, cache_kind="dynamic", *, work_known=False
 
 def _steps(timed_call):
     forwards = timed_call.forwards
-    return [forwards.duration[index] for index in forwards.of("decode")]
+    return [forwards.duration[index] for index in forwards.indices("decode")]
 
 
 def ended(status, reason, batch=1, prompt=128, cache_kind="dynamic"):

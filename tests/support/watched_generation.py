@@ -125,10 +125,10 @@ def check_counts(call: GenerationCall, made: GeneratingModel, beams: int = 1) ->
     """Check the stages of a call by token counts that are known beforehand."""
     forwards = call.forwards
     batch = next(iter(made.inputs.values())).shape[0]
-    prefill, decode = forwards.of("prefill"), forwards.of("decode")
+    prefill, decode = forwards.indices("prefill"), forwards.indices("decode")
     assert (call.batch, call.sequences) == (batch, batch * beams)
     assert call.new_tokens == NEW_TOKENS
-    assert len(forwards.of("encoder")) == made.encoders
+    assert len(forwards.indices("encoder")) == made.encoders
     assert sum(forwards.tokens[index] for index in prefill) == made.start
     assert len(decode) == NEW_TOKENS - 1
     assert prefill[-1] < decode[0]

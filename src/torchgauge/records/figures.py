@@ -198,7 +198,7 @@ def generation_figures(cell: GenerationCell | None) -> Iterator[Figure]:
 
 def _generation(generation: Generation) -> Iterator[Figure]:
     yield from _size(generation.size)
-    text = "Shapes that were asked for or seen"
+    text = "Shapes, requested or seen"
     yield Figure("generation_cells", "", "counted", text, len(generation.cells))
     by_cell = [
         [figure._replace(labels=tuple(cell.shape.items())) for figure in generation_figures(cell)]

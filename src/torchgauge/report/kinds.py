@@ -37,7 +37,10 @@ KINDS = {
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv"),
     "Diagnosis": Kind("doctor", frozenset()),
     "Generation": Kind(
-        "generation.generation", _PAGE | {"openmetrics"}, "generation.page_generation", "generation_csv"
+        "generation.generation",
+        _PAGE | {"openmetrics"},
+        "generation.page_generation",
+        "generation_csv",
     ),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),

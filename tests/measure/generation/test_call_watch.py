@@ -154,10 +154,10 @@ def test_drafts_are_apart_and_accepted_tokens_are_counted(model, ids):
         output = model.generate(ids[:1], max_new_tokens=9, assistant_model=draft, do_sample=False)
     (call,) = watch.calls
     assert call.new_tokens == output.shape[1] - PROMPT == 9
-    assert call.forwards.of("draft")
+    assert call.forwards.indices("draft")
     assert sum(call.emitted) < 9
     assert max(call.emitted) > 1
-    checked = [call.forwards.tokens[index] for index in call.forwards.of("decode")]
+    checked = [call.forwards.tokens[index] for index in call.forwards.indices("decode")]
     assert all(e <= t for e, t in zip(call.emitted, checked, strict=True))
     assert "_compiled_call_impl" not in vars(draft)
 
@@ -166,7 +166,7 @@ def test_a_model_drafts_for_itself(model, ids):
     with CallWatch(model) as watch:
         model.generate(ids[:1], max_new_tokens=6, assistant_early_exit=1, do_sample=False)
     (call,) = watch.calls
-    assert call.forwards.of("draft")
+    assert call.forwards.indices("draft")
     assert call.new_tokens == 6
 
 
@@ -220,7 +220,7 @@ def test_a_loop_that_rejects_drafts_is_one_call(model, ids):
     (call,) = watch.calls
     drafts = [stage for stage in stages(call) if stage[0] != "draft"]
     assert drafts == [("prefill", 9, 0), ("decode", 3, 9), ("decode", 3, 10)]
-    assert len(call.forwards.of("draft")) == 2
+    assert len(call.forwards.indices("draft")) == 2
 
 
 def test_threads_have_calls_of_their_own(model, ids):

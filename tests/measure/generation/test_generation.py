@@ -224,7 +224,7 @@ def test_an_assistant_drafts():
     generation = measured(models.llama(), assistant=models.llama(num_hidden_layers=1), new_tokens=8)
     (cell,) = generation.cells
     assert cell.status == "done", cell.reason
-    assert all(call.forwards.of("draft") for call in cell.calls)
+    assert all(call.forwards.indices("draft") for call in cell.calls)
     assert generation.assistant.name == "LlamaForCausalLM"
 
 

@@ -221,6 +221,7 @@ class Evidence:
         )
         return self.within(sum(times))
 
+
 def _longest_cell(generation: Generation) -> GenerationCell | None:
     """Return the cell whose calls took longest in all, with a cache where any has one.
 
@@ -234,7 +235,6 @@ def _longest_cell(generation: Generation) -> GenerationCell | None:
 
 def _total_time(cell: GenerationCell) -> float:
     return 0.0 if cell.end_to_end is None else cell.end_to_end.value * cell.end_to_end.calls
-
 
 
 def operators_above(node: Node) -> list[Node]:

@@ -105,7 +105,7 @@ def cache_kind(call: GenerationCall) -> str:
 
 def _shape(call: GenerationCall, groups: Iterable[_Shape]) -> _Shape:
     beams = max(1, call.sequences // max(1, call.batch))
-    assisted = bool(call.forwards.of("draft"))
+    assisted = bool(call.forwards.indices("draft"))
     shape = _Shape(call.batch, call.prompt, beams, cache_kind(call), assisted)
     if call.error and call.cache is None:
         sizes = shape[:3]

@@ -33,7 +33,7 @@ def decode_steps(call: GenerationCall) -> tuple[DecodeStep, ...]:
     Where forwards were timed on their device, what the host waits for them is not between them.
     """
     forwards = call.forwards
-    indices = forwards.of("decode")
+    indices = forwards.indices("decode")
     next_indices = [*indices[1:], len(forwards)] if indices else []
     ends = [*forwards.begin, call.duration]
     steps = tuple(

@@ -27,8 +27,8 @@ from torchgauge.analyze.timeline.device_time import (
 )
 from torchgauge.analyze.timeline.launches import has_all_launches, launched
 from torchgauge.analyze.timeline.steps import Steps, marked, single_step
-from torchgauge.analyze.timeline.input_types import input_types
 from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.analyze.work.recorded_operands import input_types
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.device_use import DeviceUse
 from torchgauge.records.trace.events import Coded, Events, Integers, Rows

@@ -43,7 +43,8 @@ class CategoryTime:
     types used, FLOPs of `peak_time` would take `least_time`. `precisions` has the seconds by type
     in which kernels compute, by their names, else by the inputs of the operator around; without a
     device by those of the operators. `named_time` is that of kernels
-    whose names say it, `tensor_time` of those on Tensor Cores. `bandwidth` is that of the device's memory, None where unknown.
+    whose names say it, `tensor_time` of those on Tensor Cores. `bandwidth` is that of the device's
+    memory, None where unknown.
     """
 
     name: str

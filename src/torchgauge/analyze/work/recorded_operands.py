@@ -7,10 +7,13 @@ What it does not have stands as an object that raises `MissingOperandError` when
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchgauge.formulas.operand import Described, MissingTensor, MissingValue, Untyped
+from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
 
 _REAL = {"float": ("float32", 4), "double": ("float64", 8), "Half": ("float16", 2),
          "BFloat16": ("bfloat16", 2), "complex<float>": ("complex64", 8),
@@ -22,6 +25,7 @@ _INTEGER = {"bool": ("bool", 1), "unsigned char": ("uint8", 1), "signed char": (
           "unsigned short": ("uint16", 2), "unsigned int": ("uint32", 4),
           "long unsigned int": ("uint64", 8), "unsigned long": ("uint64", 8),
           "qint8": ("qint8", 1), "quint8": ("quint8", 1), "qint32": ("qint32", 4)}  # fmt: skip
+_FLOATING = ("float", "bfloat")
 _NUMBERS = {"True": True, "False": False, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -111,3 +115,38 @@ def _number(text: str) -> Any:
         except ValueError:
             continue
     return MissingValue(f"the value {text!r}")
+
+
+def input_types(events: Events, rows: Rows, node_of_span: Integers) -> dict[int, str]:
+    """Return the type of the first floating-point input, by node, where all calls agree.
+
+    `rows` are the events of the spans, `node_of_span` is ABSENT for spans without a node.
+    """
+    operators = events.operators
+    code = np.full(len(events), ABSENT)
+    code[operators.row] = operators.types.codes
+    code = code[rows]
+    typed_spans = np.flatnonzero((code != ABSENT) & (node_of_span != ABSENT))
+    if not len(typed_spans):
+        return {}
+    codes = len(operators.types.values)
+    pairs = np.unique(node_of_span[typed_spans].astype(np.int64) * codes + code[typed_spans])
+    type_of_code: dict[int, str] = {}
+    types: dict[int, str] = {}
+    for node, number in zip((pairs // codes).tolist(), (pairs % codes).tolist(), strict=True):
+        if number not in type_of_code:
+            type_of_code[number] = next(_floating(operators.types.values[number]), "")
+        dtype = type_of_code[number]
+        types[node] = dtype if types.get(node, dtype) == dtype else ""
+    return {node: dtype for node, dtype in types.items() if dtype}
+
+
+def _floating(types: Any) -> Iterator[str]:
+    """Yield torch's names of the floating-point types among those of a call's arguments."""
+    if isinstance(types, tuple | list):
+        for inner in types:
+            yield from _floating(inner)
+    else:
+        name, _ = (element_type(types) if isinstance(types, str) else None) or ("", 0)
+        if name.startswith(_FLOATING):
+            yield name

@@ -145,8 +145,8 @@ class _LayerReader:
         if window is None and getattr(layer, "is_sliding", False):
             window = getattr(layer, "max_cache_len", None)
         for role, tensor in present.items():
-            seen = length if allocated and not by_encoder else tensor.shape[-2]
-            self._take_positions(role, tensor, seen, window, by_encoder=by_encoder)
+            held_positions = length if allocated and not by_encoder else tensor.shape[-2]
+            self._take_positions(role, tensor, held_positions, window, by_encoder=by_encoder)
         self.layers += bool(present) and not by_encoder
 
     def _read_tuple(self, layer: Any) -> None:

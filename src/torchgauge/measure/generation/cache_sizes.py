@@ -104,8 +104,8 @@ def _first(sizes: Any, *names: str) -> int | None:
 
 def _described(widths: dict[str, int], layout: CacheLayout) -> bool:
     """Return whether the cache has the sizes that the configuration says; else it is another's."""
-    same = all(tensor.width == widths[tensor.role] for tensor in layout.keys)
-    return same and widths["layers"] == layout.layers
+    has_widths = all(tensor.width == widths[tensor.role] for tensor in layout.keys)
+    return has_widths and widths["layers"] == layout.layers
 
 
 def _reasons(

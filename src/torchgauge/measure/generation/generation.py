@@ -266,7 +266,7 @@ def _has_inputs(source: Source) -> bool:
 
 def _without_cache(call: GenerationCall) -> bool:
     """Return whether each step computed the whole sequence again."""
-    steps = call.forwards.of("decode")
+    steps = call.forwards.indices("decode")
     return bool(steps) and not any(call.forwards.cached[index] for index in steps)
 
 
@@ -278,7 +278,7 @@ def _seconds(cell: GenerationCell, work: StageWork) -> float | None:
         forwards.seconds(index)
         for forwards in (call.forwards for call in cell.timed_calls)
         for index in sorted(
-            forwards.of("decode"), key=lambda step: abs(forwards.cached[step] - work.cached)
+            forwards.indices("decode"), key=lambda step: abs(forwards.cached[step] - work.cached)
         )[:NEIGHBOURS]
     ]
     return statistics.median(times) if times else None

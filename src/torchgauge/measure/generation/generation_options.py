@@ -1,4 +1,4 @@
-"""What `measure_generation` is asked for: the shapes, and how well they are to be measured."""
+"""Options of `measure_generation`: the shapes, and how well they are measured."""
 
 from __future__ import annotations
 

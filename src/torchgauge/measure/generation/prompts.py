@@ -1,4 +1,4 @@
-"""The inputs of a cell: so many prompts of so many tokens, drawn at random or made of the user's.
+"""The inputs of a cell: a batch of prompts of one length, drawn at random or made of the user's.
 
 What a model is told in its prompts changes nothing about its time, but for experts that tokens are
 sent to; special tokens are left out, since some stand for an image.

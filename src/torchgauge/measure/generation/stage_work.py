@@ -1,4 +1,4 @@
-"""The work of one forward of generation: operations, and bytes of weights, cache and all else.
+"""The work of one forward of generation: operations, and bytes of weights, cache and the rest.
 
 The operators are those that `tg.count_cost` counts. Each operand is held to the memory that it is
 in: parameters are weights, the tensors of the cache after the forward are the cache.

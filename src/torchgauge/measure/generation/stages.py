@@ -41,7 +41,7 @@ class CountedForward:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is known of a call's prompt before its forwards are looked at.
+    """A call's prompt, before its forwards are looked at.
 
     Attributes:
         tokens: Positions given; None where only the forwards tell.

@@ -37,7 +37,7 @@ class Forwards(Record, frozen=True, kw_only=True):
     def __len__(self) -> int:
         return len(self.begin)
 
-    def of(self, *stages: Stage) -> list[int]:
+    def indices(self, *stages: Stage) -> list[int]:
         """Return the indices of the forwards of some stages."""
         return [index for index, stage in enumerate(self.stage) if stage in stages]
 
@@ -82,10 +82,10 @@ class GenerationCall(Record, frozen=True, kw_only=True):
     @property
     def first_token(self) -> float | None:
         """Seconds to the first token (TTFT): until it was chosen; None where none was."""
-        last = max(self.forwards.of("encoder", "prefill"), default=None)
+        last = max(self.forwards.indices("encoder", "prefill"), default=None)
         if last is None or self.new_tokens < 1:
             return None
-        later = [self.forwards.begin[index] for index in self.forwards.of("decode")]
+        later = [self.forwards.begin[index] for index in self.forwards.indices("decode")]
         return later[0] if later else self.duration
 
     @property
@@ -124,7 +124,7 @@ class GenerationCall(Record, frozen=True, kw_only=True):
         return tuple(self._emitted())
 
     def _emitted(self) -> Iterator[int]:
-        forwards, steps = self.forwards, self.forwards.of("decode")
+        forwards, steps = self.forwards, self.forwards.indices("decode")
         for index, later in itertools.pairwise(steps):
             # Without a cache the whole sequence is computed again.
             column = forwards.cached if forwards.cached[later] else forwards.tokens
@@ -137,10 +137,10 @@ class GenerationCall(Record, frozen=True, kw_only=True):
         forwards, first, last = self.forwards, steps[0], steps[-1]
         column = forwards.cached if forwards.cached[last] else forwards.tokens
         # With an assistant the forward of the prompt may have accepted drafts already.
-        drafted = forwards.cached[first] > self.prompt and not forwards.of("encoder")
+        drafted = forwards.cached[first] > self.prompt and not forwards.indices("encoder")
         accepted = forwards.cached[first] - self.prompt if drafted else 0
         return 1 + accepted + column[last] - column[first]
 
     def _sum(self, *stages: Stage) -> float | None:
-        indices = self.forwards.of(*stages)
+        indices = self.forwards.indices(*stages)
         return sum(map(self.forwards.seconds, indices)) if indices else None

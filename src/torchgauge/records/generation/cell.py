@@ -1,4 +1,4 @@
-"""The calls of one shape: so many prompts of one length, with one kind of cache."""
+"""The calls of one shape: batch, length of the prompts, and kind of cache."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class GenerationCell(Record, frozen=True, kw_only=True):
     @property
     def assisted(self) -> bool:
         """Whether an assistant drafted its tokens."""
-        return any(call.forwards.of("draft") for call in self.calls)
+        return any(call.forwards.indices("draft") for call in self.calls)
 
     @property
     def label(self) -> str:

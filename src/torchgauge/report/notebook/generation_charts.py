@@ -10,7 +10,7 @@ from torchgauge import units
 from torchgauge.analyze.generation.decode_steps import decode_steps
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
-from torchgauge.report.content import generation_words as words
+from torchgauge.report.content.generation import generation_words as words
 from torchgauge.report.notebook.charts import MAX_BARS, Chart, divided
 
 MAX_SIDE = 6  # batches or prompts of a map

@@ -7,7 +7,7 @@ from torchgauge.records.generation.cell import GenerationCell
 
 def decode_count(cell: GenerationCell) -> int:
     """Return the steps after the first token of the call that has most."""
-    return max((len(call.forwards.of("decode")) for call in cell.timed_calls), default=0)
+    return max((len(call.forwards.indices("decode")) for call in cell.timed_calls), default=0)
 
 
 def forward_time(cell: GenerationCell) -> float:

@@ -20,7 +20,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     tokens = [
         call.forwards.tokens[index]
         for call in cell.timed_calls
-        for index in call.forwards.of("decode")
+        for index in call.forwards.indices("decode")
     ]
     if not tokens or min(tokens) <= cell.prompt:
         return

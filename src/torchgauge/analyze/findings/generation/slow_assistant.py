@@ -65,9 +65,9 @@ def _rounds(cell: GenerationCell) -> str:
         forwards = call.forwards
         rounds += len(call.emitted)
         emitted += sum(call.emitted)
-        drafts += len(forwards.of("draft"))
-        draft_times += [forwards.seconds(index) for index in forwards.of("draft")]
-        step_times += [forwards.seconds(index) for index in forwards.of("decode")]
+        drafts += len(forwards.indices("draft"))
+        draft_times += [forwards.seconds(index) for index in forwards.indices("draft")]
+        step_times += [forwards.seconds(index) for index in forwards.indices("decode")]
     if not rounds:
         return ""
     return (

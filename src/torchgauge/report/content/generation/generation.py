@@ -24,11 +24,8 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.findings import most_important
-<<<<<<< HEAD:src/torchgauge/report/content/generation.py
-from torchgauge.report.notebook import generation_charts
-=======
 from torchgauge.report.content.generation import generation_words as words
->>>>>>> w/g4:src/torchgauge/report/content/generation/generation.py
+from torchgauge.report.notebook import generation_charts
 
 LABEL = 12
 SHAPES = (

@@ -143,15 +143,17 @@ def largest_batch(largest: LargestBatch) -> str:
 
 def drafts(cell: GenerationCell) -> str:
     """Return how many tokens a step adds with an assistant, and what it costs; "" without one."""
-    assisted = [call for call in cell.timed_calls if call.forwards.of("draft")]
+    assisted = [call for call in cell.timed_calls if call.forwards.indices("draft")]
     if not assisted:
         return ""
     added = [count for call in assisted for count in call.emitted]
     computed = [
-        call.forwards.tokens[step] for call in assisted for step in call.forwards.of("decode")
+        call.forwards.tokens[step] for call in assisted for step in call.forwards.indices("decode")
     ]
     seconds = sum(
-        call.forwards.seconds(index) for call in assisted for index in call.forwards.of("draft")
+        call.forwards.seconds(index)
+        for call in assisted
+        for index in call.forwards.indices("draft")
     )
     total = sum(call.duration for call in assisted)
     share = units.percent(seconds / total if total else None)
@@ -212,7 +214,7 @@ def call_parts(call: GenerationCall) -> dict[str, float]:
     """Return the seconds of a call on the host by what ran; they add up to its duration."""
     forwards = call.forwards
     times = {
-        name: sum(forwards.duration[index] for index in forwards.of(stage))
+        name: sum(forwards.duration[index] for index in forwards.indices(stage))
         for stage, name in FORWARDS.items()
     }
     return {name: time for name, time in (*times.items(), (BETWEEN, call.between)) if time > 0}

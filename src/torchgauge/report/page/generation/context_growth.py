@@ -15,7 +15,7 @@ from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.fit import Coefficient, StageFit
 from torchgauge.records.generation.generation import Generation
-from torchgauge.report.content.generation_words import KILO
+from torchgauge.report.content.generation.generation_words import KILO
 from torchgauge.report.page.page_shorter import short
 
 MAX_POINTS = 1_200  # of a chart; where there are more, each is the median of several
@@ -118,7 +118,7 @@ def binned(measured: Sequence[Point], per_point: int) -> list[Point]:
 
 
 def batched(measured: Sequence[Point], size: int) -> Iterator[Sequence[Point]]:
-    """Yield so many of them at a time."""
+    """Yield batches of them of one size, and what is left."""
     for start in range(0, len(measured), size):
         yield measured[start : start + size]
 

@@ -14,8 +14,8 @@ from torchgauge.analyze.work.roof_quality import description
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 from torchgauge.records.generation.generation import Generation, StageTree
-from torchgauge.report.content import generation_words as words
 from torchgauge.report.content.findings import findings_of
+from torchgauge.report.content.generation import generation_words as words
 from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.generation import context_growth, shapes
 from torchgauge.report.page.page_document import Choice, Option
