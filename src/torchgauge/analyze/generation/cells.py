@@ -97,9 +97,9 @@ def cell(
 
 
 def cache_kind(call: GenerationCall) -> str:
-    """Return "dynamic", "static", "none", or the name of another cache's class."""
+    """Return "dynamic", "static", "none", "unknown", or the name of another cache's class."""
     if call.cache is None:
-        return "none"
+        return "unknown" if any(call.forwards.cached) else "none"
     return CACHE_KINDS.get(call.cache.kind, call.cache.kind)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+import msgspec
 from torch import nn
 
+from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.generation.cells import cells
+from torchgauge.analyze.generation.fits import fits
 from torchgauge.device.environment import environment
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.description import describe_module
@@ -13,7 +17,6 @@ from torchgauge.measure.generation.call_watch import CallWatch
 from torchgauge.measure.generation.timer_cost import timer_cost
 from torchgauge.measure.work import size
 from torchgauge.records.generation.call import GenerationCall
-from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.target import TargetDescription
@@ -23,17 +26,20 @@ from torchgauge.records.work.size import Size
 def watch_record(watch: CallWatch, *, interrupted: bool, slowing: Sequence[str] = ()) -> Generation:
     """Return the record of what a watch saw; `slowing` are profilers that were active with it."""
     calls = watch.calls
-    return Generation(
+    shapes = cells(calls)
+    generation = Generation(
         target=describe_module(watch.model),
         assistant=_described(watch.assistant),
         environment=environment(),
         size=_size(watch.model),
         watched=True,
-        cells=_cells(calls),
+        cells=shapes,
+        fits=fits(shapes),
         overhead=timer_cost(),
         interrupted=interrupted,
         warnings=tuple(_warnings(calls, slowing)),
     )
+    return msgspec.structs.replace(generation, findings=findings(generation))
 
 
 def _size(model: nn.Module) -> Size | None:
@@ -77,24 +83,3 @@ def _device_warnings(calls: Sequence[GenerationCall]) -> Iterator[MeasurementWar
             probe="generation",
             cause="The model is on several devices, or its forwards were captured in a graph.",
         )
-
-
-def _cells(calls: Iterable[GenerationCall]) -> tuple[GenerationCell, ...]:
-    """Return a cell for each shape, in the order in which they were seen."""
-    groups: dict[tuple[int, int, int, str], list[GenerationCall]] = {}
-    for call in calls:
-        kind = "none" if call.cache is None else call.cache.kind
-        beams = max(1, call.sequences // max(1, call.batch))
-        groups.setdefault((call.batch, call.prompt, beams, kind), []).append(call)
-    return tuple(
-        GenerationCell(
-            batch=batch,
-            prompt=prompt,
-            new_tokens=max(call.new_tokens for call in group),
-            beams=beams,
-            cache_kind={"DynamicCache": "dynamic", "StaticCache": "static"}.get(kind, kind),
-            status="done" if any(not call.error for call in group) else "failed",
-            calls=tuple(group),
-        )
-        for (batch, prompt, beams, kind), group in groups.items()
-    )

@@ -75,7 +75,7 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         prompt: Tokens of each, padding included.
         new_tokens: Tokens that each call made: the most, if calls differ.
         beams: Sequences per prompt.
-        cache_kind: "dynamic", "static", "none", or the name of another cache's class.
+        cache_kind: "dynamic", "static", "none", "unknown", or another cache's class.
         status: Whether it was measured.
         reason: Why not, in a sentence.
         error: The id or type of the error behind that.
