@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import jsonschema
-import msgspec
 import pytest
 from tests.support import generations
 from tests.support.published_schemas import published
@@ -214,4 +213,6 @@ def test_a_tiny_model_end_to_end(tmp_path):
             assert call.forwards.cached == (0, cell.prompt, cell.prompt + 1, cell.prompt + 2)
     same = tg.gate(path, path, metrics=["ttft"], tolerance="ttft:100%:5000%")
     assert len(same.rulings) == 4
-    assert msgspec.structs.replace(same, comparison=None).outcome == "pass"
+    # Three calls beside other work can be too noisy to decide, never worse than themselves.
+    assert same.outcome != "fail"
+    assert {ruling.change for ruling in same.rulings} == {0.0}
