@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
@@ -12,7 +12,6 @@ from torchgauge.records.target import TargetDescription
 SCHEMA = "torchgauge.advice/2"
 
 Outcome = Literal["accepted", "rejected", "failed", "untried"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Goal = Literal["time", "memory"]
 Language = Literal["python", "shell"]
 

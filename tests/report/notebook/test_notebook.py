@@ -141,9 +141,13 @@ def test_a_sweep_draws_throughput_by_batch():
 
 
 def test_a_chart_of_zeros_or_of_nothing_is_drawn_without_a_fault():
-    for kind in ("bars", "line"):
-        Elements(drawings.drawing(Chart("a", kind, [0, 0], ("b", "c"))))
-    Elements(drawings.drawing(Chart("a", "area", [0], ("b", "c"), positions=[0.0])))
+    charts = [Chart("a", kind, [0, 0], ("b", "c")) for kind in ("bars", "line")]
+    charts.append(Chart("a", "area", [0], ("b", "c"), positions=[0.0]))
+    for drawn in map(drawings.drawing, charts):
+        Elements(drawn)
+        assert "<svg" in drawn
+        assert "nan" not in drawn
+        assert "inf" not in drawn
 
 
 def test_a_curve_in_a_table_is_drawn():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.records.finding import Finding, Severity
+from torchgauge.records.timeline.node import Node
 
 # The smallest share of a step or window, or of its memory, that is reported.
 NOTICEABLE = 0.05
@@ -31,6 +33,39 @@ class Rule:
     source: str = ""
     explains: tuple[str, ...] = ()
     jax_remedy: str = ""
+
+    def costs(
+        self,
+        time: float,
+        total: float,
+        *,
+        title: str,
+        evidence: str,
+        remedy: str,
+        worth: float | Literal["all"] | None = "all",
+        node: Node | None = None,
+        path: str = "",
+        search: str = "",
+        view: str = "tree",
+    ) -> Finding:
+        """Return a finding about seconds of a total, whose share says how much it matters.
+
+        `worth` is how many of them the remedy could save at most, None where that is not known.
+        `node` is the layer, operator or kernel to look at; `path` a layer alone.
+        """
+        return Finding(
+            id=self.id,
+            severity=severity(share(time, total)),
+            title=title,
+            evidence=evidence,
+            remedy=remedy,
+            time=time,
+            worth=time if worth == "all" else worth,
+            path=path if node is None else node.path,
+            node=None if node is None else node.index,
+            search=search,
+            view=view,
+        )
 
 
 def share(part: float, total: float) -> float:

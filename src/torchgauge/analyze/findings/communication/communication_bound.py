@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import SERIOUS, Rule, severity, share
+from torchgauge.analyze.findings.rule import SERIOUS, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.trace import RankTrace
 
@@ -27,17 +27,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     time = min(breakdown.exposed_communication, excess)
     if share(time, evidence.time) < SERIOUS:
         return
-    yield Finding(
-        id="communication-bound",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Transfers take {units.time(transfer)}, computation "
         f"{units.time(breakdown.compute)}: no order of work hides them",
         evidence=f"Rank {rank.rank}, of all ranks the one with least; waiting for others is left "
         "out.",
         remedy="Send less or less often: accumulate gradients (no_sync), reduce them in bf16 "
         "(a communication hook), shard within a node (HSDP), a larger batch a rank.",
-        time=time,
-        worth=time,
         view="ranks",
     )
 

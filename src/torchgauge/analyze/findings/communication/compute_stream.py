@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 # Of the device's computation: the stream with so much is the one that computes.
@@ -28,9 +28,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
                 or time < EXPOSED * own.communication
             ):
                 continue
-            yield Finding(
-                id="collectives-on-compute-stream",
-                severity=severity(share(time, window)),
+            yield RULE.costs(
+                time,
+                window,
                 title=f"{evidence.called(device.device)} communicates and computes on one stream: "
                 f"{units.percent(share(time, window))} of the window cannot overlap",
                 evidence=f"Stream {stream.stream}: {units.time(own.communication)} of "
@@ -38,7 +38,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
                 remedy="Issue independent collectives with async_op=True and wait where the result "
                 "is needed; between layers of tensor parallelism, split the product so that a part "
                 "is sent while the next is computed (torch.distributed._symmetric_memory).",
-                time=time,
                 worth=min(time, own.compute),
                 view="devices",
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 _WAITS = (
@@ -20,9 +20,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         time, window = breakdown.exposed_communication, breakdown.window
         if share(time, window) < NOTICEABLE:
             continue
-        yield Finding(
-            id="exposed-communication",
-            severity=severity(share(time, window)),
+        yield RULE.costs(
+            time,
+            window,
             title=f"{evidence.called(device.device)} does nothing but communicate for "
             f"{units.percent(time / window)} of the window",
             evidence=f"{units.time(time)} of {units.time(breakdown.communication)} "
@@ -30,8 +30,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             remedy=_WAITS
             if _waits(evidence) > time / 2
             else "Overlap it (buckets, prefetching, order); see whether a rank comes late.",
-            time=time,
-            worth=time,
             view="devices",
         )
 

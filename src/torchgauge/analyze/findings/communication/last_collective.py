@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 # Of all exposed communication: else it is not the last one that matters.
@@ -33,17 +33,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     ):
         return
     overlap = 1 - share(other_exposed, other_time)
-    yield Finding(
-        id="last-collective",
-        severity=severity(share(time, breakdown.window)),
+    yield RULE.costs(
+        time,
+        breakdown.window,
         title=f"The last collective of each step is {units.percent(time / breakdown.window)} of "
         "the window: nothing is left to compute beside it",
         evidence=f"{units.time(time)} of {units.time(breakdown.exposed_communication)} of exposed "
         f"communication; {units.percent(overlap)} of the rest overlaps.",
         remedy="Make the last bucket small (DDP's bucket_cap_mb), or start the optimizer on the "
         "buckets that have arrived; accumulate gradients over several batches (no_sync).",
-        time=time,
-        worth=time,
         view="devices",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.trace import Collectives, RankTrace
 
@@ -31,9 +31,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         assert kind.bus_bandwidth is not None  # noqa: S101 - `_is_measured`
         assert best.bus_bandwidth is not None  # noqa: S101
         factor = best.bus_bandwidth / kind.bus_bandwidth
-        yield Finding(
-            id="slow-bandwidth",
-            severity=severity(share(time, evidence.time)),
+        yield RULE.costs(
+            time,
+            evidence.time,
             title=f"{kind.name} of {units.size(kind.bytes or 0)} reaches 1/{factor:.1f} of the "
             f"bandwidth of {best.name}",
             evidence=f"Rank {rank.rank}: {units.size(kind.bus_bandwidth)}/s over {kind.calls} "
@@ -41,7 +41,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             f"of {best.group} ranks. Waiting is left out.",
             remedy="See what shares the links then (another job, copies to the host), and "
             "what NCCL chose (NCCL_DEBUG=INFO: its rings, protocol and algorithm).",
-            time=time,
             worth=time * (1 - 1 / factor),
             view="ranks",
         )

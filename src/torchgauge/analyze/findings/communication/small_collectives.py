@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 # Below it the latency of a collective outweighs its transfer: 1 MiB at 100 GB/s is 10 µs.
@@ -31,17 +31,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if calls < MIN_CALLS or calls < all_calls / 2 or share(exposed, evidence.time) < NOTICEABLE:
         return
     total = sum(kind.bytes * kind.calls for kind in small if kind.bytes is not None)
-    yield Finding(
-        id="small-collectives",
-        severity=severity(share(exposed, evidence.time)),
+    yield RULE.costs(
+        exposed,
+        evidence.time,
         title=f"{calls:,} of {all_calls:,} collectives have less than 1 MiB: "
         f"{units.size(total / calls)} on average",
         evidence=f"They take {units.time(sum(kind.time for kind in small))}, "
         f"{units.time(exposed)} of it beside no computation, for {units.size(total)}.",
         remedy="Join them: larger buckets (DDP's bucket_cap_mb, FSDP units of more layers), or "
         "torch.distributed._coalescing_manager around them.",
-        time=exposed,
-        worth=exposed,
         view="devices",
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.trace import RankTrace
 
@@ -28,15 +28,14 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     factor = sizes[largest] / mean
     if factor < UNEVEN or share(time, evidence.time) < NOTICEABLE:
         return
-    yield Finding(
-        id="uneven-exchange",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Rank {largest} exchanges {factor:.1f} times as much as the mean rank in all-to-all",
         evidence=f"{units.size(sizes[largest])} of {units.size(mean)} a rank; the exchanges take "
         f"{units.time(time)}.",
         remedy="Spread what it owns: balance the experts (auxiliary loss, capacity factor), or "
         "shard the largest tables by rows.",
-        time=time,
         worth=time * (1 - 1 / factor),
         view="ranks",
     )

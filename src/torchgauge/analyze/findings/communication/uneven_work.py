@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, share
 from torchgauge.records.finding import Finding
 
 # Some jitter is everywhere: ranks that wait for less have nothing to balance.
@@ -25,17 +25,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if share(waiting, evidence.time) < WAITING or explained > waiting / 2:
         return
     waiting = min(waiting, evidence.time)
-    yield Finding(
-        id="uneven-work",
-        severity=severity(share(waiting, evidence.time)),
+    yield RULE.costs(
+        waiting,
+        evidence.time,
         title=f"Ranks wait for each other in turn, {units.percent(share(waiting, evidence.time))} "
         "of the window",
         evidence=f"{units.time(waiting)} of the middle rank in {job.calls:,} collectives; no rank "
         "is the last more often than chance would have it.",
         remedy="Make the ranks' batches cost the same: group sequences of one length, pack them, "
         "or balance by tokens instead of by samples.",
-        time=waiting,
-        worth=waiting,
         view="ranks",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 _WITH_HOST = ("host to device", "device to host")
@@ -24,17 +24,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     time = min(max(device.breakdown.exposed_copies - without_host, 0.0), total)
     if share(time, device.breakdown.window) < NOTICEABLE or pageable > total / 2:
         return
-    yield Finding(
-        id="exposed-copies",
-        severity=severity(share(time, device.breakdown.window)),
+    yield RULE.costs(
+        time,
+        device.breakdown.window,
         title=f"{evidence.called(device.device)} does nothing but copy from and to the host for "
         f"{units.percent(time / device.breakdown.window)} of the window",
         evidence=f"At least {units.time(time)} of {units.time(total)} of such copies overlap with "
         "no kernel.",
         remedy="Copy the next batch on a stream of its own while this one is computed, from pinned "
         "memory: with torch.cuda.stream(side): batch.to(device, non_blocking=True).",
-        time=time,
-        worth=time,
         view="devices",
     )
 

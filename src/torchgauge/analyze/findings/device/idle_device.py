@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 
@@ -37,16 +37,14 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
         if share(time, window) < NOTICEABLE:
             continue
         cause_text = "for a cause other than the host" if evidence.has_launches else ""
-        yield Finding(
-            id="idle-device",
-            severity=severity(share(time, window)),
+        yield RULE.costs(
+            time,
+            window,
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
             f"the window {cause_text}".strip(),
             evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
             "launched already, or whose launch is not in the file.",
             remedy="See which streams wait for each other (events, stream priorities).",
-            time=time,
-            worth=time,
             view="devices",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 SHORT = 5_000  # ns: launching a kernel takes about as long
@@ -18,9 +18,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         if share(time, window) < NOTICEABLE:
             continue
         count, short = _kernels(evidence, device.device)
-        yield Finding(
-            id="idle-host",
-            severity=severity(share(time, window)),
+        yield RULE.costs(
+            time,
+            window,
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
             "the window: it waits for the host",
             evidence=f"{units.time(time)} of {units.time(window)}"
@@ -28,8 +28,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
             if short > count / 2
             else "See what the host does meanwhile: host times in the tree, synchronisations.",
-            time=time,
-            worth=time,
             view="devices",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.breakdown import DeviceTime
 
@@ -34,9 +34,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             or launches < max(ENOUGH_LAUNCHES, in_graphs, waits / WAITS_A_LAUNCH)
         ):
             continue
-        yield Finding(
-            id="launch-bound",
-            severity=severity(share(time, window)),
+        yield RULE.costs(
+            time,
+            window,
             title=f"Launching takes longer than the work: {evidence.called(device.device)} is idle "
             f"for {units.percent(time / window)} of the window between launches",
             evidence=f"{units.time(time)} in pauses of at most 0.5 ms; {units.percent(empty)} of "
@@ -44,8 +44,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             f"{units.time(window / launches)} apart on average.",
             remedy="Launch less: torch.compile(model, mode='reduce-overhead') or "
             "torch.cuda.make_graphed_callables, else a larger batch.",
-            time=time,
-            worth=time,
             view="devices",
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.records.finding import Finding
 from torchgauge.records.trace.host_delay import Cause
 
 
@@ -70,3 +72,31 @@ def title(evidence: Evidence, delay: Delay, subject: str) -> str:
     if delay.waits:
         return f"The device waits for {subject} {percent} of the {scope}"
     return f"{subject[0].upper()}{subject[1:]} takes {percent} of the {scope}"
+
+
+def delay_rule(
+    rule_id: str,
+    cause: Cause,
+    subject: str,
+    *,
+    remedy: str,
+    source: str,
+    explains: tuple[str, ...] = ("idle-host",),
+) -> Rule:
+    """Return the rule that delays of a cause are noticeable; `subject` is the cause in words."""
+
+    def find(evidence: Evidence) -> Iterator[Finding]:
+        delay = delayed_by(evidence, cause)
+        if delay is not None and delay.share >= NOTICEABLE:
+            yield Finding(
+                id=rule_id,
+                severity=severity(delay.share),
+                title=title(evidence, delay, subject),
+                evidence=f"{delay.text}.",
+                remedy=remedy,
+                time=delay.cost,
+                worth=delay.cost,
+                view="devices" if evidence.device_times else "tree",
+            )
+
+    return Rule(rule_id, find, source=source, explains=explains)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
@@ -35,9 +35,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if calls < MIN_CALLS or share(time, evidence.time) < LIMITING_SHARE:
         return
     longest = max(called, key=lambda node: node.host_time_self or 0.0)
-    yield Finding(
-        id="small-operators",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"{units.percent(time / evidence.time)} of the "
         f"{'step' if evidence.rank is None else 'window'} is in {calls:,} operators of less than "
         "20 µs and between them",
@@ -45,11 +45,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         f"{units.time(longest.host_time_self)} themselves.",
         remedy="Fewer and larger ones: operators on whole tensors instead of a loop in Python, "
         "torch.compile, a larger batch.",
-        time=time,
-        worth=time,
-        path=longest.path,
-        node=longest.index,
-        view="tree",
+        node=longest,
     )
 
 

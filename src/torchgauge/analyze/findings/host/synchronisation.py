@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 from torchgauge.records.trace.trace import Synchronisation
@@ -41,17 +41,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if share(idle, evidence.time) < NOTICEABLE:
         return
     costliest = max(waits, key=lambda wait: wait.idle)
-    yield Finding(
-        id="synchronisation",
-        severity=severity(share(idle, evidence.time)),
+    yield RULE.costs(
+        idle,
+        evidence.time,
         title="The host waits for the device, which then waits for the host: "
         f"{units.percent(idle / evidence.time)} of the window",
         evidence=f"{costliest.count:,} × {_call(costliest)}: the host waits "
         f"{units.time(costliest.time)}, and the device afterwards {units.time(costliest.idle)} for "
         f"launches.{_all_waits(waits, idle)}",
         remedy=_remedy(costliest) + _stack_hint(evidence, costliest),
-        time=idle,
-        worth=idle,
         path=costliest.layer,
         view="tables",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, Execution, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 
@@ -23,19 +23,16 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
     layer = max(by_layer, key=lambda path: by_layer[path])
     calls = sum(execution.node.calls for execution in casts)
-    yield Finding(
-        id="casts",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Conversions between types take {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in {calls:,} copies"
         + (f", {units.time(by_layer[layer])} of it in {layer}." if layer else "."),
         remedy="Keep weights and activations in one type (model.to(torch.bfloat16) for inference, "
         "one autocast around the whole forward pass), or fuse the casts: torch.compile.",
-        time=time,
-        worth=time,
         path=layer,
         search="aten::_to_copy",
-        view="tree",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, Execution, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 
@@ -31,9 +31,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     longest = max(copies, key=lambda execution: execution.time)
     calls = sum(execution.node.calls for execution in copies)
     shapes = operators_above(longest.node)[-1].row.shapes
-    yield Finding(
-        id="contiguous-copies",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Copies that only make a view contiguous take "
         f"{units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in {calls:,} copies by "
@@ -42,11 +42,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         remedy="Leave out .contiguous() where the next operator takes strides (attention and "
         "products do), choose an order of dimensions that needs no transpose before "
         ".reshape(), or torch.compile.",
-        time=time,
-        worth=time,
         path=layer,
         search="aten::contiguous",
-        view="tree",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, operators_above, shapes_of
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name, own_nodes
 
@@ -38,20 +38,17 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     longest = max(attentions, key=lambda attention: attention.time)
     queries, keys = longest.scores
     calls = sum(attention.calls for attention in attentions)
-    yield Finding(
-        id="eager-attention",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Attention written out takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} for {calls:,} call{'s' * (calls != 1)} of softmax, the "
         f"products around it, and everything else on {queries:,} × {keys:,} scores"
         + (f", first in {longest.layer.path}." if longest.layer.path else "."),
         remedy="torch.nn.functional.scaled_dot_product_attention, which keeps no scores; of "
         "transformers: attn_implementation='sdpa'.",
-        time=time,
-        worth=time,
         path=longest.layer.path,
         search=_SOFTMAX,
-        view="tree",
     )
 
 

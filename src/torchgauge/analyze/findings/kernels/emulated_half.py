@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 _HALF = ("float16", "bfloat16")
@@ -26,17 +26,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         time = evidence.product_time(dtype)
         if share(time, evidence.time) < NOTICEABLE:
             continue
-        yield Finding(
-            id="emulated-half",
-            severity=severity(share(time, evidence.time)),
+        yield RULE.costs(
+            time,
+            evidence.time,
             title=f"This processor computes products in {dtype} slower than in float32",
             evidence=f"{units.time(time)}, {units.percent(time / evidence.time)} of the step; at "
             f"most {units.rate(half, 'FLOP')} in {dtype}, {units.rate(full, 'FLOP')} in float32.",
             remedy="Compute in float32 here, or on a processor with instructions for this type "
             "(AMX, AVX512-BF16, AVX512-FP16).",
-            time=time,
             worth=time * (1 - half / full),
-            view="tree",
         )
 
 

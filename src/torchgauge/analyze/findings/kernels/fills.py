@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, Execution, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
@@ -26,18 +26,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         name = _outermost(execution) or "kernels without an operator"
         times[name] = times.get(name, 0.0) + execution.time
     largest_cause = max(times, key=lambda name: times[name])
-    yield Finding(
-        id="fills",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Filling memory takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)}, {units.time(times[largest_cause])} of it by "
         f"{largest_cause}.",
         remedy="torch.empty where all of it is written anyway; make constants once, outside of "
         "the step.",
-        time=time,
-        worth=time,
         search=largest_cause if largest_cause.startswith("aten::") else "",
-        view="tree",
     )
 
 

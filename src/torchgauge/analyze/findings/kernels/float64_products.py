@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import PRODUCTS, Evidence, Execution
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 _DOUBLE = re.compile(r"dgemm|f64|(?<!\w)d(?:gemv|conv)|<double\b|_DB_")
@@ -23,19 +23,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if share(time, evidence.time) < NOTICEABLE:
         return
     longest = max(double, key=lambda execution: execution.time)
-    yield Finding(
-        id="float64-products",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Products in float64 take {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)}, most of it in {longest.node.name[:60]}"
         + (f" of {longest.node.path}." if longest.node.path else "."),
         remedy="Cast the model and its inputs to float32: .float(). Data from NumPy is float64: "
         "torch.as_tensor(data, dtype=torch.float32).",
-        time=time,
-        worth=time,
-        path=longest.node.path,
-        node=longest.node.index,
-        view="tree",
+        node=longest.node,
     )
 
 

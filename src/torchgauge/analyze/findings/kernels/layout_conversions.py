@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 _CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_|transpose_(?:NCHW|CNHW)|NCHW2")
@@ -19,9 +19,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     if share(time, evidence.time) < NOTICEABLE:
         return
     operators = {above[0].name for calls in conversions if (above := operators_above(calls.node))}
-    yield Finding(
-        id="layout-conversions",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Converting layouts for convolutions takes {units.percent(time / evidence.time)} "
         "of the time",
         evidence=f"{units.time(time)} in {sum(calls.kernel.calls for calls in conversions):,} "
@@ -29,8 +29,6 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         + (f", in {', '.join(sorted(operators)[:3])}." if operators else "."),
         remedy="Give model and images the layout that the kernels want: "
         "model.to(memory_format=torch.channels_last), and the same for the input.",
-        time=time,
-        worth=time,
         search="nchwToNhwc" if any("nchw" in calls.name for calls in conversions) else "transpose",
         view="tables",
     )

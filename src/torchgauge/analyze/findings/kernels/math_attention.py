@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
@@ -20,9 +20,9 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(calls, key=lambda node: _time(evidence, node))
     count = sum(node.calls for node in calls)
-    yield Finding(
-        id="math-attention",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Attention without a fused kernel takes {units.percent(time / evidence.time)} of "
         "the time",
         evidence=f"{units.time(time)} in {count:,} call{'s' * (count != 1)} of "
@@ -30,11 +30,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         remedy="with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, "
         "SDPBackend.EFFICIENT_ATTENTION]): says in warnings why none fits (type, head size, "
         "mask, dropout).",
-        time=time,
-        worth=time,
-        path=longest.path,
-        node=longest.index,
-        view="tree",
+        node=longest,
     )
 
 

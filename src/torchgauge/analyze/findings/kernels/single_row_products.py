@@ -11,7 +11,7 @@ from torchgauge.analyze.findings.record_evidence import (
     operators_above,
     shapes_of,
 )
-from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 
@@ -30,19 +30,16 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(products, key=lambda execution: execution.time)
     calls = sum(execution.node.calls for execution in products)
-    yield Finding(
-        id="single-row-products",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Products of a single row take {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in {calls:,} calls "
         "that read each weight for two operations: memory bounds them, not arithmetic.",
         remedy="Several requests in one batch cost hardly more than one; else smaller weights "
         "(int8, int4 weights).",
-        time=time,
         worth=None,
-        path=longest.node.path,
-        node=longest.node.index,
-        view="tree",
+        node=longest.node,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
@@ -33,19 +33,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(outermost.values(), key=lambda node: node.host_time or 0.0)
     size = sum(calls.kernel.bytes or 0 for calls in small) / count
-    yield Finding(
-        id="small-copies",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"{count:,} small copies to the device take the host {units.time(time)}",
         evidence=f"{units.size(size)} each on average, most of it by {longest.name}"
         + (f" in {longest.path}." if longest.path else "."),
         remedy="Pack them into one tensor and copy that, or make them on the device "
         "(torch.arange(…, device='cuda')).",
-        time=time,
-        worth=time,
-        path=longest.path,
-        node=longest.index,
-        view="tree",
+        node=longest,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, shapes_of, short_name
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 
 # CUTLASS's names say how many elements a load takes: 16 bytes are 8 of half precision, 4 of TF32.
@@ -28,18 +28,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     operator = longest.node.parent
     shapes = [] if operator is None else [shape for shape in shapes_of(operator) if shape]
     on_shapes = f" on {' and '.join(_written(shape) for shape in shapes)}" if shapes else ""
-    yield Finding(
-        id="unaligned-products",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Products on unaligned sizes take {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in {sum(calls.kernel.calls for calls in products):,} calls "
         f"of kernels that load one or two elements at a time, most of it in "
         f"{short_name(longest.name)}{on_shapes}.",
         remedy="Pad channels, vocabulary and sequence to multiples of 8 (fp32: 4), better 64.",
-        time=time,
-        worth=time,
-        path=longest.node.path,
-        node=longest.node.index,
+        node=longest.node,
         view="tables",
     )
 

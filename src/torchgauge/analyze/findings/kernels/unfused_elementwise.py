@@ -11,7 +11,7 @@ from torchgauge.analyze.findings.record_evidence import (
     calls_further,
     operators_above,
 )
-from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.analyze.findings.rule import Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 
@@ -48,19 +48,16 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     )
     by_time = sorted(chains[longest], key=lambda execution: -execution.time)
     operators = dict.fromkeys(filter(None, map(_operator, by_time)))
-    yield Finding(
-        id="unfused-elementwise",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Elementwise operations one by one take "
         f"{units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in {calls:,} calls, each of which reads and writes memory"
         + (f"; most in {longest}" if longest else "")
         + (f": {', '.join(list(operators)[:5])}." if operators else "."),
         remedy="torch.compile(model) makes one kernel of a chain.",
-        time=time,
-        worth=time,
         path=longest,
-        view="tree",
     )
 
 

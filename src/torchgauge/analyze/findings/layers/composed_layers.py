@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, calls_further
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name, own_nodes
@@ -48,19 +48,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         longest = max(layers, key=lambda layer: layer.time or 0.0)
         operators = _working_operators(longest)
         names = list(dict.fromkeys(base_name(node.name) for node in operators))
-        yield Finding(
-            id="composed-layers",
-            severity=severity(share(time, evidence.time)),
+        yield RULE.costs(
+            time,
+            evidence.time,
             title=f"{longest.row.type} is written out, and takes "
             f"{units.percent(time / evidence.time)} of the time",
             evidence=f"{units.time(time)} in {len(layers):,} layer{'s' * (len(layers) != 1)} of "
             f"{sum(node.calls for node in operators):,} operators each: {', '.join(names[:6])}.",
             remedy=composition.remedy,
-            time=time,
-            worth=time,
-            path=longest.path,
-            node=longest.index,
-            view="tree",
+            node=longest,
         )
 
 

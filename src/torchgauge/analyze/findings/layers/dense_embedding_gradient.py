@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, shapes_of
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
@@ -29,20 +29,16 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(gradients, key=lambda node: _time(evidence, node))
     calls = sum(node.calls for node in gradients)
-    yield Finding(
-        id="dense-embedding-gradient",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Dense gradients of embeddings take {units.percent(time / evidence.time)} of the "
         "time",
         evidence=f"{units.time(time)} in {calls:,} call{'s' * (calls != 1)} of {longest.name}: a "
         "row for every entry of the table, and the optimizer reads them all.",
         remedy="torch.nn.Embedding(…, sparse=True) with torch.optim.SparseAdam or SGD, if few "
         "entries occur in a batch.",
-        time=time,
-        worth=time,
-        path=longest.path,
-        node=longest.index,
-        view="tree",
+        node=longest,
     )
 
 

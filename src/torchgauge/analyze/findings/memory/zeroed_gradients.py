@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
 
@@ -20,18 +20,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     time = evidence.within(sum(seconds or 0.0 for seconds in times))
     if share(time, evidence.time) < NOTICEABLE:
         return
-    yield Finding(
-        id="zeroed-gradients",
-        severity=severity(share(time, evidence.time)),
+    yield RULE.costs(
+        time,
+        evidence.time,
         title=f"Filling gradients with zeros takes {units.percent(time / evidence.time)} of the "
         "time",
         evidence=f"{units.time(time)} in {calls:,} calls of {zeroed[0].name}; the backward pass "
         "adds to the zeros instead of writing.",
         remedy="optimizer.zero_grad(set_to_none=True), torch's default.",
-        time=time,
-        worth=time,
         search="aten::zero_",
-        view="tree",
     )
 
 
