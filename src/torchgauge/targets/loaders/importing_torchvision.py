@@ -1,7 +1,7 @@
-"""Import torch._dynamo when it is used: torchvision imports it, a second, for one function.
+"""Import torchvision, and torch._dynamo when it is used: that takes as long as torch itself.
 
-Its RoI Align asks `is_compile_supported` when it is called in deterministic mode on a GPU; nothing
-else of torchvision needs the compiler.
+torchvision imports it for one function, `is_compile_supported`, which its RoI Align asks in
+deterministic mode on a GPU.
 """
 
 from __future__ import annotations
@@ -13,7 +13,38 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from torchgauge.errors import InputError, missing_extra
+
 _PACKAGE, _MODULE, _FUNCTION = "torch._dynamo", "torch._dynamo.utils", "is_compile_supported"
+
+
+def import_torchvision() -> ModuleType:
+    """Return torchvision.
+
+    Raises:
+        MissingExtraError: it is not installed.
+        InputError: `torchvision-broken`: it is installed and does not fit the installed torch.
+    """
+    try:
+        with dynamo_later():
+            import torchvision
+    except ModuleNotFoundError as error:
+        if error.name != "torchvision":
+            raise
+        raise missing_extra("torchvision", "torchvision", "A torchvision: target") from error
+    except (RuntimeError, ImportError, AttributeError) as error:
+        import torch
+
+        raise InputError(
+            "torchvision is installed and cannot be imported.",
+            id="torchvision-broken",
+            cause=f"{str(error).splitlines()[0]} (its compiled operators do not fit "
+            f"torch {torch.__version__}).",
+            remedy="Install the torchvision release made for this torch, from the same place: "
+            "see https://github.com/pytorch/vision#installation",
+        ) from error
+    module: ModuleType = torchvision
+    return module
 
 
 @contextlib.contextmanager
@@ -32,7 +63,7 @@ def dynamo_later() -> Iterator[None]:
 
 
 class _StandIn(ModuleType):
-    """A module that the real one takes the place of once an attribute is asked for."""
+    """A module that gives way to the real one once an attribute of it is used."""
 
     def __getattr__(self, name: str) -> Any:
         # The import system asks for the path of a package; others look at every module's file.
