@@ -50,7 +50,7 @@ def _file(spec: str) -> str:
 def _torchvision_names() -> list[str]:
     if importlib.util.find_spec("torchvision") is None:
         return []
-    from torchgauge.targets.loaders.torchvision_models import import_torchvision
+    from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 
     try:
         return list(import_torchvision().models.list_models())

@@ -9,8 +9,8 @@ from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.loaders.building import build
+from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 from torchgauge.targets.loaders.near_names import near_names
-from torchgauge.targets.loaders.torchvision_models import import_torchvision
 from torchgauge.targets.target import Target, TargetRequest
 
 LIST_CODE = "from timm import list_models; print(*list_models())"

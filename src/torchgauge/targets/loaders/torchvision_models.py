@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from torchgauge.errors import InputError, missing_extra
-from torchgauge.imports import dynamo_later
+from torchgauge.errors import InputError
 from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.loaders.building import build
+from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 from torchgauge.targets.loaders.near_names import near_names
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -21,35 +20,6 @@ DETECTION_SIZE = (800, 800)
 DETECTION_SIZES = {"ssd300": (300, 300), "320": (320, 320)}
 FLOW_SIZE = (368, 496)
 CLIP_FRAMES = 16
-
-
-def import_torchvision() -> ModuleType:
-    """Return torchvision.
-
-    Raises:
-        MissingExtraError: it is not installed.
-        InputError: `torchvision-broken`: it is installed and does not fit the installed torch.
-    """
-    try:
-        with dynamo_later():
-            import torchvision
-    except ModuleNotFoundError as error:
-        if error.name != "torchvision":
-            raise
-        raise missing_extra("torchvision", "torchvision", "A torchvision: target") from error
-    except (RuntimeError, ImportError, AttributeError) as error:
-        import torch
-
-        raise InputError(
-            "torchvision is installed and cannot be imported.",
-            id="torchvision-broken",
-            cause=f"{str(error).splitlines()[0]} (its compiled operators do not fit "
-            f"torch {torch.__version__}).",
-            remedy="Install the torchvision release made for this torch, from the same place: "
-            "see https://github.com/pytorch/vision#installation",
-        ) from error
-    module: ModuleType = torchvision
-    return module
 
 
 def load(request: TargetRequest, name: str) -> Target:

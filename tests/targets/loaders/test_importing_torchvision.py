@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-ASIDE = "from torchgauge.imports import dynamo_later\nimport sys\n"
+ASIDE = "from torchgauge.targets.loaders.importing_torchvision import dynamo_later\nimport sys\n"
 # torch has it so.
 LAZY = """
 import importlib
