@@ -22,9 +22,9 @@ WORDS = {("Best", "metric"), ("TrainingMemory", "optimizer"), ("TrainingMemory",
 WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
 # What is there together with other parts of its record, or not at all.
 UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
-UNFIT |= {("RankTrace", "memory"), ("Profile", "training")}
+UNFIT |= {("RankTrace", "memory"), ("Profile", "training"), ("Forwards", "device")}
 # The only node of a tree has no parent, and is the first.
-PLACES = {"parent": -1, "node": 0}
+PLACES = {"parent": -1, "node": 0, "cell": 0}
 _NUMBERS = itertools.count()
 
 

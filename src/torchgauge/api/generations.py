@@ -62,12 +62,15 @@ def measure_generation(
     Raises InputError `no-generation`, `option-invalid`, `cache-unknown`.
 
     Examples:
-        >>> import torch, transformers, torchgauge as tg
-        >>> sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-        >>> config = transformers.LlamaConfig(vocab_size=64, intermediate_size=64, **sizes)
-        >>> model = transformers.LlamaForCausalLM(config).eval()
+        >>> import torch, torchgauge as tg
+        >>> class Model(torch.nn.Embedding):
+        ...     def generate(self, input_ids, max_new_tokens):
+        ...         for _ in range(max_new_tokens):
+        ...             chosen = self(input_ids)[:, -1:].argmax(-1)
+        ...             input_ids = torch.cat([input_ids, chosen], dim=1)
+        ...         return input_ids
         >>> generation = tg.measure_generation(
-        ...     model, prompt=(8, 16), new_tokens=4, effort="quick", trees=False, roofs=False
+        ...     Model(50, 50), prompt=(8, 16), new_tokens=4, effort="quick", roofs=False
         ... )
         >>> [(cell.prompt, cell.status, cell.ttft.calls) for cell in generation.cells]
         [(8, 'done', 3), (16, 'done', 3)]
