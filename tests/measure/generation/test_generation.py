@@ -220,6 +220,7 @@ def test_given_ids_are_repeated_from_the_end():
     assert seen[0].tolist() == [[6, 7, 5, 6, 7]] * 2
 
 
+@pytest.mark.thorough
 def test_an_assistant_drafts():
     generation = measured(models.llama(), assistant=models.llama(num_hidden_layers=1), new_tokens=8)
     (cell,) = generation.cells
@@ -235,6 +236,7 @@ def test_beams():
     assert {call.sequences for call in cell.calls} == {3}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [
@@ -253,6 +255,7 @@ def test_architectures(make):
     assert generation.warnings == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.thorough
 def test_features_are_as_long_as_the_encoder_takes_them():
     (cell,) = measured(models.whisper(), prompt=8).cells
