@@ -54,8 +54,6 @@ def samples():
         "profile on a page": pages.with_tree(),
         "diagnosis": diagnosis(),
         "generation": generations.grid(),
-        "generation with an assistant": generations.assisted(),
-        "generation by cache": generations.by_cache(),
         "profile of a shape": generations.grid().profiles[0],
         "trend": trends.trend(),
         "advice": advices.advice(),
