@@ -42,6 +42,7 @@ const TIME: [number, string][] = [
 
 export function significant(value: number, digits = 3): string {
   if (value === 0) return "0";
+  if (!Number.isFinite(value)) return "–"; // of nothing
   let decimals = digits - 1 - Math.floor(Math.log10(Math.abs(value)));
   const rounded = Number(value.toPrecision(digits));
   decimals = digits - 1 - Math.floor(Math.log10(Math.abs(rounded)));
