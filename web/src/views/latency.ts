@@ -25,7 +25,9 @@ export const latency: View<LatencyData> = {
         h("span", { class: "note" }, far(part) ? "on a logarithmic axis" : ""),
       ),
     );
-    responsive(spread, (width) => spread.replaceChildren(histogram(part, width)));
+    const steady = part.runs.some((run) => run.samples.length > run.warmup);
+    if (steady) responsive(spread, (width) => spread.replaceChildren(histogram(part, width)));
+    else spread.replaceChildren("No call after the warm-up.");
     series(part, host);
     host.append(
       h(
