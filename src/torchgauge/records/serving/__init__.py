@@ -1,0 +1,1 @@
+"""Records of serving: requests under load, and the capacity that they show."""

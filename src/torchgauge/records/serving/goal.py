@@ -1,0 +1,36 @@
+"""Limits on what requests may take, and whether a level of load met them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.records.record import Interval, Record
+
+Timed = Literal["latency", "service", "ttft", "itl", "tpot", "errors"]
+"""`latency` and `ttft` count from when a request was scheduled, `service` from when it was sent."""
+
+
+class Goal(Record, frozen=True, kw_only=True):
+    """One limit: `p99<100ms` is latency, 0.99, 0.1; `errors<1%` a share of requests.
+
+    `fraction` is None for the mean and for errors. A request meets it whose own time is within
+    `limit` (goodput).
+    """
+
+    metric: Timed
+    limit: float
+    fraction: float | None = None
+    text: str = ""
+
+
+class GoalResult(Record, frozen=True, kw_only=True):
+    """A goal at a level of load: met, missed, or unclear, where the limit lies in the interval.
+
+    `value` is None where the level does not show it, in `reason` why.
+    """
+
+    goal: Goal
+    verdict: Literal["met", "missed", "unclear"]
+    value: float | None = None
+    interval: Interval | None = None
+    reason: str = ""

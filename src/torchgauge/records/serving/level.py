@@ -1,0 +1,161 @@
+"""A level of load: one offered rate in one scenario, and what its requests waited."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from torchgauge.records.record import Interval, MeasurementWarning, Record
+from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
+from torchgauge.records.serving.goal import GoalResult
+from torchgauge.records.serving.requests import Fate, Requests
+from torchgauge.records.serving.server_use import ServerUse
+
+Scenario = Literal["server", "single-stream", "multi-stream", "offline"]
+
+
+class Arrivals(Record, frozen=True, kw_only=True):
+    """How requests arrive: `kind` at `rate` per second on average.
+
+    `variation` is the coefficient of variation of the times between them (of gamma); `file` the
+    name of a recorded schedule. In a closed loop, `rate` is None and `users` wait for each other.
+    """
+
+    kind: Literal["poisson", "constant", "gamma", "file", "closed", "at once"]
+    rate: float | None = None
+    variation: float | None = None
+    file: str = ""
+    users: int | None = None
+    seed: int = 0
+
+
+class Saturation(Record, frozen=True, kw_only=True):
+    """Whether the backlog grew: requests that were scheduled and not answered.
+
+    `slope` is requests per second by which it grew in the window, None in a closed loop. Where it
+    is surely above zero, percentiles are of this window and of no steady state.
+    """
+
+    saturated: bool | None
+    slope: float | None = None
+    interval: Interval | None = None
+    backlog: int = 0
+
+
+class ClientLoad(Record, frozen=True, kw_only=True):
+    """Whether the client kept up: a load generator that was too slow measured itself.
+
+    Attributes:
+        processes: Client processes.
+        connections: Connections that were opened.
+        lateness: Median seconds by which requests were handed to the socket late, for reasons of
+            the client's own: without waiting for a free slot in flight.
+        lateness_p99: The 99th percentile of that.
+        lateness_max: The most.
+        cpu: Seconds of CPU per request.
+        waiting: Share of the time in which it was ready to run and had no core; None if unknown.
+        limited: Whether it was too late to be believed: p99 above 1 ms and 5 % of the median.
+    """
+
+    processes: int = 1
+    connections: int = 0
+    lateness: float | None = None
+    lateness_p99: float | None = None
+    lateness_max: float | None = None
+    cpu: float | None = None
+    waiting: float | None = None
+    limited: bool = False
+
+
+class EarlyStopping(Record, frozen=True, kw_only=True):
+    """What MLPerf's rule says of a level: valid for independent requests only.
+
+    `needed` queries show `fraction` with 99 % confidence if `over` of them were over the limit (or
+    were left out for the estimate); `queries` there were. `estimate` is the conservative percentile
+    in seconds, None where there were too few.
+    """
+
+    fraction: float
+    queries: int
+    needed: int
+    over: int = 0
+    estimate: float | None = None
+    passed: bool | None = None
+
+
+class Level(Record, frozen=True, kw_only=True):
+    """One offered rate and what it showed. Times are seconds, rates per second.
+
+    Figures are of the requests that were scheduled in the steady window, less warm-up and drain.
+
+    Attributes:
+        scenario: How requests follow each other.
+        arrivals: The schedule.
+        duration: Seconds for which requests were scheduled.
+        window: Begin and end of the steady window.
+        requests: Every request, those outside of the window too.
+        count: Requests in the window.
+        fates: How many of these had which fate.
+        offered: Requests per second that were due.
+        completed: Requests per second that were answered.
+        goodput: Requests per second within all goals; None without goals.
+        tokens: Tokens out per second.
+        tokens_in: Tokens in per second.
+        latency: From scheduled to last.
+        service: From sent to last: what the server and the network took.
+        wait: From scheduled to sent: the client's wait, for a free slot too.
+        ttft: From scheduled to the first content of a stream.
+        itl: Every gap between contents, pooled.
+        tpot: (last − first) ÷ (tokens − 1) of each request.
+        tokens_by: Who counted the tokens: "usage", "tokenizer" or "chunks"; empty without tokens.
+        controlled: The highest percentile of a goal, by a simulation of the same schedule
+            (control variate): estimated; None where the two disagree or it does not help.
+        saturation: Whether the backlog grew.
+        client: Whether the client kept up.
+        server: What the server's processes used, if they run here.
+        goals: Whether the goals were met.
+        early_stopping: MLPerf's rule, where it was asked for.
+        warnings: Reasons to doubt a figure.
+    """
+
+    scenario: Scenario = "server"
+    arrivals: Arrivals
+    duration: float
+    window: tuple[float, float]
+    requests: Requests = msgspec.field(default_factory=Requests)
+    count: int = 0
+    fates: dict[Fate, int] = msgspec.field(default_factory=dict)
+    offered: float | None = None
+    completed: Estimate | None = None
+    goodput: Estimate | None = None
+    tokens: Estimate | None = None
+    tokens_in: Estimate | None = None
+    latency: Distribution | None = None
+    service: Distribution | None = None
+    wait: Distribution | None = None
+    ttft: Distribution | None = None
+    itl: Distribution | None = None
+    tpot: Distribution | None = None
+    tokens_by: str = ""
+    controlled: Percentile | None = None
+    saturation: Saturation | None = None
+    client: ClientLoad | None = None
+    server: ServerUse | None = None
+    goals: tuple[GoalResult, ...] = ()
+    early_stopping: EarlyStopping | None = None
+    interrupted: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its load in words: "50 requests/s", "4 users", "single-stream"."""
+        if self.arrivals.rate is not None:
+            return f"{self.arrivals.rate:,.4g} requests/s"
+        return self.scenario if self.scenario != "server" else f"{self.arrivals.users} users"
+
+    @property
+    def verdict(self) -> Literal["met", "missed", "unclear"] | None:
+        """Whether all goals were met; None without goals."""
+        verdicts = {result.verdict for result in self.goals}
+        return next((v for v in ("missed", "unclear", "met") if v in verdicts), None)

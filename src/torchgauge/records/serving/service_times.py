@@ -1,0 +1,55 @@
+"""How long a server computes a batch, measured where it computes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torchgauge.records.record import How, Record
+
+
+class BatchTimes(Record, frozen=True, kw_only=True):
+    """Seconds that a batch of `batch` requests took, one value per batch that ran."""
+
+    batch: int
+    seconds: tuple[float, ...]
+
+
+class TokenTimes(Record, frozen=True, kw_only=True):
+    """Seconds of a forward of a language model: fixed + token × tokens + pair × pairs.
+
+    `pairs` are positions computed times positions attended to. `noise` is the relative standard
+    deviation of the residuals, `cache` the bytes of the cache per position, `memory` what is left
+    for it; None where unknown.
+    """
+
+    stage: Literal["prefill", "decode"]
+    fixed: float
+    per_token: float
+    per_pair: float
+    noise: float = 0.0
+    cache: float | None = None
+    memory: int | None = None
+
+
+class ServiceTimes(Record, frozen=True, kw_only=True):
+    """Service times of one worker.
+
+    Attributes:
+        source: Where they are from: "server" (its own clock under load), "sweep", "profile",
+            "generation" or "file".
+        batches: By batch size, ascending.
+        tokens: Of prefill and decode, for continuous batching.
+        overhead: Seconds per request outside of the batch: reading, HTTP, answering.
+        max_batch: As the server was set; None if it does not batch.
+        max_delay: Seconds, likewise.
+        workers: Workers that shared the load when these were measured.
+    """
+
+    source: Literal["server", "sweep", "profile", "generation", "file"]
+    batches: tuple[BatchTimes, ...] = ()
+    tokens: tuple[TokenTimes, ...] = ()
+    overhead: float = 0.0
+    max_batch: int | None = None
+    max_delay: float | None = None
+    workers: int = 1
+    how: How = "measured"

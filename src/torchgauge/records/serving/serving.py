@@ -1,0 +1,120 @@
+"""The record of serving: levels of load on a model or an endpoint, and its capacity."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from torchgauge.records.environment import Environment
+from torchgauge.records.exported import Exported
+from torchgauge.records.finding import Finding
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import Interval, MeasurementWarning, Record
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.service_times import ServiceTimes
+from torchgauge.records.target import InputDescription, TargetDescription
+
+SCHEMA = "torchgauge.serving/1"
+
+
+class ServedBy(Record, frozen=True, kw_only=True):
+    """What answered: an endpoint of somebody's, or the reference server around a target.
+
+    Attributes:
+        kind: "endpoint": a URL; "reference": torchgauge's own batching server; "call": the target
+            called in the client's process (single-stream, multi-stream, offline).
+        api: "json", "openai-chat", "openai-completions", "kserve-v2" or "grpc"; "torchgauge" for
+            the reference server.
+        address: The URL without user, password, query or fragment; empty for a call.
+        software: What the server calls itself (the `Server` header).
+        version: HTTP/1.1, HTTP/2 or gRPC.
+        max_batch: Requests that the reference server computes at once at most.
+        max_delay: Seconds that it waits for a batch to fill at most.
+        workers: Its workers.
+    """
+
+    kind: Literal["endpoint", "reference", "call"]
+    api: str = "json"
+    address: str = ""
+    software: str = ""
+    version: str = "HTTP/1.1"
+    max_batch: int | None = None
+    max_delay: float | None = None
+    workers: int | None = None
+
+
+class Capacity(Record, frozen=True, kw_only=True):
+    """The highest rate that met all goals, in requests per second.
+
+    Attributes:
+        rate: It; None where no rate that was tried met them.
+        interval: Where it lies: from the highest rate that surely met them to the lowest that
+            surely missed.
+        above_all_tried: Whether the highest that was tried met them: `rate` is a lower bound.
+        reason: What ended the search, in a sentence.
+        confirmed: Whether a second run at `rate` met the goals; None where there was none.
+    """
+
+    rate: float | None = None
+    interval: Interval | None = None
+    above_all_tried: bool = False
+    reason: str = ""
+    confirmed: bool | None = None
+
+
+class Serving(Exported, frozen=True, kw_only=True):
+    """What requests wait at a model or an endpoint, by offered rate.
+
+    Attributes:
+        target: The model, or the endpoint (`kind` "endpoint", `spec` its address).
+        environment: The client's machine and software.
+        served_by: What answered.
+        goals: The limits.
+        levels: In the order in which they ran.
+        capacity: The highest rate within the goals; None without goals.
+        service_times: Of the reference server or as a server said, by batch.
+        findings: What to know of it, what is worth most first.
+        interrupted: Whether Ctrl-C ended it.
+        warnings: Reasons to doubt a figure.
+    """
+
+    schema: str = SCHEMA
+    target: TargetDescription
+    environment: Environment
+    served_by: ServedBy
+    goals: tuple[Goal, ...] = ()
+    levels: tuple[Level, ...] = ()
+    capacity: Capacity | None = None
+    service_times: ServiceTimes | None = None
+    findings: tuple[Finding, ...] = ()
+    interrupted: bool = False
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The record's own warnings and those of its levels, each once."""
+        warnings = {warning.id: warning for level in self.levels for warning in level.warnings}
+        return (*self.warnings, *warnings.values())
+
+    @property
+    def client_limited(self) -> bool:
+        """Whether the client was too slow at a level: such a level measured the client."""
+        return any(level.client is not None and level.client.limited for level in self.levels)
+
+    def profile(self, level: Level) -> Profile:
+        """Return a level as a profile, for what reads profiles.
+
+        Its target's name and inputs have the load, so that no other load is compared with it.
+        """
+        load = InputDescription(name=level.label, dtype=level.arrivals.kind)
+        target = msgspec.structs.replace(
+            self.target, name=f"{self.target.name}, {level.label}", inputs=(load,)
+        )
+        return Profile(target=target, environment=self.environment, serving=level)
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The levels as profiles."""
+        return tuple(map(self.profile, self.levels))
