@@ -6,7 +6,7 @@ import random
 
 import msgspec
 from tests.support import records, servings
-from tests.support.serving_levels import SERVICE, open_level, with_fates
+from tests.support.serving_levels import SERVICE, distribution, open_level, with_fates
 
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import Interval, MeasurementWarning
@@ -51,7 +51,8 @@ def stalled(count=120):
             last[index] += 1.5
         at += chunks - 1
     changed = msgspec.structs.replace(requests, gaps=tuple(gaps), last=tuple(last))
-    level = msgspec.structs.replace(second, requests=changed)
+    itl = distribution(gaps[len(gaps) // 10 :], 8.0)
+    level = msgspec.structs.replace(second, requests=changed, itl=itl, tpot=None)
     return msgspec.structs.replace(record, levels=(record.levels[0], level))
 
 
@@ -119,7 +120,7 @@ def plan(**changes):
         setting(workers, 100.0, batch, delay)
         for workers in (1, 2, 3)
         for batch, delay in ((1, 0.0), (4, 0.005), (8, 0.01))
-        if 100.0 < 0.9 * workers * batch / (SERVICE * (1 + 0.25 * (batch - 1)))
+        if 0.9 * workers * batch / (SERVICE * (1 + 0.25 * (batch - 1))) > 100.0
     ]
     known = {
         "target": servings.target(), "environment": records.environment(),
@@ -131,8 +132,8 @@ def plan(**changes):
                   measured=estimate(0.0107, 0.02), inside=True),
             Check(figure="latency p99", rate=250.0, predicted=estimate(0.031),
                   measured=estimate(0.0391, 0.06), inside=False),
-            Check(figure="knee", rate=300.0, predicted=Estimate(value=0.02),
-                  measured=Estimate(value=0.021)),
+            Check(figure="knee", rate=300.0, predicted=Estimate(value=531.0),
+                  measured=Estimate(value=540.0)),
         ),
         "findings": (
             Finding(id="single-worker-lost", severity="warning",

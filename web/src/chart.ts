@@ -65,6 +65,10 @@ export interface Chart {
   splitsX?: number[];
   /** What is read out of the point next to the cursor, by its line and its place: for clouds of points. */
   nearest?: (line: number, at: number) => string;
+  /** Room beside the first and the last value of x, for points that stand there. */
+  inset?: boolean;
+  /** Room above all values, for names of stretches. */
+  headroom?: boolean;
   /** Charts of one name show the same moment. */
   sync?: string;
   height?: number;
@@ -72,6 +76,8 @@ export interface Chart {
 
 /** Pixels within which a point of a cloud is read out. */
 const NEAR = 24;
+/** Of the height of a plot. */
+const HEADROOM = 0.13;
 
 export function chart(host: HTMLElement, wanted: Chart): void {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
@@ -135,6 +141,7 @@ function options(
       x: {
         time: false,
         ...(wanted.logarithmicX ? { distr: 3, range: (_, low, high) => [low * 0.9, high * 1.1] } : {}),
+        ...(wanted.inset ? { range: inset } : {}),
       },
       y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
     },
@@ -219,6 +226,12 @@ function series(line: Line): uPlot.Series {
   };
 }
 
+/** A little more than the values on both sides. */
+function inset(_: uPlot, low: number, high: number): [number, number] {
+  const room = (high - low || Math.abs(high) || 1) * 0.04;
+  return [low - room, high + room];
+}
+
 /** The lines in the order of `data`. */
 function drawn({ lines, stacked }: Chart): uPlot.Series[] {
   if (!stacked) return lines.map(series);
@@ -235,13 +248,16 @@ function range(wanted: Chart, low: number, high: number): [number, number] {
   const { fromZero, levels, logarithmic } = wanted;
   if (logarithmic) {
     const all = [low, high, ...wanted.lines.flatMap(endsOf)].filter((value) => value > 0);
-    return [Math.min(...all) * 0.85, Math.max(...all) * 1.2];
+    if (!all.length) return [1, 10];
+    const [least, most] = [Math.min(...all) * 0.85, Math.max(...all) * 1.2];
+    return [least, wanted.headroom ? most * (most / least) ** HEADROOM : most];
   }
   const shown = [...(levels ?? []).map((level) => level.value), ...wanted.lines.flatMap(endsOf)];
   const top = Math.max(high, ...shown);
   const bottom = fromZero ? 0 : Math.min(low, ...shown);
   const room = (top - bottom || top || 1) * 0.06;
-  return [fromZero ? 0 : Math.max(bottom - room, 0), top + room];
+  const above = wanted.headroom ? (top - bottom) * HEADROOM : 0;
+  return [fromZero ? 0 : Math.max(bottom - room, 0), top + room + above];
 }
 
 const endsOf = ({ whiskers }: Line): number[] => (whiskers ?? []).flatMap((ends) => ends ?? []);
@@ -366,7 +382,7 @@ function shadeVerticals(plot: uPlot, { verticals = [] }: Chart): void {
 }
 
 /** With its name beside the line, on the side where there is room. */
-function drawVerticals(plot: uPlot, { verticals = [] }: Chart): void {
+function drawVerticals(plot: uPlot, { verticals = [], stretches = [] }: Chart): void {
   const { ctx, bbox } = plot;
   clipped(plot, () => {
     ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
@@ -382,7 +398,7 @@ function drawVerticals(plot: uPlot, { verticals = [] }: Chart): void {
       ctx.textAlign = right ? "left" : "right";
       ctx.strokeStyle = property("--card");
       ctx.lineWidth = 4 * devicePixelRatio;
-      const place = [at + (right ? 6 : -6) * devicePixelRatio, bbox.top + 14 * devicePixelRatio] as const;
+      const place = [at + (right ? 6 : -6) * devicePixelRatio, bbox.top + (stretches.length ? 32 : 14) * devicePixelRatio] as const;
       ctx.strokeText(label, ...place);
       ctx.fillText(label, ...place);
     }

@@ -448,6 +448,7 @@ export interface OverTimeData {
 export interface TailData {
   series: {
     label: string;
+    dashed?: boolean;
     points: [oneIn: number, value: number][];
     percentiles: [oneIn: number, value: number, low: number | null, high: number | null][];
   }[];
@@ -514,6 +515,7 @@ export interface ServiceData {
 export interface ChecksData {
   rows: {
     figure: string;
+    unit: Unit;
     rate: string;
     predicted: [value: number, low: number | null, high: number | null];
     measured: [value: number, low: number | null, high: number | null];

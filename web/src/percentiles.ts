@@ -66,9 +66,9 @@ export function percentileLines(series: Drawn[]): { x: number[]; lines: Line[] }
 }
 
 /** Colours, then what shapes mean. */
-export function legendOf(colours: [label: string, colour: string][], shapes: [style: string, text: string][]): HTMLElement {
-  const coloured = colours.map(([label, colour]) => {
-    const swatch = h("span", { class: "swatch round", "aria-hidden": "true" });
+export function legendOf(colours: [label: string, colour: string, dashed?: boolean][], shapes: [style: string, text: string][]): HTMLElement {
+  const coloured = colours.map(([label, colour, dashed]) => {
+    const swatch = h("span", { class: `swatch ${dashed ? "dashed" : "round"}`, "aria-hidden": "true" });
     swatch.style.setProperty("--paint", `var(${colour})`);
     return h("li", {}, swatch, name(label));
   });

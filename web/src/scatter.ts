@@ -1,4 +1,4 @@
-// Clouds of points: darker where a point stands for more, and what was not answered at the top.
+// Clouds of points: stronger where a point stands for more, and what was not answered at the top.
 
 import { chart, type Chart, type Line } from "./chart";
 import type { PointsData, RequestsData } from "./data";
@@ -57,11 +57,12 @@ export function scatter(host: HTMLElement, cloud: Cloud): void {
     nearest: (_, at) => rows[at].text,
     stretches: cloud.stretches,
     levels: [
-      ...cloud.goals.map((goal) => ({ ...goal, colour: "--fail" })),
       ...(cloud.unanswered.length ? [{ value: top, label: "not answered", colour: "--fail" }] : []),
+      ...cloud.goals.map((goal) => ({ ...goal, colour: "--fail" })),
     ],
     logarithmic: far,
     fromZero: !far,
+    headroom: true,
     legend: legend(cloud),
     height: 360,
   });
@@ -100,6 +101,6 @@ function legend(cloud: Cloud): HTMLElement {
       ...cloud.series.map(({ label }, which) => [label, COLOURS[which % COLOURS.length]] as [string, string]),
       ...(fates.length ? [[`not answered: ${fates.join(", ")}`, "--fail"] as [string, string]] : []),
     ],
-    thinned ? [["shades", "the more points beside it, the darker"]] : [],
+    thinned ? [["shades", "the stronger, the more are beside it"]] : [],
   );
 }

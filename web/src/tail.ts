@@ -10,7 +10,7 @@ const LONGEST = 9; // powers of ten: more requests than any run has
 
 /** "p99.9" for one in a thousand. */
 export function percentileName(oneIn: number): string {
-  if (oneIn <= 1) return "fastest";
+  if (oneIn <= 1) return "min";
   const nines = Math.max(Math.ceil(Math.log10(oneIn)) - 2, 0);
   return `p${(100 * (1 - 1 / oneIn)).toFixed(oneIn > 1e3 - 1 && nines ? nines : 1).replace(/\.0+$/, "")}`;
 }
@@ -24,7 +24,7 @@ export function tail(host: HTMLElement, part: TailData, summary: string): void {
   ].sort((a, b) => a - b);
   const at = new Map(x.map((oneIn, place) => [oneIn, place]));
   const empty = () => x.map((): number | null => null);
-  const lines = part.series.flatMap(({ label, points, percentiles }, which): Line[] => {
+  const lines = part.series.flatMap(({ label, points, percentiles, dashed }, which): Line[] => {
     const colour = COLOURS[which % COLOURS.length];
     const values = empty();
     for (const [oneIn, value] of points) values[at.get(oneIn)!] = value;
@@ -35,8 +35,8 @@ export function tail(host: HTMLElement, part: TailData, summary: string): void {
       if (low !== null && high !== null) whiskers[at.get(oneIn)!] = [low, high];
     }
     return [
-      { label, values, colour, width: 2, smooth: true },
-      { label: "", values: marked, colour, points: true, size: 7, whiskers },
+      { label, values, colour, width: dashed ? 1.5 : 2, dashed, smooth: true },
+      ...(dashed ? [] : [{ label: "", values: marked, colour, points: true, size: 7, whiskers }]),
     ];
   });
   const goals = empty();
@@ -59,7 +59,7 @@ export function tail(host: HTMLElement, part: TailData, summary: string): void {
     logarithmic: far,
     fromZero: !far,
     legend: legendOf(
-      part.series.map(({ label }, which) => [label, COLOURS[which % COLOURS.length]]),
+      part.series.map(({ label, dashed }, which) => [label, COLOURS[which % COLOURS.length], dashed]),
       [
         ...(lines.some(({ whiskers }) => whiskers?.some(Boolean)) ? [["whisker", "95 % interval"] as [string, string]] : []),
         ...(part.goals.length ? [["ring goal", `goal: ${part.goals.map(([, , text]) => text).join(", ")}`] as [string, string]] : []),

@@ -4,8 +4,8 @@ import { grid, logarithmic, MARGIN } from "../axes";
 import { chart } from "../chart";
 import type { ChecksData, FrontData, KneeData, PercentileSeries, ServiceData, SettingsData } from "../data";
 import { definitions } from "../definitions";
-import { badge, h, name, responsive, svg } from "../dom";
-import { significant, tidy, time } from "../format";
+import { badge, h, name, responsive, scroller, svg } from "../dom";
+import { format, significant, tidy, time } from "../format";
 import { colourOf, isFar, legendOf, percentileLines } from "../percentiles";
 import type { View } from "../registry";
 import { Table } from "../table";
@@ -60,6 +60,8 @@ function curve(
     showY: (value) => time(value),
     xLabel,
     counts: xLabel === "workers",
+    inset: true,
+    headroom: unstable.length > 0,
     verticals: [
       ...(knee ? [{ ...knee, x: knee.rate, label: `knee: ${knee.label}`, colour: "--series-6" }] : []),
       ...(needed !== null ? [{ x: needed, low: null, high: null, label: `needed: ${needed.toLocaleString("en")}`, colour: "--series-6" }] : []),
@@ -101,6 +103,7 @@ function knees(parent: HTMLElement, { knees, rate }: SettingsData): void {
     showY: (value) => significant(value),
     xLabel: "workers",
     counts: true,
+    inset: true,
     levels: rate === null ? [] : [{ value: rate, label: `load: ${significant(rate)} requests/s`, colour: "--fail" }],
     fromZero: true,
     legend: legendOf([["knee, requests/s", "--series-6"]], lines.some(({ whiskers }) => whiskers?.some(Boolean)) ? [["whisker", "95 % interval"]] : []),
@@ -176,14 +179,14 @@ function comparison({ rows }: ChecksData): HTMLElement {
       "tr",
       { class: row.inside === false ? "fail" : "pass" },
       h("th", { scope: "row" }, name(row.figure), h("span", { class: "note" }, ` at ${row.rate}`)),
-      h("td", { class: "number" }, time(row.predicted[0])),
-      h("td", { class: "number" }, time(row.measured[0])),
+      h("td", { class: "number" }, format(row.predicted[0], row.unit)),
+      h("td", { class: "number" }, format(row.measured[0], row.unit)),
       h(
         "td",
         { class: "plot" },
         svg(
           "svg",
-          { class: `change ${row.inside === false ? "fail" : "pass"}`, viewBox: `0 0 ${WIDE} 24`, width: "100%", height: 24, role: "img", "aria-label": `predicted ${time(row.predicted[0])}, measured ${time(row.measured[0])}` },
+          { class: `change ${row.inside === false ? "fail" : "pass"}`, viewBox: `0 0 ${WIDE} 24`, width: "100%", height: 24, role: "img", "aria-label": `predicted ${format(row.predicted[0], row.unit)}, measured ${format(row.measured[0], row.unit)}` },
           span(row.predicted, "predicted"),
           span(row.measured, "measured"),
           svg("circle", { class: "dot", cx: x(row.measured[0]), cy: 12, r: 5 }),
@@ -199,7 +202,7 @@ function comparison({ rows }: ChecksData): HTMLElement {
     h("thead", {}, h("tr", {}, ...["figure", "predicted", "measured", "bar: predicted 95 %, point: measured", ""].map((title) => h("th", { scope: "col" }, title)))),
     h("tbody", {}, ...rows.map(line)),
   );
-  return h("div", { class: "scroller changes checks", tabindex: 0, role: "region", "aria-label": "Predictions beside measurements" }, table);
+  return scroller("Predictions beside measurements", table, { class: "changes checks" });
 }
 
 export const service: View<ServiceData> = {
@@ -231,6 +234,7 @@ function times(part: ServiceData, host: HTMLElement): void {
     showY: (value) => time(value),
     xLabel: "requests of a batch",
     counts: true,
+    inset: true,
     fromZero: true,
     legend: legendOf([[`${part.total.toLocaleString("en")} batches`, "--series-0"]], [["line", "median"]]),
     height: 300,

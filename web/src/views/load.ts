@@ -29,7 +29,7 @@ export const overTime: View<OverTimeData> = {
     const known = [...part.median, ...part.slowest].filter((value): value is number => value !== null);
     const far = isFar(known);
     const highest = Math.max(...known, 1);
-    const shared = { ...OVER_TIME, x: part.time, stretches: part.stretches, legend: true, sync: "over time" };
+    const shared = { ...OVER_TIME, x: part.time, stretches: part.stretches, legend: true, headroom: true, sync: "over time" };
     chart(titled(host, "Latency ", badge("measured")), {
       ...shared,
       summary: "Latency over time: median, 90 % and the slowest.",
@@ -63,7 +63,7 @@ export const overTime: View<OverTimeData> = {
       legend: false,
       summary: "Requests in flight over time.",
       lines: [{ label: "waiting", values: part.in_flight, colour: "--series-3", fill: true, stepped: true }],
-      showY: (value) => significant(value),
+      showY: (value) => value.toLocaleString("en"),
       fromZero: true,
       height: 200,
     });
@@ -146,7 +146,7 @@ export const server: View<ServerData> = {
   draw(part, host) {
     const charts = h("div", { class: "pair" });
     host.append(h("p", { class: "note" }, "Readings of the server's processes beside the requests."), charts, definitions(part.rows));
-    const shared = { ...OVER_TIME, fromZero: true, height: 180, sync: "server", stretches: part.stretches };
+    const shared = { ...OVER_TIME, fromZero: true, height: 180, headroom: true, sync: "server", stretches: part.stretches };
     if (part.requests)
       chart(titled(charts, "Requests answered a second"), {
         ...shared,

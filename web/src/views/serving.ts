@@ -61,6 +61,7 @@ function percentiles(part: RatesData, one: RatesData["charts"][0], host: HTMLEle
     showX: (value) => value.toLocaleString("en"),
     showY: (value) => time(value),
     xLabel: "offered requests/s",
+    inset: true,
     verticals: part.knee ? [{ ...part.knee, x: part.knee.rate, label: `knee: ${part.knee.label}`, colour: "--series-6" }] : [],
     // One far above would press all that is measured into a line at the bottom.
     levels: one.goals
@@ -101,6 +102,7 @@ function throughput({ throughput, knee }: RatesData, host: HTMLElement): void {
     showX: (value) => value.toLocaleString("en"),
     showY: (value) => significant(value),
     xLabel: "offered requests/s",
+    inset: true,
     verticals: knee ? [{ ...knee, x: knee.rate, label: "", colour: "--series-6" }] : [],
     fromZero: true,
     legend: legendOf(

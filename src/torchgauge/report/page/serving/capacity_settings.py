@@ -19,7 +19,8 @@ from torchgauge.report.page.serving.rate_curves import DRAWN, rate_text, scaled
 
 COLUMNS = (
     Column("setting", "workers", "text"),
-    Column("batching", "batches", "text"),
+    Column("max_batch", "largest batch", "count"),
+    Column("max_delay", "waits at most", "time"),
     Column("rate", "requests/s", "number"),
     Column("verdict", "goals", "text"),
     Column("p50", "p50", "time"),
@@ -140,7 +141,8 @@ def _table(name: str, settings_shown: Sequence[PlannedSetting]) -> dict[str, Any
 def _row(setting: PlannedSetting) -> dict[str, Any]:
     row: dict[str, Any] = {
         "setting": f"{setting.workers:,}",
-        "batching": batching(setting),
+        "max_batch": setting.max_batch,
+        "max_delay": setting.max_delay,
         "rate": setting.rate,
         "verdict": _verdict(setting),
         "utilization": setting.utilization,

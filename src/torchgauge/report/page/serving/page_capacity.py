@@ -14,6 +14,7 @@ import numpy as np
 
 from torchgauge import units
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
+from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.service_times import TokenTimes
 from torchgauge.report.page import page_method, page_tables
@@ -28,15 +29,14 @@ MAX_OF_BATCH = 400  # points of one batch size
 CHECKS = (
     Column("figure", "figure", "text"),
     Column("rate", "requests/s", "number"),
-    Column("predicted", "predicted", "time"),
-    Column("low", "95 % from", "time"),
-    Column("high", "95 % to", "time"),
-    Column("measured", "measured", "time"),
-    Column("measured_low", "95 % from", "time"),
-    Column("measured_high", "95 % to", "time"),
+    Column("predicted", "predicted", "text"),
+    Column("predicted_ends", "95 %", "text"),
+    Column("measured", "measured", "text"),
+    Column("measured_ends", "95 %", "text"),
     Column("off", "prediction off by", "change"),
     Column("inside", "measured is inside", "text"),
 )
+RATES = ("knee", "capacity", "throughput", "goodput", "completed")  # figures in requests/s
 SOURCES = {
     "server": "the server's own clock under load",
     "sweep": "a sweep of batch sizes",
@@ -199,9 +199,10 @@ def checks(plan: CapacityPlan) -> dict[str, Any] | None:
         "rows": [
             {
                 "figure": short(check.figure),
+                "unit": "number" if check.figure in RATES else "time",
                 "rate": rate_text(check.rate),
-                "predicted": scaled(check.predicted),
-                "measured": scaled(check.measured),
+                "predicted": scaled(check.predicted, 1.0 if check.figure in RATES else 1e9),
+                "measured": scaled(check.measured, 1.0 if check.figure in RATES else 1e9),
                 "inside": check.inside,
             }
             for check in plan.checks
@@ -218,16 +219,21 @@ def _check_row(check: Check) -> dict[str, Any]:
     row: dict[str, Any] = {
         "figure": short(check.figure),
         "rate": check.rate,
-        "predicted": check.predicted.value,
-        "measured": measured,
         "off": check.predicted.value / measured - 1 if measured else None,
         "inside": {True: "yes", False: "no", None: ""}[check.inside],
     }
-    for prefix, estimate in (("", check.predicted), ("measured_", check.measured)):
-        if estimate.interval is not None:
-            ends = estimate.interval
-            row |= {f"{prefix}low": ends.low, f"{prefix}high": ends.high}
+    for side in ("predicted", "measured"):
+        estimate: Estimate = getattr(check, side)
+        row[side] = _amount(check.figure, estimate.value)
+        ends = estimate.interval
+        if ends is not None:
+            low, high = _amount(check.figure, ends.low), _amount(check.figure, ends.high)
+            row[f"{side}_ends"] = f"{low} … {high}"
     return row
+
+
+def _amount(figure: str, value: float) -> str:
+    return rate_text(value) if figure in RATES else units.time(value, 3)
 
 
 def method(plan: CapacityPlan) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _facts(serving: Serving) -> Iterator[list[str]]:
     index = headline(serving)
     if index is not None:
         level = serving.levels[index]
-        window = units.duration(level.window[1] - level.window[0])
+        window = units.time(level.window[1] - level.window[0], 3)
         yield ["figures of", short(level.label), f"{level.count:,} requests in {window}"]
 
 
@@ -281,8 +281,8 @@ def _sending(level: Level) -> Iterable[list[str]]:
         yield ["users", f"{arrivals.users:,}", "each waits for its answer"]
     else:
         yield ["seed", f"{arrivals.seed}", ""]
-    yield ["steady window", " … ".join(units.duration(at) for at in level.window),
-           f"of {units.duration(level.duration)}"]  # fmt: skip
+    yield ["steady window", units.times(*level.window, 3),
+           f"of {units.time(level.duration, 3)}"]  # fmt: skip
     if level.latency is not None and level.latency.correlation is not None:
         yield ["correlation", f"{level.latency.correlation:,.3g}",
                "requests in a row that count as one at the median"]  # fmt: skip

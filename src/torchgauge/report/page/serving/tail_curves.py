@@ -86,7 +86,7 @@ def _series(
 ) -> Iterator[dict[str, Any]]:
     yield _entry("latency", latency, level.latency)
     if level.scenario == "server" and np.isfinite(service).any():
-        yield _entry("from sent", service, level.service)
+        yield {**_entry("from sent", service, level.service), "dashed": True}
     if level.ttft is not None:
         yield _entry("time to first token", ttft, level.ttft)
 
