@@ -39,7 +39,8 @@ export function scatter(host: HTMLElement, cloud: Cloud): void {
   const highest = all.reduce((most, value) => Math.max(most, value), 1) * NANO;
   const least = all.reduce((less, value) => Math.min(less, value), Infinity) * NANO;
   const far = isFar([least, highest]);
-  const top = highest * (far ? BEYOND : 1.12);
+  const goals = cloud.goals.filter(({ value }) => far || value < 3 * highest);
+  const top = Math.max(highest, ...goals.map(({ value }) => value)) * (far ? BEYOND : 1.12);
   const lines: Line[] = [];
   const rows: Row[] = [];
   cloud.series.forEach((series, which) => addSeries(cloud, series, COLOURS[which % COLOURS.length], lines, rows));
@@ -58,7 +59,7 @@ export function scatter(host: HTMLElement, cloud: Cloud): void {
     stretches: cloud.stretches,
     levels: [
       ...(cloud.unanswered.length ? [{ value: top, label: "not answered", colour: "--fail" }] : []),
-      ...cloud.goals.map((goal) => ({ ...goal, colour: "--fail" })),
+      ...goals.map((goal) => ({ ...goal, colour: "--fail" })),
     ],
     logarithmic: far,
     fromZero: !far,

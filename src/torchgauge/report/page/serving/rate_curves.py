@@ -53,12 +53,14 @@ def rates(serving: Serving) -> dict[str, Any] | None:
     """Return the levels as a table, and by offered rate where at least two rates were tried."""
     if not serving.levels:
         return None
+    charts = list(_charts(serving))
     return {
-        "charts": list(_charts(serving)),
+        "title": "Latency over rate" if charts else "Levels",
+        "charts": charts,
         "throughput": _throughput(serving.levels),
         "knee": None if serving.capacity is None else knee(serving.capacity),
         "levels": _table(serving.levels),
-        "notes": list(_notes(serving)),
+        "notes": list(_notes(serving)) if charts else [],
     }
 
 
@@ -157,7 +159,7 @@ def _notes(serving: Serving) -> Iterator[str]:
             "that was measured and of no steady state."
         )
     if "client-limited" in states:
-        yield "A ring is also a level at which the client itself was too slow to be believed."
+        yield "At a ring the client may have been too slow to be believed: the table says where."
     if any(level.controlled is not None for level in serving.levels):
         yield (
             "Estimated: the measured percentile, corrected by a simulation of the same schedule "
