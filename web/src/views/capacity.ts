@@ -199,7 +199,7 @@ function comparison({ rows }: ChecksData): HTMLElement {
   const table = h(
     "table",
     {},
-    h("thead", {}, h("tr", {}, ...["figure", "predicted", "measured", "bar: predicted 95 %, point: measured", ""].map((title) => h("th", { scope: "col" }, title)))),
+    h("thead", {}, h("tr", {}, ...["figure", "predicted", "measured", "bar: predicted 95 %, point: measured", "measured is"].map((title) => h("th", { scope: "col" }, title)))),
     h("tbody", {}, ...rows.map(line)),
   );
   return scroller("Predictions beside measurements", table, { class: "changes checks" });
