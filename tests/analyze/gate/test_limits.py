@@ -21,6 +21,9 @@ UNITS = {
     "memory": "MB",
     "disk": "MB",
     "traffic": "MB",
+    "goodput": "requests/s",
+    "capacity": "requests/s",
+    "errors": "%",
 }
 
 
