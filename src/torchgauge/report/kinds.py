@@ -46,6 +46,7 @@ KINDS = {
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
+    "Serving": Kind("serving.serving", _PAGE | {"openmetrics"}, "", "serving_csv"),
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
     "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv"),
     "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),
