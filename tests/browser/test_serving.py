@@ -98,7 +98,7 @@ def test_three_hundred_thousand_requests_are_few_elements_and_all_counted(opened
     page = opened(serving_pages.long_run()).page
     text = page.locator("#requests").inner_text()
     assert "300,000 requests as 1" in text
-    assert "timeout 3" in text
+    assert "timed out 3" in text
     assert page.evaluate("document.querySelectorAll('*').length") < 5_000
 
 

@@ -9,6 +9,7 @@ from tests.support.serving_levels import (
     SERVICE,
     closed_level,
     distribution,
+    judged,
     level,
     open_level,
     poisson,
@@ -99,7 +100,7 @@ def saturated_level(rate=150, count=400):
 def capacity_found(count=400):
     """Return a search for the highest rate within the goal, which a second run confirmed."""
     levels = [open_level(rate, count, seed=rate) for rate in (25, 50, 100)]
-    known = levels[2].latency.percentile(0.99).value
+    known = levels[2].latency.percentiles[-1].value
     controlled = Percentile(
         fraction=0.99, value=0.9 * known, interval=Interval(low=0.8 * known, high=known),
         how="estimated",
@@ -217,10 +218,7 @@ def streamed_level(rate, count=120, *, first=0.12, gap=0.02):
     window = 0.9 * duration
     steady = [index for index, due in enumerate(scheduled) if due >= 0.1 * duration]
     waits = distribution([firsts[index] - scheduled[index] for index in steady])
-    result = GoalResult(
-        goal=TTFT, verdict="met", value=waits.percentile(0.95).value,
-        interval=waits.percentile(0.95).interval,
-    )  # fmt: skip
+    result = judged(TTFT, waits)
     return level(
         shown, Arrivals(kind="poisson", rate=float(rate), seed=rate), duration,
         goals=(result.goal,), ttft=waits,
@@ -237,7 +235,7 @@ def single_stream(count=200):
     first = closed_level(count=count)
     stop = EarlyStopping(
         fraction=0.9, queries=count, needed=64, over=count - 64,
-        estimate=first.latency.percentile(0.95).value,
+        estimate=first.latency.percentiles[-1].value,
     )  # fmt: skip
     return _of_calls([closed_level(count=count, early_stopping=stop)])
 

@@ -47,7 +47,9 @@ KINDS = {
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
-    "Serving": Kind("serving.serving", _PAGE | {"openmetrics"}, "serving.page_serving", "serving_csv"),
+    "Serving": Kind(
+        "serving.serving", _PAGE | {"openmetrics"}, "serving.page_serving", "serving_csv"
+    ),
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
     "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv"),
     "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),

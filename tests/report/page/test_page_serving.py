@@ -48,7 +48,7 @@ def test_the_page_has_common_parts_and_a_choice_of_levels():
 def test_levels_of_one_load_have_names_of_their_own():
     page = data(render(serving_pages.every_fate()))
     names = [option["name"] for option in page["choice"]["options"]]
-    assert names == ["50 requests/s", "50 requests/s, run 2"]
+    assert names == ["50 requests/s", "50 requests/s, again"]
 
 
 def test_a_record_without_levels_has_no_views_of_them():
@@ -129,7 +129,7 @@ def test_the_distribution_goes_through_the_record_s_percentiles_and_ends_at_the_
     count = search["distribution"]["count"]
     assert series["points"][-1] == [count, pytest.approx(level.latency.high * 1e9)]
     assert series["points"][0] == [1, pytest.approx(level.latency.low * 1e9)]
-    assert search["distribution"]["goals"] == [[100, 100_000_000, "p99<100ms"]]
+    assert search["distribution"]["goals"] == [[100, 100_000_000, "latency p99 < 100 ms"]]
 
 
 def test_a_curve_is_exact_at_its_points():
@@ -148,7 +148,7 @@ def test_unanswered_requests_are_in_no_curve_and_are_counted():
     notes = " ".join(shown["distribution"]["notes"])
     assert "5 requests were not answered" in notes
     fates = {one["fate"]: sum(one["count"]) for one in shown["requests"]["unanswered"]}
-    assert fates == {"timeout": 1, "refused": 1, "reset": 1, "status": 2}
+    assert fates == {"timed out": 1, "refused": 1, "reset": 1, "answered by an error": 2}
     assert shown["requests"]["total"] == 400
 
 
@@ -214,7 +214,9 @@ def test_the_table_has_the_slowest_first_and_then_the_unanswered():
     known = [latency for latency in latencies if latency is not None]
     assert known == sorted(known, reverse=True)
     assert len(known) == 100
-    assert column(table, "fate")[-5:] == ["refused", "reset", "status", "status", "timeout"]
+    assert column(table, "fate")[-5:] == [
+        "refused", "reset", "answered by an error", "answered by an error", "timed out"
+    ]  # fmt: skip
 
 
 def test_a_gap_ends_where_the_stream_stood_still():
@@ -245,7 +247,10 @@ def test_every_request_has_its_fate_and_rare_ones_share_a_part():
     for row in fates["rows"]:
         assert sum(row["amounts"]) == row["whole"] == 400
     assert fates["rows"][0]["amounts"][-1] == 4
-    assert fates["note"] == "Others are: protocol, stream, tls, unfinished."
+    assert fates["note"] == (
+        "Others are: no answer of the protocol, stream ended early, no secure connection, "
+        "unfinished."
+    )
 
 
 def test_readings_of_the_server_stand_beside_the_requests(search):

@@ -12,8 +12,8 @@ from torchgauge import units
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.goal import Goal
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.rate_curves import DRAWN, rate_text, scaled
 
@@ -58,7 +58,7 @@ def settings(plan: CapacityPlan) -> dict[str, Any] | None:
 def _goals(goals: Sequence[Goal]) -> Iterator[dict[str, Any]]:
     for goal in goals:
         if goal.metric == "latency":
-            yield {"value": round(goal.limit * 1e9), "label": short(goal.text),
+            yield {"value": round(goal.limit * 1e9), "label": words.goal(goal),
                    "fraction": goal.fraction}  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torchgauge import units
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.server_use import ServerUse
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.serving.request_times import (
     RequestTimes,
     Times,
@@ -44,7 +44,7 @@ def over_time(level: Level) -> dict[str, Any] | None:
         "in_flight": _most_in_flight(times, edges).tolist(),
         "stretches": stretches(level),
         "goals": [
-            {"value": round(goal.limit * 1e9), "label": short(goal.text)}
+            {"value": round(goal.limit * 1e9), "label": words.goal(goal)}
             for goal in (result.goal for result in level.goals)
             if goal.metric == "latency"
         ],

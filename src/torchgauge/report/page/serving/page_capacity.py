@@ -17,6 +17,7 @@ from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, Planne
 from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.service_times import TokenTimes
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_method, page_tables
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
@@ -84,16 +85,16 @@ def _facts(plan: CapacityPlan) -> Iterator[list[str]]:
     yield ["target", short(plan.target.name), short(plan.target.spec)]
     yield ["load", arrivals_text(plan.arrivals), ""]
     if plan.goals:
-        yield ["goals", short(", ".join(goal.text for goal in plan.goals)), ""]
+        yield ["goals", ", ".join(map(words.goal, plan.goals)), ""]
     workers = f"{plan.times.workers:,} worker{'s' * (plan.times.workers != 1)}"
     yield ["service times", SOURCES[plan.times.source], f"{plan.times.how} with {workers}"]
     yield ["discipline", DISCIPLINES[plan.discipline], ""]
 
 
 def arrivals_text(arrivals: Arrivals) -> str:
-    """Return a load in words: "300 requests/s, poisson"."""
+    """Return a load in words: "300 requests/s, Poisson arrivals"."""
     rate = "" if arrivals.rate is None else f"{rate_text(arrivals.rate)}, "
-    return short(f"{rate}{arrivals.file or arrivals.kind}")
+    return short(f"{rate}{words.arrivals(arrivals)}")
 
 
 def _figures(plan: CapacityPlan) -> Iterator[dict[str, str]]:

@@ -14,22 +14,19 @@ from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.level import ClientLoad, Level
 from torchgauge.records.serving.requests import FATES
 from torchgauge.records.serving.serving import Capacity, Serving
+from torchgauge.report.content.findings import findings_of
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_method
 from torchgauge.report.page.page_document import Choice, Option
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving import load_series, tail_curves
-from torchgauge.report.page.serving.rate_curves import failed_share, rate_text, rates, state
+from torchgauge.report.page.serving.rate_curves import rate_text, rates, state
 from torchgauge.report.page.serving.request_points import points_of_level, requests
 from torchgauge.report.page.serving.token_gaps import between_tokens
 
 MAX_PARTS = 6  # of a bar of fates
-KINDS = {
-    "endpoint": "an endpoint",
-    "reference": "torchgauge's batching server",
-    "call": "called in this process",
-}
 WORDS = (
     ["latency", "from when a request was due until its answer was whole", "TTFT likewise"],
     ["from sent", "the same from when it was sent: without waiting in the client", ""],
@@ -59,9 +56,9 @@ def overview(serving: Serving) -> dict[str, Any]:
         "figures": list(_figures(serving)),
         "bound": None,
         "phases": None,
-        "findings": [finding_entry(finding, "rates") for finding in serving.findings],
+        "findings": [finding_entry(finding, "rates") for finding in findings_of(serving)],
         "warnings": warnings(serving.all_warnings),
-        "complete": not serving.interrupted,
+        "complete": serving.complete,
         "interrupted": serving.interrupted,
     }
 
@@ -91,24 +88,18 @@ def _notices(serving: Serving) -> Iterator[str]:
 
 
 def _facts(serving: Serving) -> Iterator[list[str]]:
-    served_by = serving.served_by
-    yield ["target", short(serving.target.name), short(serving.target.spec)]
-    yield ["served by", KINDS[served_by.kind], short(served_by.software)]
-    if served_by.address:
-        yield ["address", short(served_by.address), f"{served_by.version}, {served_by.api}"]
-    if served_by.max_batch is not None:
-        delay = served_by.max_delay
-        waits = "" if delay is None else f"waits {units.time(delay, 3)} for one to fill"
-        yield ["batches", f"up to {served_by.max_batch:,}", waits]
-    if served_by.workers is not None:
-        yield ["workers", f"{served_by.workers:,}", ""]
+    target = serving.target
+    yield ["target", short(target.name), short(target.spec) if target.spec != target.name else ""]
+    yield ["server", short(words.server(serving.served_by)), ""]
     if serving.goals:
-        yield ["goals", short(", ".join(goal.text for goal in serving.goals)), ""]
+        yield ["goals", ", ".join(map(words.goal, serving.goals)), ""]
+    yield ["load", short(words.loads(serving)), ""]
     index = headline(serving)
     if index is not None:
         level = serving.levels[index]
         window = units.time(level.window[1] - level.window[0], 3)
-        yield ["figures of", short(level.label), f"{level.count:,} requests in {window}"]
+        name = short(serving.level_names[index])
+        yield ["figures of", name, f"{level.count:,} requests in {window}"]
 
 
 def _figures(serving: Serving) -> Iterator[dict[str, str]]:
@@ -120,7 +111,7 @@ def _figures(serving: Serving) -> Iterator[dict[str, str]]:
     level = serving.levels[index]
     yield from _latency_cards(level)
     yield from _rate_cards(level)
-    failed = failed_share(level)
+    failed = level.failed_share
     if failed is not None:
         count = sum(level.fates.values()) - level.fates.get("done", 0)
         note = f"{count:,} of {sum(level.fates.values()):,} requests"
@@ -203,11 +194,11 @@ def fates(serving: Serving) -> dict[str, Any] | None:
     shown = known if len(known) <= MAX_PARTS else known[: MAX_PARTS - 1]
     others = [fate for fate in known if fate not in shown]
     return {
-        "parts": [*shown, *(["others"] if others else [])],
+        "parts": [*(words.FATES[fate] for fate in shown), *(["others"] if others else [])],
         "more": [],
         "whole": "requests",
         "unit": "count",
-        "note": f"Others are: {', '.join(others)}." if others else "",
+        "note": f"Others are: {', '.join(words.FATES[fate] for fate in others)}." if others else "",
         "rows": [
             {
                 "name": name,
@@ -221,20 +212,9 @@ def fates(serving: Serving) -> dict[str, Any] | None:
                 "note": "",
                 "option": None,
             }
-            for name, count in zip(level_names(serving), counts, strict=True)
+            for name, count in zip(serving.level_names, counts, strict=True)
         ],
     }
-
-
-def level_names(serving: Serving) -> list[str]:
-    """Return the loads in words, told apart where two are alike."""
-    seen: Counter[str] = Counter()
-    names = []
-    for level in serving.levels:
-        label = short(level.label)
-        seen[label] += 1
-        names.append(label if seen[label] == 1 else f"{label}, run {seen[label]}")
-    return names
 
 
 def choice(serving: Serving) -> Choice:
@@ -251,7 +231,7 @@ def choice(serving: Serving) -> Choice:
                 "server": load_series.server(level),
             },
         )
-        for name, level in zip(level_names(serving), serving.levels, strict=True)
+        for name, level in zip(serving.level_names, serving.levels, strict=True)
     ]
     return Choice("Load", options or [Option("", {})], headline(serving) or 0)
 
@@ -268,19 +248,14 @@ def method(serving: Serving) -> dict[str, Any]:
     ]  # fmt: skip
     parts += [
         [f"Load {name}", list(_sending(level))]
-        for name, level in zip(level_names(serving), serving.levels, strict=True)
+        for name, level in zip(serving.level_names, serving.levels, strict=True)
     ]
     return {"parts": parts, "figures": []}
 
 
 def _sending(level: Level) -> Iterable[list[str]]:
     arrivals, client = level.arrivals, level.client
-    spread = "" if arrivals.variation is None else f"variation {arrivals.variation:g}"
-    yield ["arrivals", arrivals.kind, short(arrivals.file) or spread]
-    if arrivals.users is not None:
-        yield ["users", f"{arrivals.users:,}", "each waits for its answer"]
-    else:
-        yield ["seed", f"{arrivals.seed}", ""]
+    yield ["arrivals", short(words.arrivals(arrivals)), f"seed {arrivals.seed}"]
     yield ["steady window", units.times(*level.window, 3),
            f"of {units.time(level.duration, 3)}"]  # fmt: skip
     if level.latency is not None and level.latency.correlation is not None:

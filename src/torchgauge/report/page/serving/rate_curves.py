@@ -9,6 +9,7 @@ from torchgauge import units
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Capacity, Serving
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
@@ -59,7 +60,7 @@ def rates(serving: Serving) -> dict[str, Any] | None:
         "charts": charts,
         "throughput": _throughput(serving.levels),
         "knee": None if serving.capacity is None else knee(serving.capacity),
-        "levels": _table(serving.levels),
+        "levels": _table(serving),
         "notes": list(_notes(serving)) if charts else [],
     }
 
@@ -100,7 +101,7 @@ def _charts(serving: Serving) -> Iterator[dict[str, Any]]:
         ]
         if series:
             goals = [
-                {"value": round(goal.limit * 1e9), "label": short(goal.text),
+                {"value": round(goal.limit * 1e9), "label": words.goal(goal),
                  "fraction": goal.fraction}
                 for goal in serving.goals if goal.metric == metric
             ]  # fmt: skip
@@ -167,15 +168,17 @@ def _notes(serving: Serving) -> Iterator[str]:
         )
 
 
-def _table(levels: Sequence[Level]) -> dict[str, Any]:
-    rows = [_row(level) for level in levels]
+def _table(serving: Serving) -> dict[str, Any]:
+    rows = [
+        _row(name, level) for name, level in zip(serving.level_names, serving.levels, strict=True)
+    ]
     cells = {column.key: [row.get(column.key) for row in rows] for column in COLUMNS}
     return page_tables.table("levels", COLUMNS, cells)
 
 
-def _row(level: Level) -> dict[str, Any]:
+def _row(name: str, level: Level) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "load": short(level.label),
+        "load": short(name),
         "verdict": level.verdict or "",
         "state": state(level),
         "offered": level.offered,
@@ -183,15 +186,15 @@ def _row(level: Level) -> dict[str, Any]:
         "goodput": _value(level.goodput),
         "tokens": _value(level.tokens),
         "count": level.count,
-        "failed": failed_share(level),
+        "failed": level.failed_share,
         "controlled": _value(level.controlled),
         "service": _percentile(level.service, 0.99),
         "ttft": _percentile(level.ttft, 0.95),
         "tpot": _percentile(level.tpot, 0.5),
         "itl": _percentile(level.itl, 0.99),
     }
-    for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        row[name] = _percentile(level.latency, fraction)
+    for key, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        row[key] = _percentile(level.latency, fraction)
     highest = None if level.latency is None else level.latency.percentile(0.99)
     if highest is not None and highest.interval is not None:
         row |= {"p99_low": highest.interval.low, "p99_high": highest.interval.high}
@@ -202,12 +205,6 @@ def _row(level: Level) -> dict[str, Any]:
     if level.client is not None:
         row |= {"lateness": level.client.lateness_p99, "cpu": level.client.cpu}
     return row
-
-
-def failed_share(level: Level) -> float | None:
-    """Return the share of the window's requests that were not answered well."""
-    total = sum(level.fates.values())
-    return 1 - level.fates.get("done", 0) / total if total else None
 
 
 def _value(estimate: Estimate | None) -> float | None:

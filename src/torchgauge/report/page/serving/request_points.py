@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import FATES
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.request_times import (
     RequestTimes,
@@ -80,7 +80,7 @@ def requests(level: Level, max_points: int) -> dict[str, Any] | None:
         "total": len(times.scheduled),
         "stretches": stretches(level),
         "goals": [
-            {"value": round(result.goal.limit * 1e9), "label": short(result.goal.text)}
+            {"value": round(result.goal.limit * 1e9), "label": words.goal(result.goal)}
             for result in level.goals
             if result.goal.metric == "latency"
         ],
@@ -102,7 +102,11 @@ def _unanswered(level: Level, times: RequestTimes) -> Iterator[dict[str, Any]]:
         if len(due):
             column = np.minimum((due / end * COLUMNS).astype(np.int64), COLUMNS - 1)
             _, first, count = np.unique(column, return_index=True, return_counts=True)
-            yield {"fate": fate, "x": microseconds(due[first]), "count": count.tolist()}
+            yield {
+                "fate": words.FATES[fate],
+                "x": microseconds(due[first]),
+                "count": count.tolist(),
+            }
 
 
 def _table(level: Level, times: RequestTimes) -> dict[str, Any]:
@@ -128,7 +132,7 @@ def _row(level: Level, times: RequestTimes, position: int) -> dict[str, Any]:
         "latency": _known(times.latency[position]),
         "service": _known(times.service[position]),
         "ttft": _known(times.ttft[position]) if level.ttft is not None else None,
-        "fate": _at(requests.fate, index),
+        "fate": words.FATES.get(_at(requests.fate, index), ""),
         "status": "" if status is None else str(status),
         "item": "" if item is None else f"{item + 1}",
         "tokens_in": _at(requests.tokens_in, index),

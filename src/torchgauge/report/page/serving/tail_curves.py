@@ -11,6 +11,7 @@ import numpy.typing as npt
 from torchgauge.records.serving.distribution import Distribution
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Level
+from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving.request_times import request_times
 
@@ -55,7 +56,7 @@ def percentile_points(distribution: Distribution | None) -> list[list[float | No
 def goal_points(goals: Sequence[Goal], metrics: Sequence[str]) -> list[list[Any]]:
     """Return the goals on percentiles of these metrics: one in so many, nanoseconds, its text."""
     return [
-        [float(f"{1 / (1 - goal.fraction):.6g}"), round(goal.limit * 1e9), short(goal.text)]
+        [float(f"{1 / (1 - goal.fraction):.6g}"), round(goal.limit * 1e9), words.goal(goal)]
         for goal in goals
         if goal.metric in metrics and goal.fraction is not None and goal.fraction < 1
     ]
