@@ -51,11 +51,11 @@ def points_of_level(levels: int) -> int:
 def points(x: Times, y: Times, max_points: int) -> dict[str, Any]:
     """Return points in microseconds, and how many requests or gaps each stands for."""
     shown = thinned(x, y, max_points)
-    is_thinned = len(shown.index) < len(x)
+    is_thinned = len(shown.indices) < len(x)
     return {
-        "x": microseconds(x[shown.index]),
-        "y": microseconds(y[shown.index]),
-        "count": shown.count.tolist() if is_thinned else [],
+        "x": microseconds(x[shown.indices]),
+        "y": microseconds(y[shown.indices]),
+        "count": shown.counts.tolist() if is_thinned else [],
     }
 
 
@@ -93,7 +93,7 @@ def _unanswered(level: Level, times: RequestTimes) -> Iterator[dict[str, Any]]:
     by_fate: dict[str, list[float]] = {}
     fates = level.requests.fate
     for position in np.flatnonzero(~times.is_done).tolist():
-        index = int(times.index[position])
+        index = int(times.indices[position])
         fate = fates[index] if index < len(fates) else "unfinished"
         by_fate.setdefault(fate, []).append(float(times.scheduled[position]))
     end = max(float(times.scheduled[-1]), 1e-9)
@@ -122,7 +122,7 @@ def _table(level: Level, times: RequestTimes) -> dict[str, Any]:
 
 def _row(level: Level, times: RequestTimes, position: int) -> dict[str, Any]:
     requests = level.requests
-    index = int(times.index[position])
+    index = int(times.indices[position])
     status = _at(requests.status, index)
     item = _at(requests.item, index)
     return {

@@ -18,7 +18,7 @@ class RequestTimes(NamedTuple):
     """Seconds of each request in the order of the schedule; NaN is unknown.
 
     Attributes:
-        index: Its index in the record.
+        indices: Its index in the record.
         scheduled: When it was due.
         sent: When it was sent.
         first: When its first content came.
@@ -27,7 +27,7 @@ class RequestTimes(NamedTuple):
         in_window: Whether it was due in the steady window.
     """
 
-    index: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
     scheduled: Times
     sent: Times
     first: Times
@@ -66,7 +66,7 @@ def request_times(level: Level) -> RequestTimes:
     fates = np.array([fate == "done" for fate in requests.fate], bool)
     is_done = fates[order] if len(fates) == len(order) else np.zeros(len(order), bool)
     return RequestTimes(
-        index=order,
+        indices=order,
         scheduled=scheduled[order],
         sent=_column(requests.sent, len(requests))[order],
         first=_column(requests.first, len(requests))[order],
@@ -97,8 +97,9 @@ def stretches(level: Level) -> list[dict[str, Any]]:
     """Return the times that are in no figure, in nanoseconds: warm-up, and what came after."""
     begin, end = (round(second * 1e9) for second in level.window)
     last = round(max([level.duration, *level.requests.scheduled[-1:]]) * 1e9)
-    parts = [
-        {"from": 0, "to": begin, "label": "warm-up"},
-        {"from": end, "to": last, "label": "after the window"},
+    parts = [(0, begin, "warm-up"), (end, last, "after the window")]
+    return [
+        {"from": first, "to": final, "label": label}
+        for first, final, label in parts
+        if final > first
     ]
-    return [part for part in parts if part["to"] > part["from"]]

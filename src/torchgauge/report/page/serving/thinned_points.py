@@ -15,12 +15,12 @@ class Thinned(NamedTuple):
     """The points that are drawn.
 
     Attributes:
-        index: Which of all points these are, in ascending order.
-        count: How many points each stands for, itself included; they add up to all.
+        indices: Which of all points these are, in ascending order.
+        counts: How many points each stands for, itself included; they add up to all.
     """
 
-    index: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
 
 
 def thinned(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], max_points: int) -> Thinned:
@@ -53,7 +53,7 @@ def _steps(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64]
     low, high = values.min(), values.max()
     if high <= low or count < 2:
         return np.zeros(len(values), np.int64)
-    steps = ((values - low) / (high - low) * count).astype(np.int64)
+    steps: npt.NDArray[np.int64] = ((values - low) / (high - low) * count).astype(np.int64)
     return np.minimum(steps, count - 1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from torchgauge.records.serving.level import Level
 from torchgauge.report.page.page_shorter import short
@@ -18,6 +19,7 @@ from torchgauge.report.page.serving.request_times import (
 )
 from torchgauge.report.page.serving.tail_curves import curve, goal_points, percentile_points
 
+Indices = npt.NDArray[np.intp]
 COUNTED_BY = {
     "usage": "Tokens are those of the server's own count (usage).",
     "tokenizer": "Tokens were counted by a tokenizer of the client.",
@@ -35,8 +37,8 @@ def between_tokens(level: Level, max_points: int) -> dict[str, Any] | None:
     owner = _owners(requests.chunks, len(gaps))
     if owner is None:
         return None
-    flags = np.empty(len(times.index), bool)
-    flags[times.index] = times.steady  # in the order of the record
+    flags = np.empty(len(times.indices), bool)
+    flags[times.indices] = times.steady  # in the order of the record
     steady = flags[owner]
     moments = _moments(times, owner, gaps)
     shown = np.flatnonzero(steady & np.isfinite(moments))
@@ -58,17 +60,17 @@ def between_tokens(level: Level, max_points: int) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _owners(chunks: tuple[int, ...], gaps: int) -> Times | None:
+def _owners(chunks: tuple[int, ...], gaps: int) -> Indices | None:
     """Return the request of each gap; None where the columns do not fit."""
     counts = np.maximum(np.array(chunks, np.int64) - 1, 0)
-    owners = np.repeat(np.arange(len(chunks)), counts)
+    owners: Indices = np.repeat(np.arange(len(chunks)), counts)
     return owners if len(owners) == gaps else None
 
 
-def _moments(times: RequestTimes, owner: Times, gaps: Times) -> Times:
+def _moments(times: RequestTimes, owner: Indices, gaps: Times) -> Times:
     """Return when each gap ended: that long after the first content of its request."""
-    first = np.empty(len(times.index))
-    first[times.index] = times.first
+    first = np.empty(len(times.indices))
+    first[times.indices] = times.first
     total = np.cumsum(gaps)
     begins = np.flatnonzero(np.append(True, np.diff(owner) > 0))
     before = np.repeat(total[begins] - gaps[begins], np.diff(np.append(begins, len(owner))))
@@ -81,8 +83,8 @@ def _per_token(level: Level, times: RequestTimes, steady: Flags) -> Times:
     requests = level.requests
     column = requests.tokens_out if len(requests.tokens_out) == len(requests) else requests.chunks
     tokens = np.array(column, dtype=np.float64)
-    seconds = np.empty(len(times.index))
-    seconds[times.index] = times.last - times.first
+    seconds = np.empty(len(times.indices))
+    seconds[times.indices] = times.last - times.first
     shown = steady & (tokens > 1)
     per_token: Times = seconds[shown] / (tokens[shown] - 1)
     return per_token
