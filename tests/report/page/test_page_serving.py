@@ -140,13 +140,18 @@ def test_a_curve_is_exact_at_its_points():
     assert points[1] == 1_000_000
     assert points[100] == 100_000_000
     assert points[2] == 50_000_000  # p50: half of them do not exceed it
-    assert tail_curves.curve(np.array([np.nan])) == []
+    assert tail_curves.curve(np.array([np.nan, np.inf])) == []
+    half = dict(map(tuple, tail_curves.curve(np.array([1.0, 2.0, np.inf, np.inf]))))
+    assert half == {1: 1e9, round(4 / 3, 5): 2e9} | {2: 2e9}
 
 
-def test_unanswered_requests_are_in_no_curve_and_are_counted():
+def test_unanswered_requests_are_longer_than_all_others_and_are_counted():
     shown = parts(servings.with_errors())
     notes = " ".join(shown["distribution"]["notes"])
     assert "5 requests were not answered" in notes
+    count = shown["distribution"]["count"]
+    for series in shown["distribution"]["series"]:
+        assert series["points"][-1][0] == pytest.approx(count / 6, rel=1e-5)  # five are longer
     fates = {one["fate"]: sum(one["count"]) for one in shown["requests"]["unanswered"]}
     assert fates == {"timed out": 1, "refused": 1, "reset": 1, "answered by an error": 2}
     assert shown["requests"]["total"] == 400

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge import units
+from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.server_use import ServerUse
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.serving.request_times import (
-    RequestTimes,
     Times,
+    answered,
     nanoseconds,
-    request_times,
     stretches,
 )
 
@@ -26,7 +26,8 @@ Counts = npt.NDArray[np.int64]
 
 def over_time(level: Level) -> dict[str, Any] | None:
     """Return the latency by when a request was due, and what was due, answered and in flight."""
-    times = request_times(level)
+    times = RequestTimes(level.requests)
+    is_done = answered(times)
     if len(times.scheduled) < PER_BIN:
         return None
     edges = _edges(level, times)
@@ -35,13 +36,13 @@ def over_time(level: Level) -> dict[str, Any] | None:
     latency, service = times.latency, times.service
     return {
         "time": nanoseconds(middles),
-        "median": nanoseconds(_quantiles(number, latency, times.is_done, len(middles), 0.5)),
-        "p90": nanoseconds(_quantiles(number, latency, times.is_done, len(middles), 0.9)),
-        "slowest": nanoseconds(_quantiles(number, latency, times.is_done, len(middles), 1.0)),
-        "service": nanoseconds(_quantiles(number, service, times.is_done, len(middles), 0.5)),
+        "median": nanoseconds(_quantiles(number, latency, is_done, len(middles), 0.5)),
+        "p90": nanoseconds(_quantiles(number, latency, is_done, len(middles), 0.9)),
+        "slowest": nanoseconds(_quantiles(number, latency, is_done, len(middles), 1.0)),
+        "service": nanoseconds(_quantiles(number, service, is_done, len(middles), 0.5)),
         "due": _per_second(times.scheduled, edges),
-        "answered": _per_second(times.last[times.is_done], edges),
-        "in_flight": _most_in_flight(times, edges).tolist(),
+        "answered": _per_second(times.last[is_done], edges),
+        "in_flight": _most_in_flight(times.scheduled[is_done], times.last[is_done], edges).tolist(),
         "stretches": stretches(level),
         "goals": [
             {"value": round(goal.limit * 1e9), "label": words.goal(goal)}
@@ -53,7 +54,7 @@ def over_time(level: Level) -> dict[str, Any] | None:
 
 
 def _edges(level: Level, times: RequestTimes) -> Times:
-    end = max(level.duration, float(np.nanmax(times.scheduled)), 1e-6)
+    end = max(level.duration, float(times.scheduled.max()), 1e-6)
     count = min(MAX_BINS, max(1, len(times.scheduled) // PER_BIN))
     return np.linspace(0.0, end, count + 1)
 
@@ -79,13 +80,12 @@ def _per_second(moments: Times, edges: Times) -> list[float]:
     return [float(f"{rate:.4g}") for rate in (counts / np.diff(edges)).tolist()]
 
 
-def _most_in_flight(times: RequestTimes, edges: Times) -> Counts:
+def _most_in_flight(due: Times, ended: Times, edges: Times) -> Counts:
     """Return the most requests in each bin that were due and not yet answered.
 
     Those that were never answered are left out: when they ended is not known.
     """
-    due = times.scheduled[times.is_done]
-    moments = np.concatenate([due, times.last[times.is_done]])
+    moments = np.concatenate([due, ended])
     changes = np.concatenate([np.ones(len(due), np.int64), -np.ones(len(due), np.int64)])
     order = np.lexsort((changes, moments))
     moments, waiting = moments[order], np.cumsum(changes[order])

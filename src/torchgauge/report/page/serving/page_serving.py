@@ -111,11 +111,8 @@ def _figures(serving: Serving) -> Iterator[dict[str, str]]:
     level = serving.levels[index]
     yield from _latency_cards(level)
     yield from _rate_cards(level)
-    failed = level.failed_share
-    if failed is not None:
-        count = sum(level.fates.values()) - level.fates.get("done", 0)
-        note = f"{count:,} of {sum(level.fates.values()):,} requests"
-        yield _card("not answered", units.share(failed), note, "measured", "fates")
+    if level.failed_share is not None:
+        yield _errors_card(level, level.failed_share)
 
 
 def _capacity_card(capacity: Capacity) -> dict[str, str]:
@@ -178,6 +175,15 @@ def _rate_cards(level: Level) -> Iterator[dict[str, str]]:
             if label == "answered" and level.offered is not None:
                 note = f"{units.rate(level.offered, unit, 3)} were due"
             yield _card(label, value, note, estimate.how, "rates")
+
+
+def _errors_card(level: Level, share: float) -> dict[str, str]:
+    total = sum(level.fates.values())
+    note = f"{total - level.fates.get('done', 0):,} of {total:,} requests"
+    ends = None if level.errors is None else level.errors.interval
+    if ends is not None:
+        note += f"; 95 %: {units.share(ends.low)} … {units.share(ends.high)}"
+    return _card("not answered", units.share(share), note, "measured", "fates")
 
 
 def _card(label: str, value: str, note: str, how: str, view: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ def thinned(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], max_points: 
     nor a fast one is lost.
 
     Args:
-        x: Ascending, finite.
+        x: Finite.
         y: Above 0.
         max_points: As many are drawn at most, but at least one for each column.
     """
