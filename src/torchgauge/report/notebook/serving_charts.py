@@ -12,7 +12,7 @@ from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.notebook.charts import BINS, MAX_BARS, Chart, divided
 
 FRACTION = 0.99
-SHOWN = 0.99  # beyond it a few requests would take all of the room
+DRAWN_SHARE = 0.99  # beyond it a few requests would take all of the room
 
 
 def serving(record: Serving) -> list[Chart]:
@@ -22,11 +22,11 @@ def serving(record: Serving) -> list[Chart]:
         key=lambda level: level.arrivals.rate or 0.0,
     )
     met = [level for level in record.levels if level.verdict == "met"]
-    shown = (met or [*record.levels])[-1:]
+    headline = (met or [*record.levels])[-1:]
     return [
         *_waits(rated),
         *_answers(rated),
-        *(chart for level in shown for chart in (*_over_time(level), *_spread(level))),
+        *(chart for level in headline for chart in (*_over_time(level), *_spread(level))),
         *_fates(record),
     ]
 
@@ -81,14 +81,14 @@ def _spread(level: Level) -> Iterator[Chart]:
     """Yield how many requests took how long, those of the steady window."""
     begin, end = level.window
     ordered = sorted(latency for due, latency in _latencies(level) if begin <= due <= end)
-    shown = ordered[: max(round(SHOWN * len(ordered)), 1)]
-    if len(ordered) < 2 or shown[0] == shown[-1]:
+    drawn = ordered[: max(round(DRAWN_SHARE * len(ordered)), 1)]
+    if len(ordered) < 2 or drawn[0] == drawn[-1]:
         return
-    low, high = shown[0], shown[-1]
-    counts = [0] * min(BINS, len(shown))
-    for latency in shown:
+    low, high = drawn[0], drawn[-1]
+    counts = [0] * min(BINS, len(drawn))
+    for latency in drawn:
         counts[min(int((latency - low) / (high - low) * len(counts)), len(counts) - 1)] += 1
-    omitted = len(ordered) - len(shown)
+    omitted = len(ordered) - len(drawn)
     note = f"{omitted:,} longer, up to {units.time(ordered[-1], 3)}" * bool(omitted)
     labels = (units.time(low, 3), units.time(high, 3))
     title = f"Requests by latency, {level.label}"

@@ -105,8 +105,8 @@ def _series(settings_at: Sequence[tuple[float, PlannedSetting]]) -> list[dict[st
     series = []
     for fraction in DRAWN:
         points = [
-            [at, *scaled(percentile)]
-            for at, setting in settings_at
+            [position, *scaled(percentile)]
+            for position, setting in settings_at
             if setting.latency is not None
             and (percentile := setting.latency.percentile(fraction)) is not None
         ]

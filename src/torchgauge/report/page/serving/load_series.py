@@ -63,8 +63,8 @@ def _quantiles(
     number: Counts, values: Times, is_shown: npt.NDArray[np.bool_], bins: int, fraction: float
 ) -> Times:
     """Return the value of each bin that a fraction of its values do not exceed; NaN without any."""
-    shown = is_shown & np.isfinite(values)
-    number, values = number[shown], values[shown]
+    is_counted = is_shown & np.isfinite(values)
+    number, values = number[is_counted], values[is_counted]
     order = np.lexsort((values, number))
     begins = np.searchsorted(number[order], np.arange(bins))
     counts = np.bincount(number, minlength=bins)
@@ -88,15 +88,12 @@ def _most_in_flight(due: Times, ended: Times, edges: Times) -> Counts:
     moments = np.concatenate([due, ended])
     changes = np.concatenate([np.ones(len(due), np.int64), -np.ones(len(due), np.int64)])
     order = np.lexsort((changes, moments))
-    moments, waiting = moments[order], np.cumsum(changes[order])
-    before = np.searchsorted(moments, edges[:-1], "left")
-    most = np.where(before > 0, waiting[np.maximum(before - 1, 0)], 0) if len(waiting) else (
-        np.zeros(len(edges) - 1, np.int64)
-    )  # fmt: skip
+    moments, waiting = moments[order], np.append(0, np.cumsum(changes[order]))
+    most_waiting: Counts = waiting[np.searchsorted(moments, edges[:-1], "left")]
     number = np.searchsorted(edges, moments, "right") - 1
-    inside = (number >= 0) & (number < len(most))
-    np.maximum.at(most, number[inside], waiting[inside])
-    return most
+    inside = (number >= 0) & (number < len(most_waiting))
+    np.maximum.at(most_waiting, number[inside], waiting[1:][inside])
+    return most_waiting
 
 
 def server(level: Level) -> dict[str, Any] | None:

@@ -24,7 +24,6 @@ from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving import load_series, tail_curves
 from torchgauge.report.page.serving.rate_curves import rate_text, rates, state
 from torchgauge.report.page.serving.request_points import points_of_level, requests
-from torchgauge.report.page.serving.token_gaps import between_tokens
 
 MAX_PARTS = 6  # of a bar of fates
 WORDS = (
@@ -196,23 +195,32 @@ def fates(serving: Serving) -> dict[str, Any] | None:
     totals = sum(counts, Counter())
     if not totals:
         return None
-    known = sorted((fate for fate in FATES if totals[fate]), key=lambda fate: -totals[fate])
-    shown = known if len(known) <= MAX_PARTS else known[: MAX_PARTS - 1]
-    others = [fate for fate in known if fate not in shown]
+    fates_by_count = sorted(
+        (fate for fate in FATES if totals[fate]), key=lambda fate: -totals[fate]
+    )
+    named_fates = (
+        fates_by_count if len(fates_by_count) <= MAX_PARTS else fates_by_count[: MAX_PARTS - 1]
+    )
+    other_fates = [fate for fate in fates_by_count if fate not in named_fates]
     return {
-        "parts": [*(words.FATES[fate] for fate in shown), *(["others"] if others else [])],
+        "parts": [
+            *(words.FATES[fate] for fate in named_fates),
+            *(["others"] if other_fates else []),
+        ],
         "more": [],
         "whole": "requests",
         "unit": "count",
-        "note": f"Others are: {', '.join(words.FATES[fate] for fate in others)}." if others else "",
+        "note": f"Others are: {', '.join(words.FATES[fate] for fate in other_fates)}."
+        if other_fates
+        else "",
         "rows": [
             {
                 "name": name,
                 "level": 0,
                 "whole": count.total(),
                 "amounts": [
-                    *(count[fate] for fate in shown),
-                    *([sum(count[fate] for fate in others)] if others else []),
+                    *(count[fate] for fate in named_fates),
+                    *([sum(count[fate] for fate in other_fates)] if other_fates else []),
                 ],
                 "more": [],
                 "note": "",
@@ -233,7 +241,7 @@ def choice(serving: Serving) -> Choice:
                 "over_time": load_series.over_time(level),
                 "distribution": tail_curves.distribution(level),
                 "requests": requests(level, max_points),
-                "gaps": between_tokens(level, max_points),
+                "gaps": tail_curves.between_tokens(level, max_points),
                 "server": load_series.server(level),
             },
         )
@@ -279,10 +287,10 @@ def _client(client: ClientLoad) -> Iterator[list[str]]:
     yield ["client", f"{client.processes:,} process{'es' * (client.processes != 1)}",
            f"{client.connections:,} connections"]  # fmt: skip
     if client.lateness_p99 is not None:
-        most = (
+        largest = (
             "" if client.lateness_max is None else f"at most {units.time(client.lateness_max, 3)}"
         )
-        yield ["late by", f"{units.time(client.lateness_p99, 3)} (p99)", most]
+        yield ["late by", f"{units.time(client.lateness_p99, 3)} (p99)", largest]
     if client.cpu is not None:
         waiting = (
             "" if client.waiting is None else f"{units.percent(client.waiting)} without a core"

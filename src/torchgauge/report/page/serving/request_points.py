@@ -44,18 +44,18 @@ TABLE = (
 
 
 def points_of_level(levels: int) -> int:
-    """Return how many points each of so many levels may have."""
+    """Return how many points a level may have, by the number of levels."""
     return max(MIN_OF_LEVEL, min(MAX_OF_LEVEL, MAX_POINTS // max(levels, 1)))
 
 
 def points(x: Times, y: Times, max_points: int) -> dict[str, Any]:
     """Return points in microseconds, and how many requests or gaps each stands for."""
-    shown = thinned(x, y, max_points)
-    is_thinned = len(shown.indices) < len(x)
+    drawn = thinned(x, y, max_points)
+    is_thinned = len(drawn.indices) < len(x)
     return {
-        "x": microseconds(x[shown.indices]),
-        "y": microseconds(y[shown.indices]),
-        "count": shown.counts.tolist() if is_thinned else [],
+        "x": microseconds(x[drawn.indices]),
+        "y": microseconds(y[drawn.indices]),
+        "count": drawn.counts.tolist() if is_thinned else [],
     }
 
 
@@ -70,8 +70,8 @@ def requests(level: Level, max_points: int) -> dict[str, Any] | None:
     share = max(share, min(max_points // 10, 500))
     return {
         "series": [
-            {"label": label, **points(times.scheduled[flags], times.latency[flags], most)}
-            for label, flags, most in (
+            {"label": label, **points(times.scheduled[flags], times.latency[flags], max_drawn)}
+            for label, flags, max_drawn in (
                 ("in the steady window", steady, max_points),
                 ("before or after it, in no figure", other, share),
             )
@@ -121,28 +121,28 @@ def _table(level: Level, times: RequestTimes) -> dict[str, Any]:
 
 def _row(level: Level, times: RequestTimes, index: int) -> dict[str, Any]:
     requests = level.requests
-    status = _at(requests.status, index)
-    item = _at(requests.item, index)
+    status = _entry(requests.status, index)
+    item = _entry(requests.item, index)
     return {
         "number": f"{index + 1:,}",
-        "due": _known(times.scheduled[index]),
-        "wait": _known(times.wait[index]),
-        "latency": _known(times.latency[index]),
-        "service": _known(times.service[index]),
-        "ttft": _known(times.ttft[index]) if level.ttft is not None else None,
-        "fate": words.FATES.get(_at(requests.fate, index), ""),
+        "due": _finite(times.scheduled[index]),
+        "wait": _finite(times.wait[index]),
+        "latency": _finite(times.latency[index]),
+        "service": _finite(times.service[index]),
+        "ttft": _finite(times.ttft[index]) if level.ttft is not None else None,
+        "fate": words.FATES.get(_entry(requests.fate, index), ""),
         "status": "" if status is None else str(status),
         "item": "" if item is None else f"{item + 1}",
-        "tokens_in": _at(requests.tokens_in, index),
-        "tokens_out": _at(requests.tokens_out, index),
-        "batch": _at(requests.batch, index),
-        "computed": _at(requests.service, index),
+        "tokens_in": _entry(requests.tokens_in, index),
+        "tokens_out": _entry(requests.tokens_out, index),
+        "batch": _entry(requests.batch, index),
+        "computed": _entry(requests.service, index),
     }
 
 
-def _at(column: Sequence[Any], index: int) -> Any:
+def _entry(column: Sequence[Any], index: int) -> Any:
     return column[index] if index < len(column) else None
 
 
-def _known(seconds: float) -> float | None:
+def _finite(seconds: float) -> float | None:
     return float(seconds) if np.isfinite(seconds) else None

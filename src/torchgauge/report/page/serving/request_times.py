@@ -29,8 +29,8 @@ def in_window(level: Level, times: RequestTimes) -> Flags:
 
 def microseconds(seconds: Times) -> list[int]:
     """Return whole microseconds, the unit of the page's columns of requests."""
-    whole: list[int] = np.rint(np.maximum(seconds, 0.0) * 1e6).astype(np.int64).tolist()
-    return whole
+    rounded: list[int] = np.rint(np.maximum(seconds, 0.0) * 1e6).astype(np.int64).tolist()
+    return rounded
 
 
 def nanoseconds(seconds: Sequence[float] | Times) -> list[int | None]:

@@ -67,10 +67,10 @@ def _chosen(
     begins = np.flatnonzero(np.append(True, np.diff(column[by_column]) > 0))
     lowest = np.setdiff1d(by_column[begins], highest)
     # A lowest point stands for itself alone, and no longer among those of its place.
-    shown = dict(zip(highest.tolist(), count.tolist(), strict=True))
+    counts = dict(zip(highest.tolist(), count.tolist(), strict=True))
     highest_at = dict(zip(place[highest].tolist(), highest.tolist(), strict=True))
     for index in lowest.tolist():
-        shown[highest_at[int(place[index])]] -= 1
-        shown[index] = 1
-    chosen = np.array(sorted(shown), np.int64)
-    return Thinned(chosen, np.array([shown[index] for index in chosen.tolist()], np.int64))
+        counts[highest_at[int(place[index])]] -= 1
+        counts[index] = 1
+    chosen = np.array(sorted(counts), np.int64)
+    return Thinned(chosen, np.array([counts[index] for index in chosen.tolist()], np.int64))
