@@ -30,6 +30,8 @@ class BatchModel:
         overhead: Seconds of a request outside of the batch, in which no worker is busy.
     """
 
+    effort = 1.0
+
     def __init__(self, seconds: Mapping[int, Floats], overhead: float = 0.0) -> None:
         self.seconds = dict(sorted(seconds.items()))
         self.overhead = overhead

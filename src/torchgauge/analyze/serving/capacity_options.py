@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 from torchgauge.errors import InputError
@@ -70,9 +71,9 @@ class CapacityOptions:
             raise _invalid("failures", self.failures, "0 or above")
         if any(min(pair) < 1 for pair in self.tokens):
             raise _invalid("tokens", self.tokens, "pairs of 1 or above")
-        if len(self.recorded) == 1 or any(
-            late < early for early, late in zip(self.recorded, self.recorded[1:], strict=False)
-        ):
+        pairs = itertools.pairwise(self.recorded)
+        ascending = all(early <= late for early, late in pairs)
+        if self.recorded and not (ascending and self.recorded[0] < self.recorded[-1]):
             raise _invalid("recorded", self.file or "it", "two or more seconds in ascending order")
         for goal in self.goals:
             if goal.metric in ("errors", "itl"):

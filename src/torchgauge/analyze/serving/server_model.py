@@ -40,6 +40,10 @@ class ServerModel(Protocol):
         """Whether `resampled` differs: enough was measured to say how certain it is."""
 
     @property
+    def effort(self) -> float:
+        """How many requests can be simulated in the time of one at a server of batches."""
+
+    @property
     def largest_batch(self) -> int:
         """The largest batch whose time is known."""
 

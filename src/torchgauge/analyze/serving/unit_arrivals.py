@@ -18,8 +18,8 @@ def unit_arrivals(options: CapacityOptions, count: int) -> Floats:
     """
     load, generator = options.load, np.random.default_rng((options.seed, 1))
     if load.kind == "file":
-        within = np.diff(np.array(options.recorded)) * load.rate
-        gaps = np.resize(within, count)
+        within = np.diff(np.array(options.recorded))
+        gaps = np.resize(within / within.mean(), count)
     elif load.kind == "constant":
         gaps = np.ones(count)
     elif load.kind == "gamma":
@@ -27,6 +27,6 @@ def unit_arrivals(options: CapacityOptions, count: int) -> Floats:
         gaps = generator.gamma(shape, 1 / shape, count)
     else:
         gaps = generator.exponential(1.0, count)
-    times = np.cumsum(gaps)
+    times: Floats = np.cumsum(gaps) - gaps[0]
     times.setflags(write=False)
-    return times - times[0]
+    return times
