@@ -16,6 +16,8 @@ from torchgauge.records.serving.service_times import ServiceTimes
 ENOUGH = 20
 # Fewer batches in all do not show how certain their mean is.
 FEWEST = 8
+# One worker without batches is simulated so many times as fast.
+ONE_BY_ONE = 5.0
 
 
 class BatchModel:
@@ -29,8 +31,6 @@ class BatchModel:
         seconds: By batch size, in the order in which they ran.
         overhead: Seconds of a request outside of the batch, in which no worker is busy.
     """
-
-    effort = 1.0
 
     def __init__(self, seconds: Mapping[int, Floats], overhead: float = 0.0) -> None:
         self.seconds = dict(sorted(seconds.items()))
@@ -62,6 +62,10 @@ class BatchModel:
         ]
         served = simulate(arrivals, services, workers)
         return Outcome(served.ends - arrivals + self.overhead, served.busy, served.batches)
+
+    def effort(self, workers: Workers) -> float:
+        """Return how many requests can be simulated in the time of one of a batch."""
+        return ONE_BY_ONE if workers.count == workers.max_batch == 1 else 1.0
 
     def highest_rate(self, workers: Workers) -> float:
         """Return the requests per second from which on the queue grows without end."""

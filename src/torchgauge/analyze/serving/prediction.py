@@ -12,6 +12,7 @@ import numpy as np
 from torchgauge.analyze.serving.capacity_options import CapacityOptions
 from torchgauge.analyze.serving.server_model import Outcome, ServerModel
 from torchgauge.analyze.serving.simulation import Floats, Workers
+from torchgauge.analyze.serving.simulation_error import Figure, steadied
 from torchgauge.analyze.serving.unit_arrivals import unit_arrivals
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
@@ -25,16 +26,11 @@ LOST = 0.025
 # Nearer to the highest rate no simulation is long enough: such a queue is taken as one without end.
 FULLEST = 0.99
 # Requests that are simulated: so many queues' memories, within limits.
-FEWEST, MOST, MEMORIES = 100_000, 1_000_000, 2_500
+FEWEST, MOST, MEMORIES = 200_000, 1_000_000, 2_500
 # The same of a resample, which is compared with the same requests at the measured times.
 FEWEST_AGAIN, MOST_AGAIN, MEMORIES_AGAIN = 20_000, 60_000, 150
 WARM_UP = 0.05
-# Parts of a simulation whose figures say how certain those of all are.
-PARTS = 20
 NORMAL = 1.96
-
-Figure = tuple[str, float | None]
-"""A metric and the fraction of a percentile, None for the mean."""
 
 
 class Prediction(NamedTuple):
@@ -101,9 +97,8 @@ class Predictor:
         if again:
             limits = (FEWEST_AGAIN, MOST_AGAIN, MEMORIES_AGAIN)
         fewest, most, memories = limits
-        # Of a few workers each request sees the others'; a queue's memory is that of all of them.
         count = min(most, max(fewest, memories / idle**2))
-        return max(1000, int(count * self.options.effort * self.model.effort))
+        return max(1000, int(count * self.options.effort * self.model.effort(workers)))
 
     def values(
         self, model: ServerModel, workers: Workers, rate: float, *, again: bool = False
@@ -134,12 +129,13 @@ class Predictor:
             return None
         count = self.requests(workers, rate)
         outcome, utilization = self.outcome(self.model, workers, rate, count)
-        errors = self._errors(outcome)
-        figures = self._figures(outcome)
-        factors = self._factors(workers, rate, figures)
+        load = rate / self.model.highest_rate(workers)
+        begin = count - len(outcome.latency)
+        values, errors = steadied(outcome, self._figures, load, begin, self.options)
+        factors = self._factors(workers, rate, values)
         estimates = {
             figure: _estimate(value, factors[figure], errors[figure])
-            for figure, value in figures.items()
+            for figure, value in values.items()
         }
         distributions = {
             metric: self._distribution(metric, times, estimates)
@@ -163,24 +159,6 @@ class Predictor:
             ])
             for figure in figures
         }  # fmt: skip
-
-    def _errors(self, outcome: Outcome) -> dict[Figure, float]:
-        """Return the relative standard error of each figure, by the parts of the simulation."""
-        columns = [
-            None if times is None else np.array_split(times, PARTS)
-            for times in (outcome.latency, outcome.ttft, outcome.tpot)
-        ]
-        parts = [
-            self._figures(Outcome(latency, 0.0, 0, *(None if c is None else c[at] for c in rest)))
-            for at, latency in enumerate(columns[0] or ())
-            for rest in [columns[1:]]
-        ]
-        return {
-            figure: float(np.std(values, ddof=1)) / math.sqrt(len(values)) / float(np.mean(values))
-            if np.mean(values := [part[figure] for part in parts if figure in part]) > 0
-            else 0.0
-            for figure in self._figures(outcome)
-        }
 
     def _distribution(
         self, metric: str, times: Floats, estimates: dict[Figure, Estimate]

@@ -39,9 +39,8 @@ class ServerModel(Protocol):
     def uncertain(self) -> bool:
         """Whether `resampled` differs: enough was measured to say how certain it is."""
 
-    @property
-    def effort(self) -> float:
-        """How many requests can be simulated in the time of one at a server of batches."""
+    def effort(self, workers: Workers) -> float:
+        """Return how many requests can be simulated in the time of one of a batch."""
 
     @property
     def largest_batch(self) -> int:

@@ -83,9 +83,8 @@ class TokenModel:
             )
         return model
 
-    @property
-    def effort(self) -> float:
-        """How many requests can be simulated in the time of one at a server of batches."""
+    def effort(self, workers: Workers) -> float:  # noqa: ARG002 - as every model has it
+        """Return how many requests can be simulated in the time of one of a batch."""
         return EFFORT
 
     @property
