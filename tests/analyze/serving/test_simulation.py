@@ -1,4 +1,4 @@
-"""The simulation beside sums by hand, queueing theory and two other simulators."""
+"""The simulation beside sums by hand, queueing theory and another simulator."""
 
 import random
 
@@ -159,24 +159,6 @@ def test_agrees_with_simpy():
     environment.run()
     ours = simulate(np.array(arrivals), [iter(times)], Workers(2)).ends
     assert ours.tolist() == pytest.approx([ended[number] for number in range(len(arrivals))])
-
-
-def test_agrees_with_ciw():
-    ciw = pytest.importorskip("ciw")
-    network = ciw.create_network(
-        arrival_distributions=[ciw.dists.Exponential(rate=2.1)],
-        service_distributions=[ciw.dists.Exponential(rate=1.0)],
-        number_of_servers=[3],
-    )
-    ciw.seed(1)
-    run = ciw.Simulation(network)
-    run.simulate_until_max_time(800)
-    records = sorted(run.get_all_records(), key=lambda record: record.arrival_date)
-    arrivals = np.array([record.arrival_date for record in records])
-    services = iter([record.service_time for record in records])
-    ours = simulate(arrivals, [services], Workers(3)).ends
-    ended = [record.exit_date for record in records]
-    assert ours[:-50].tolist() == pytest.approx(ended[:-50])  # it has no record of who is served
 
 
 def test_batches_agree_with_a_plain_account():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -51,18 +51,7 @@ class Planner:
 
     def plan(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan."""
-        plan = CapacityPlan(
-            target=target,
-            environment=environment,
-            times=self.times,
-            discipline="continuous"
-            if self.times.tokens
-            else "batches"
-            if self.max_batch > 1
-            else "one by one",
-            arrivals=self.options.load,
-            goals=self.options.goals,
-        )
+        plan = self.empty(target, environment)
         needed = self._needed()
         around = needed.workers if needed is not None else self._start()
         numbers = range(max(1, around - BESIDE), around + BESIDE + 1)
@@ -82,6 +71,18 @@ class Planner:
         )
         highest = self.model.highest_rate(self.workers(max(1, around - 1)))
         return capacity_findings.with_findings(plan, self.options, highest)
+
+    def empty(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
+        """Return the plan without any setting."""
+        discipline = "batches" if self.max_batch > 1 else "one by one"
+        return CapacityPlan(
+            target=target,
+            environment=environment,
+            times=self.times,
+            discipline="continuous" if self.times.tokens else discipline,  # type: ignore[arg-type]
+            arrivals=self.options.load,
+            goals=self.options.goals,
+        )
 
     def setting(self, count: int, *, interval: bool = False) -> PlannedSetting:
         """Return what so many workers make of the rate; `interval` is of the knee."""
@@ -177,7 +178,7 @@ class Planner:
         return unbeaten(setting for setting in tried if setting.stable)
 
 
-def unbeaten(settings: Iterator[PlannedSetting]) -> tuple[PlannedSetting, ...]:
+def unbeaten(settings: Iterable[PlannedSetting]) -> tuple[PlannedSetting, ...]:
     """Return the settings that no other beats in all of knee, p99 and workers, or equals."""
     rows: list[tuple[tuple[float, float, int], PlannedSetting]] = []
     for setting in settings:

@@ -48,7 +48,7 @@ def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Es
     if not interval or not predictor.resamples:
         reason = "" if interval else "Only that of the chosen setting has an interval."
         return Estimate(value=rate, reason=reason, how="estimated")
-    rates = [_resampled(predictor, workers, rate, model) for model in predictor.resamples]
+    rates = _of_resamples(predictor, workers, rate)
     low, high = np.quantile(rates, (0.025, 0.975), method="weibull").tolist()
     return Estimate(
         value=rate,
@@ -67,22 +67,24 @@ def headroom(values: Mapping[Figure, float], goals: Sequence[Goal]) -> float:
     return min(rooms)
 
 
-def _resampled(predictor: Predictor, workers: Workers, rate: float, model: ServerModel) -> float:
-    """Return the knee of a resample, from one simulation near to it.
+def _of_resamples(predictor: Predictor, workers: Workers, rate: float) -> list[float]:
+    """Return the knee of each resample, from one simulation near to it.
 
     A server that is so many times as fast has its knee there; what is left of the difference is
     taken off by the slope of the headroom, which near the highest rate is a line.
     """
-    goals, measured = predictor.options.goals, predictor.model
-    faster = model.highest_rate(workers) / measured.highest_rate(workers)
+    measured = predictor.model
 
-    def room(server: ServerModel, at_rate: float) -> float:
-        return headroom(predictor.values(server, workers, at_rate, again=True), goals)
+    def room(server: ServerModel, load_rate: float) -> float:
+        values = predictor.values(server, workers, load_rate, again=True)
+        return headroom(values, predictor.options.goals)
 
-    below, above = (room(measured, rate * (1 + side)) for side in (-BESIDE, BESIDE))
+    below, own, above = (room(measured, rate * (1 + side)) for side in (-BESIDE, 0.0, BESIDE))
     slope = (above - below) / (2 * BESIDE * rate)
-    moved = rate * faster
-    if slope >= 0:
-        return moved
-    difference = room(model, moved) - room(measured, rate)
-    return max(0.5 * moved, min(1.5 * moved, moved - difference / slope))
+    rates = []
+    for model in predictor.resamples:
+        moved = rate * model.highest_rate(workers) / measured.highest_rate(workers)
+        difference = room(model, moved) - own if slope < 0 else 0.0
+        near = moved - difference / slope if slope < 0 else moved
+        rates.append(max(0.5 * moved, min(1.5 * moved, near)))
+    return rates

@@ -122,6 +122,5 @@ def _parts(outcome: Outcome) -> list[Outcome]:
     )
     latency = np.array_split(outcome.latency, PARTS)
     return [
-        Outcome(part, 0.0, 0, *streams)
-        for part, *streams in zip(latency, ttft, tpot, strict=True)
+        Outcome(part, 0.0, 0, *streams) for part, *streams in zip(latency, ttft, tpot, strict=True)
     ]

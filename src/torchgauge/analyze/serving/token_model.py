@@ -123,9 +123,7 @@ class TokenModel:
             tpot=(last - first)[several] / later[several],
         )
 
-    def streams(
-        self, arrivals: Floats, shapes: Sequence[tuple[int, int]], batch: int
-    ) -> Streams:
+    def streams(self, arrivals: Floats, shapes: Sequence[tuple[int, int]], batch: int) -> Streams:
         """Return what one worker makes of requests."""
         costs = [
             StageCost(part.fixed * factor, part.per_token * factor, part.per_pair * factor)
