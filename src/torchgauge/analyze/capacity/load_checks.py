@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchgauge.analyze.serving.server_model import ServerModel
-from torchgauge.analyze.serving.simulation import Floats, Workers
+from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity_plan import Check
 from torchgauge.records.serving.distribution import Estimate

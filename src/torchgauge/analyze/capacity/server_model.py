@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from torchgauge.analyze.serving.simulation import Floats, Workers
+from torchgauge.analyze.capacity.simulation import Floats, Workers
 
 
 class Outcome(NamedTuple):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from torchgauge.analyze.serving import capacity_findings
-from torchgauge.analyze.serving.batch_model import BatchModel
-from torchgauge.analyze.serving.capacity_options import CapacityOptions
-from torchgauge.analyze.serving.knee import headroom, knee
-from torchgauge.analyze.serving.prediction import Predictor, judged
-from torchgauge.analyze.serving.server_model import ServerModel
-from torchgauge.analyze.serving.simulation import Workers
-from torchgauge.analyze.serving.token_model import TokenModel
+from torchgauge.analyze.capacity import plan_findings
+from torchgauge.analyze.capacity.batch_model import BatchModel
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.knee import headroom, knee
+from torchgauge.analyze.capacity.prediction import Predictor, judged
+from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.errors import InputError
 from torchgauge.records.environment import Environment
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
@@ -70,7 +70,7 @@ class Planner:
             plan, needed=needed, settings=tuple(settings), failure=failure, front=front
         )
         highest = self.model.highest_rate(self.workers(max(1, around - 1)))
-        return capacity_findings.with_findings(plan, self.options, highest)
+        return plan_findings.with_findings(plan, self.options, highest)
 
     def empty(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan without any setting."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchgauge import units
-from torchgauge.analyze.serving.simulation import Workers
+from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.records.serving.level import Level
 
 # Fates of requests that a server turned away, or let wait until the client gave up.

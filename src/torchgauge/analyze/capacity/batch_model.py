@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from torchgauge.analyze.serving.server_model import Outcome
-from torchgauge.analyze.serving.simulation import Floats, Workers, drawn, highest_rate, simulate
+from torchgauge.analyze.capacity.server_model import Outcome
+from torchgauge.analyze.capacity.simulation import Floats, Workers, drawn, highest_rate, simulate
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
 from torchgauge.records.serving.service_times import ServiceTimes
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchgauge.analyze.serving.continuous_batching import (
+from torchgauge.analyze.capacity.continuous_batching import (
     Limits,
     StageCost,
     Streams,
     simulate_tokens,
 )
-from torchgauge.analyze.serving.server_model import Outcome
-from torchgauge.analyze.serving.simulation import Floats, Workers
+from torchgauge.analyze.capacity.server_model import Outcome
+from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.errors import InputError
 from torchgauge.records.serving.service_times import ServiceTimes, TokenTimes
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.serving.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.capacity_plan import CapacityPlan

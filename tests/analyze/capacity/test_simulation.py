@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support import queue_theory as theory
 
-from torchgauge.analyze.serving.simulation import Workers, drawn, highest_rate, simulate
+from torchgauge.analyze.capacity.simulation import Workers, drawn, highest_rate, simulate
 
 REQUESTS = 1_000_000
 
@@ -30,8 +30,9 @@ def exponential(seed):
     return stratified(lambda share: -np.log1p(-share), seed)
 
 
-def mean_latency(load, services, workers=Workers(), seed=0, capacity=None):
+def mean_latency(load, services, workers=None, seed=0, capacity=None):
     """Return the mean over so many requests that chance leaves some 0.3 %."""
+    workers = workers or Workers()
     arrivals = np.cumsum(exponential(seed) / (load * (capacity or workers.count)))
     served = simulate(arrivals, services, workers)
     return float((served.ends - arrivals).mean())

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.serving.capacity_options import CapacityOptions
-from torchgauge.analyze.serving.server_model import Outcome, ServerModel
-from torchgauge.analyze.serving.simulation import Floats, Workers
-from torchgauge.analyze.serving.simulation_error import Figure, steadied
-from torchgauge.analyze.serving.unit_arrivals import unit_arrivals
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.server_model import Outcome, ServerModel
+from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.analyze.capacity.simulation_error import Figure, steadied
+from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
 from torchgauge.records.serving.goal import Goal, GoalResult

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from torchgauge.analyze.serving.prediction import FULLEST, Predictor
-from torchgauge.analyze.serving.server_model import ServerModel
-from torchgauge.analyze.serving.simulation import Workers
-from torchgauge.analyze.serving.simulation_error import Figure
+from torchgauge.analyze.capacity.prediction import FULLEST, Predictor
+from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.analyze.capacity.simulation_error import Figure
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.goal import Goal

@@ -6,8 +6,8 @@ import functools
 
 import numpy as np
 
-from torchgauge.analyze.serving.capacity_options import CapacityOptions
-from torchgauge.analyze.serving.simulation import Floats
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.simulation import Floats
 
 
 @functools.lru_cache(maxsize=8)

@@ -124,7 +124,7 @@ def _of_sweep(sweep: Sweep) -> ServiceTimes:
 
 
 def _of_generation(generation: Generation) -> ServiceTimes:
-    kinds = [kind for kind in dict.fromkeys(f.cache_kind for f in generation.fits)]
+    kinds = list(dict.fromkeys(fit.cache_kind for fit in generation.fits))
     for kind in kinds:
         prefill, decode = generation.fit("prefill", kind), generation.fit("decode", kind)
         if kind != "none" and prefill is not None and decode is not None:

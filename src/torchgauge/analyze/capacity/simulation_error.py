@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.serving.capacity_options import CapacityOptions
-from torchgauge.analyze.serving.server_model import Outcome
-from torchgauge.analyze.serving.simulation import Floats
-from torchgauge.analyze.serving.unit_arrivals import unit_arrivals
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.server_model import Outcome
+from torchgauge.analyze.capacity.simulation import Floats
+from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
 
 Figure = tuple[str, float | None]
 """A metric and the fraction of a percentile, None for the mean."""

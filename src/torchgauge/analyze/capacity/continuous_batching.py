@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.serving.simulation import Floats
+from torchgauge.analyze.capacity.simulation import Floats
 
 
 class StageCost(NamedTuple):

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from torchgauge.analyze.serving.batch_model import BatchModel
-from torchgauge.analyze.serving.capacity_options import CapacityOptions
-from torchgauge.analyze.serving.capacity_plans import Planner
-from torchgauge.analyze.serving.discipline import misfit
-from torchgauge.analyze.serving.load_checks import checks, unlike
-from torchgauge.analyze.serving.service_times import service_times
-from torchgauge.analyze.serving.simulation import Workers
+from torchgauge.analyze.capacity.batch_model import BatchModel
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.capacity_plans import Planner
+from torchgauge.analyze.capacity.discipline import misfit
+from torchgauge.analyze.capacity.load_checks import checks, unlike
+from torchgauge.analyze.capacity.service_times import service_times
+from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check
