@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         measure_memory,
         measure_size,
         nvtx,
+        plan_capacity,
         profile,
         read_snapshot,
         read_trace,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from torchgauge.records.latency.latency import Latency, Throughput
     from torchgauge.records.memory.memory import Memory
     from torchgauge.records.profile import Profile
+    from torchgauge.records.serving.capacity_plan import CapacityPlan
     from torchgauge.records.snapshot import Snapshot
     from torchgauge.records.sweep import Sweep
     from torchgauge.records.system import System
@@ -77,6 +79,7 @@ _HOMES = {
         "measure_memory",
         "measure_size",
         "nvtx",
+        "plan_capacity",
         "profile",
         "read_snapshot",
         "read_trace",
@@ -106,6 +109,7 @@ _HOMES = {
     "torchgauge.records.latency.latency": ("Latency", "Throughput"),
     "torchgauge.records.memory.memory": ("Memory",),
     "torchgauge.records.profile": ("Profile",),
+    "torchgauge.records.serving.capacity_plan": ("CapacityPlan",),
     "torchgauge.records.work.size": ("Size",),
     "torchgauge.records.snapshot": ("Snapshot",),
     "torchgauge.records.sweep": ("Sweep",),
@@ -118,6 +122,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Advice",
+    "CapacityPlan",
     "Comparison",
     "Cost",
     "Generation",
@@ -157,6 +162,7 @@ __all__ = [
     "measure_memory",
     "measure_size",
     "nvtx",
+    "plan_capacity",
     "profile",
     "quick_profile",
     "read_snapshot",
