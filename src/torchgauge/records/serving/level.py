@@ -100,6 +100,8 @@ class Level(Record, frozen=True, kw_only=True):
         offered: Requests per second that were due.
         completed: Requests per second that were answered.
         goodput: Requests per second within all goals; None without goals.
+        errors: Share of the requests in the window that were not answered as they should be: of
+            every fate but "done".
         tokens: Tokens out per second.
         tokens_in: Tokens in per second.
         latency: From scheduled to last.
@@ -129,6 +131,7 @@ class Level(Record, frozen=True, kw_only=True):
     offered: float | None = None
     completed: Estimate | None = None
     goodput: Estimate | None = None
+    errors: Estimate | None = None
     tokens: Estimate | None = None
     tokens_in: Estimate | None = None
     latency: Distribution | None = None
