@@ -187,6 +187,16 @@ def test_requests_in_flight_are_those_due_and_not_answered():
     assert part["median"] == [500_000_000] * 2
 
 
+def test_requests_that_are_answered_after_all_were_due_are_in_flight_together():
+    level = open_level(50, 100, seed=1)
+    scheduled = tuple(float(second) for second in range(10))
+    requests = Requests(
+        scheduled=scheduled, sent=scheduled, last=(20.0,) * 10, fate=("done",) * 10
+    )  # fmt: skip
+    changed = msgspec.structs.replace(level, requests=requests, duration=10.0, window=(0.0, 10.0))
+    assert load_series.over_time(changed)["in_flight"] == [10]
+
+
 def test_very_many_requests_are_thinned_and_no_page_grows_with_them():
     record = serving_pages.long_run(60_000)
     shown = parts(record)["requests"]

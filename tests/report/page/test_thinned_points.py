@@ -51,3 +51,9 @@ def test_points_that_are_all_alike_are_few():
     assert shown.indices.tolist() != []
     assert len(shown.indices) <= 2
     assert shown.counts.sum() == 1_000
+
+
+def test_of_points_at_one_place_the_slowest_and_the_fastest_are_drawn():
+    y = RANDOM.permutation(np.linspace(0.5, 0.6, 100))
+    shown = thinned(np.zeros(100), y, 4)
+    assert {y[index] for index in shown.indices} >= {0.5, 0.6}
