@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         measure_generation,
         measure_latency,
         measure_memory,
+        measure_serving,
         measure_size,
         nvtx,
         profile,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from torchgauge.records.latency.latency import Latency, Throughput
     from torchgauge.records.memory.memory import Memory
     from torchgauge.records.profile import Profile
+    from torchgauge.records.serving.serving import Serving
     from torchgauge.records.snapshot import Snapshot
     from torchgauge.records.sweep import Sweep
     from torchgauge.records.system import System
@@ -75,6 +77,7 @@ _HOMES = {
         "measure_generation",
         "measure_latency",
         "measure_memory",
+        "measure_serving",
         "measure_size",
         "nvtx",
         "profile",
@@ -107,6 +110,7 @@ _HOMES = {
     "torchgauge.records.memory.memory": ("Memory",),
     "torchgauge.records.profile": ("Profile",),
     "torchgauge.records.work.size": ("Size",),
+    "torchgauge.records.serving.serving": ("Serving",),
     "torchgauge.records.snapshot": ("Snapshot",),
     "torchgauge.records.sweep": ("Sweep",),
     "torchgauge.records.system": ("System",),
@@ -132,6 +136,7 @@ __all__ = [
     "Profiler",
     "RecordError",
     "Schedule",
+    "Serving",
     "Size",
     "Snapshot",
     "Sweep",
@@ -155,6 +160,7 @@ __all__ = [
     "measure_generation",
     "measure_latency",
     "measure_memory",
+    "measure_serving",
     "measure_size",
     "nvtx",
     "profile",

@@ -17,6 +17,8 @@ COUNTS = {
     for prefix, scale in DECIMAL.items()
     for operation in ("", "FLOP", "FLOPs", "MAC", "MACs")
 } | {"B": 1e9}  # of parameters, as they are shown
+SHARES = {"%": 0.01}
+_SCALES = {"s": TIMES, "B": SIZES, "": COUNTS, "ratio": SHARES}
 # The quantity that a rate counts, by word; servers name a call a request.
 RATES = {
     word: quantity
@@ -28,7 +30,7 @@ RATES = {
     }.items()
     for word in words
 }
-EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s"}
+EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s", "ratio": "1%"}
 # The largest amount accepted, so that what is computed from one stays finite.
 LARGEST = 1e30
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
@@ -58,7 +60,7 @@ class Amount(NamedTuple):
 
 
 def amount(text: str, unit: str) -> Amount | None:
-    """Return `text` as an amount of `unit` ("s", "B", "1/s" or "" for a count), or None.
+    """Return `text` as an amount of `unit` ("s", "B", "1/s", "ratio" or "" for a count), or None.
 
     A count may stand alone; all else has its unit written out, in upper and lower case as defined:
     1 GB is 10⁹ bytes, 1 GiB 2³⁰. None above `LARGEST` as well.
@@ -72,7 +74,7 @@ def amount(text: str, unit: str) -> Amount | None:
 
 
 def _scaled(number: float, written: str, unit: str) -> Amount | None:
-    scale = {"s": TIMES, "B": SIZES, "": COUNTS}[unit].get(written)
+    scale = _SCALES[unit].get(written)
     if scale is None:
         return None
     # By its inverse, since 20 × 10⁻³ is not the number nearest to 0.02.
@@ -98,12 +100,12 @@ def meant(text: str, unit: str) -> str | None:
         return None
     number, written = text[: match.start(3)].strip(), match[3]
     if not written:
-        usual = {"s": "ms", "B": "MB", "1/s": "samples/s"}.get(unit)
+        usual = {"s": "ms", "B": "MB", "1/s": "samples/s", "ratio": "%"}.get(unit)
         return number + usual if usual and amount(number + usual, unit) else None
     if unit == "1/s":
         word = written.partition("/")[0].strip().lower()
         return f"{number}{word}/s" if amount(f"{number}{word}/s", unit) else None
-    scales = {"s": TIMES, "B": SIZES, "": COUNTS}[unit]
+    scales = _SCALES[unit]
     candidates = [
         number + unit_name for unit_name in scales if unit_name.lower() == written.lower()
     ]

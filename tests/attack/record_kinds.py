@@ -9,6 +9,7 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.records import codec
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.ranks import Ranks
@@ -132,6 +133,16 @@ def generation():
 
 
 @functools.cache
+def serving():
+    from tests.support import servings as made
+
+    return builtins(
+        made.capacity_found(30), made.streamed(12), made.with_errors(), made.single_stream(20),
+        made.without_levels(),
+    )  # fmt: skip
+
+
+@functools.cache
 def comparison():
     return builtins(*(one.comparison for one in verdicts() if one.comparison is not None))
 
@@ -232,7 +243,7 @@ KINDS = {
     "profile": profile, "count": count, "loop": loop, "ranks": ranks, "sweep": sweep,
     "comparison": comparison, "verdict": verdict, "trace": trace, "trace_diff": trace_diff,
     "snapshot": snapshot, "growth": growth, "advice": advice, "trend": trend,
-    "diagnosis": diagnosis, "generation": generation,
+    "diagnosis": diagnosis, "generation": generation, "serving": serving,
 }  # fmt: skip
 # What a record may lack for a form: these errors are answers.
 _LACKING = {"no-tree", "format-unfit", "figure-absent", "format-absent", "table-unknown"}
@@ -250,5 +261,5 @@ def show(record):
             if error.id not in _LACKING:
                 raise
     assert codec.decode(codec.encode(record)) == record
-    if isinstance(record, Profile | Count | Generation | Loop | Ranks | Sweep):
+    if isinstance(record, Profile | Count | Generation | Loop | Ranks | Serving | Sweep):
         record.summary()

@@ -1,8 +1,8 @@
-// Where time went, a line for each of what is compared: a bar of parts, and every part's figure.
+// Where time or requests went, a line for each of what is compared: a bar of parts, and every part's figure.
 
 import type { BreakdownData } from "./data";
 import { h, name, scroller } from "./dom";
-import { share as shareText, time } from "./format";
+import { format, share as shareText, type Unit } from "./format";
 
 type Row = BreakdownData["rows"][0];
 
@@ -25,12 +25,12 @@ export function breakdown(
     "table",
     {},
     h("thead", {}, h("tr", {}, ...head)),
-    h("tbody", {}, ...part.rows.map((row) => line(row, shown, choose))),
+    h("tbody", {}, ...part.rows.map((row) => line(row, shown, part.unit ?? "time", choose))),
   );
-  return scroller(`Time by ${of}`, table, { class: "breakdown" });
+  return scroller(`${part.unit ? "Counts" : "Time"} by ${of}`, table, { class: "breakdown" });
 }
 
-function line(row: Row, shown: number[], choose: (option: number) => void): HTMLElement {
+function line(row: Row, shown: number[], unit: Unit, choose: (option: number) => void): HTMLElement {
   const { option } = row;
   const label =
     option === null
@@ -44,14 +44,14 @@ function line(row: Row, shown: number[], choose: (option: number) => void): HTML
   };
   const cell = (at: number) =>
     row.amounts[at]
-      ? h("td", { class: "number" }, h("b", {}, shareText(share(at))), " ", h("div", { class: "note" }, time(row.amounts[at])))
+      ? h("td", { class: "number" }, h("b", {}, shareText(share(at))), " ", h("div", { class: "note" }, format(row.amounts[at], unit)))
       : h("td", { class: "number" }, "–");
   return h(
     "tr",
     { class: row.level ? "inner" : null },
     h("th", { scope: "row", title: row.name }, label, row.note && h("span", { class: "how" }, row.note)),
     h("td", { class: "wider" }, h("div", { class: "bar", "aria-hidden": "true" }, ...shown.map(segment))),
-    h("td", { class: "number" }, time(row.whole)),
+    h("td", { class: "number" }, format(row.whole, unit)),
     ...shown.map(cell),
     ...row.more.map((text) => h("td", { class: "number" }, text)),
   );

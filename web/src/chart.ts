@@ -16,8 +16,11 @@ export interface Line {
   dashed?: boolean;
   /** Of points: a ring, which shows what lies inside it. */
   hollow?: boolean;
-  /** Of points: one is seen through another. */
+  /** Of points: one is seen through another, by default at half its colour. */
   faint?: boolean;
+  alpha?: string;
+  /** Of points: both ends of each one's interval. */
+  whiskers?: ([low: number, high: number] | null)[];
   width?: number;
   /** Drawn between pixels too: a line that hardly rises has no steps. */
   smooth?: boolean;
@@ -39,6 +42,8 @@ export interface Chart {
   xLabel: string;
   /** Drawn as a level with a name. */
   levels?: { value: number; label: string; colour: string }[];
+  /** A place on x, with the range in which it lies where that is known. */
+  verticals?: { x: number; low: number | null; high: number | null; label: string; colour: string }[];
   /** Stretches of x that are told apart from the rest. */
   stretches?: { from: number; to: number; label: string }[];
   /** Bars above the plot. */
@@ -56,8 +61,23 @@ export interface Chart {
   /** For values of several orders of magnitude. */
   logarithmic?: boolean;
   logarithmicX?: boolean;
+  /** Where x has its ticks, if not at round numbers. */
+  splitsX?: number[];
+  /** What is read out of the point next to the cursor, by its line and its place: for clouds of points. */
+  nearest?: (line: number, at: number) => string;
+  /** Room beside the first and the last value of x, for points that stand there. */
+  inset?: boolean;
+  /** Room above all values, for names of stretches. */
+  headroom?: boolean;
+  /** Charts of one name show the same moment. */
+  sync?: string;
   height?: number;
 }
+
+/** Pixels within which a point of a cloud is read out. */
+const NEAR = 24;
+/** Of the height of a plot. */
+const HEADROOM = 0.13;
 
 export function chart(host: HTMLElement, wanted: Chart): void {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
@@ -121,6 +141,7 @@ function options(
       x: {
         time: false,
         ...(wanted.logarithmicX ? { distr: 3, range: (_, low, high) => [low * 0.9, high * 1.1] } : {}),
+        ...(wanted.inset ? { range: inset } : {}),
       },
       y: { distr: wanted.logarithmic ? 3 : 1, range: (_, low, high) => range(wanted, low, high) },
     },
@@ -131,6 +152,7 @@ function options(
         space: 70,
         ...(wanted.counts ? { incrs: WHOLE } : {}),
         ...(wanted.logarithmicX ? { splits: decades, filter: same } : {}),
+        ...(wanted.splitsX ? { splits: inView(wanted.splitsX), filter: same } : {}),
       },
       {
         ...axis(wanted.showY),
@@ -143,12 +165,19 @@ function options(
       fill: () => `${property(wanted.lines[2 * at].colour)}2e`,
     })),
     series: [{}, ...drawn(wanted)],
-    cursor: { points: { size: 7 }, drag: { x: true, y: false }, y: false },
+    cursor: {
+      points: wanted.nearest ? { show: false } : { size: 7 },
+      drag: { x: true, y: false },
+      y: false,
+      ...(wanted.sync ? { sync: { key: wanted.sync, scales: ["x", null] } } : {}),
+    },
     hooks: {
-      drawClear: [(plot) => drawStretches(plot, wanted)],
+      drawClear: [(plot) => drawStretches(plot, wanted), (plot) => shadeVerticals(plot, wanted)],
       draw: [
         (plot) => nameStretches(plot, wanted),
+        (plot) => drawWhiskers(plot, wanted),
         (plot) => drawLevels(plot, wanted),
+        (plot) => drawVerticals(plot, wanted),
         (plot) => drawLanes(plot, marked),
       ],
       setCursor: [(plot) => readout(plot, wanted, marked, read)],
@@ -171,6 +200,11 @@ const WHOLE = Array.from({ length: 10 }, (_, at) => [1, 2, 5].map((one) => one *
 
 const same = (_: uPlot, splits: number[]) => splits;
 
+const inView =
+  (splits: number[]) =>
+  (_: uPlot, __: number, low: number, high: number): number[] =>
+    splits.filter((value) => value >= low && value <= high);
+
 function series(line: Line): uPlot.Series {
   return {
     label: line.label,
@@ -185,11 +219,17 @@ function series(line: Line): uPlot.Series {
     points: {
       show: line.points,
       size: line.size ?? 4,
-      fill: () => (line.hollow ? "transparent" : property(line.colour) + (line.faint ? "73" : "")),
+      fill: () => (line.hollow ? "transparent" : property(line.colour) + (line.faint ? (line.alpha ?? "73") : "")),
       ...(line.hollow ? { stroke: () => property(line.colour), width: 1.5 } : {}),
       ...(line.faint ? { width: 0 } : {}),
     },
   };
+}
+
+/** A little more than the values on both sides. */
+function inset(_: uPlot, low: number, high: number): [number, number] {
+  const room = (high - low || Math.abs(high) || 1) * 0.04;
+  return [low - room, high + room];
 }
 
 /** The lines in the order of `data`. */
@@ -206,13 +246,21 @@ function area(line: Line): uPlot.Series {
 
 function range(wanted: Chart, low: number, high: number): [number, number] {
   const { fromZero, levels, logarithmic } = wanted;
-  if (logarithmic) return [low * 0.85, high * 1.2];
-  const shown = (levels ?? []).map((level) => level.value);
+  if (logarithmic) {
+    const all = [low, high, ...wanted.lines.flatMap(endsOf)].filter((value) => value > 0);
+    if (!all.length) return [1, 10];
+    const [least, most] = [Math.min(...all) * 0.85, Math.max(...all) * 1.2];
+    return [least, wanted.headroom ? most * (most / least) ** HEADROOM : most];
+  }
+  const shown = [...(levels ?? []).map((level) => level.value), ...wanted.lines.flatMap(endsOf)];
   const top = Math.max(high, ...shown);
   const bottom = fromZero ? 0 : Math.min(low, ...shown);
   const room = (top - bottom || top || 1) * 0.06;
-  return [fromZero ? 0 : Math.max(bottom - room, 0), top + room];
+  const above = wanted.headroom ? (top - bottom) * HEADROOM : 0;
+  return [fromZero ? 0 : Math.max(bottom - room, 0), top + room + above];
 }
+
+const endsOf = ({ whiskers }: Line): number[] => (whiskers ?? []).flatMap((ends) => ends ?? []);
 
 function drawStretches(plot: uPlot, { stretches = [] }: Chart): void {
   const { ctx, bbox } = plot;
@@ -286,10 +334,109 @@ function drawLevels(plot: uPlot, { levels = [] }: Chart): void {
   ctx.restore();
 }
 
+/** Each interval as a line with ends, through its point. */
+function drawWhiskers(plot: uPlot, { x, lines }: Chart): void {
+  const { ctx } = plot;
+  clipped(plot, () => {
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    const end = 3.5 * devicePixelRatio;
+    for (const { whiskers, colour } of lines) {
+      ctx.strokeStyle = property(colour);
+      ctx.beginPath();
+      (whiskers ?? []).forEach((ends, at) => {
+        if (!ends) return;
+        const middle = plot.valToPos(x[at], "x", true);
+        const [low, high] = ends.map((value) => plot.valToPos(value, "y", true));
+        ctx.moveTo(middle, low);
+        ctx.lineTo(middle, high);
+        for (const y of [low, high]) {
+          ctx.moveTo(middle - end, y);
+          ctx.lineTo(middle + end, y);
+        }
+      });
+      ctx.stroke();
+    }
+  });
+}
+
+function clipped(plot: uPlot, draw: () => void): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  draw();
+  ctx.restore();
+}
+
+function shadeVerticals(plot: uPlot, { verticals = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  clipped(plot, () => {
+    for (const { low, high, colour } of verticals) {
+      if (low === null || high === null) continue;
+      const [from, to] = [low, high].map((value) => plot.valToPos(value, "x", true));
+      ctx.fillStyle = `${property(colour)}24`;
+      ctx.fillRect(from, bbox.top, Math.max(to - from, devicePixelRatio), bbox.height);
+    }
+  });
+}
+
+/** With its name beside the line, on the side where there is room. */
+function drawVerticals(plot: uPlot, { verticals = [], stretches = [] }: Chart): void {
+  const { ctx, bbox } = plot;
+  clipped(plot, () => {
+    ctx.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
+    for (const { x, label, colour } of verticals) {
+      const at = plot.valToPos(x, "x", true);
+      ctx.strokeStyle = ctx.fillStyle = property(colour);
+      ctx.lineWidth = 1.5 * devicePixelRatio;
+      ctx.beginPath();
+      ctx.moveTo(at, bbox.top);
+      ctx.lineTo(at, bbox.top + bbox.height);
+      ctx.stroke();
+      const right = at < bbox.left + bbox.width / 2;
+      ctx.textAlign = right ? "left" : "right";
+      ctx.strokeStyle = property("--card");
+      ctx.lineWidth = 4 * devicePixelRatio;
+      const place = [at + (right ? 6 : -6) * devicePixelRatio, bbox.top + (stretches.length ? 32 : 14) * devicePixelRatio] as const;
+      ctx.strokeText(label, ...place);
+      ctx.fillText(label, ...place);
+    }
+  });
+}
+
 /** A band is read as one interval: of its two lines the upper one has the name. */
 function lowerEnd({ bands = 0, lines, showY }: Chart, line: Line, at: number): string {
   const low = lines.indexOf(line) < 2 * bands ? lines[lines.indexOf(line) + 1].values[at] : null;
   return low === null || low === undefined ? "" : `${showY(low)} … `;
+}
+
+/** The interval of a point that has whiskers. */
+function ends({ showY }: Chart, { whiskers }: Line, at: number): string {
+  const interval = whiskers?.[at];
+  return interval ? ` (95 %: ${interval.map((value) => showY(value)).join(" … ")})` : "";
+}
+
+/** The line and the place of the point that is next to the cursor; null where none is near. */
+function nearestPoint(plot: uPlot, { x, lines }: Chart): [number, number] | null {
+  const { left = -1, top = -1 } = plot.cursor;
+  let best: [number, number] | null = null;
+  let least = NEAR ** 2;
+  const consider = (at: number): boolean => {
+    const across = plot.valToPos(x[at], "x") - left;
+    if (Math.abs(across) > NEAR) return false;
+    lines.forEach(({ values, points }, line) => {
+      const value = values[at];
+      if (!points || value === null || value === undefined) return;
+      const distance = across ** 2 + (plot.valToPos(value, "y") - top) ** 2;
+      if (distance < least) [least, best] = [distance, [line, at]];
+    });
+    return true;
+  };
+  const middle = plot.posToIdx(left);
+  for (let at = middle; at < x.length && consider(at); at++);
+  for (let at = middle - 1; at >= 0 && consider(at); at--);
+  return best;
 }
 
 function readout(plot: uPlot, wanted: Chart, marked: Mark[][], read: HTMLElement): void {
@@ -298,10 +445,15 @@ function readout(plot: uPlot, wanted: Chart, marked: Mark[][], read: HTMLElement
     read.textContent = "\u00a0";
     return;
   }
+  if (wanted.nearest) {
+    const place = nearestPoint(plot, wanted);
+    read.replaceChildren(place ? name(wanted.nearest(...place)) : "\u00a0");
+    return;
+  }
   const said = wanted.lines
     .filter((line) => line.values[at] !== null && line.values[at] !== undefined)
     .filter((line) => line.label && (!wanted.stacked || line.values[at]))
-    .map((line) => `${line.label} ${lowerEnd(wanted, line, at)}${wanted.showY(line.values[at] as number)}`);
+    .map((line) => `${line.label} ${lowerEnd(wanted, line, at)}${wanted.showY(line.values[at] as number)}${ends(wanted, line, at)}`);
   const x = wanted.x[at];
   read.replaceChildren(
     `${wanted.xLabel} ${(wanted.readX ?? wanted.showX)(x)}: ${said.join(", ")}`,

@@ -161,6 +161,8 @@ export type ContributionsData = {
 export interface BreakdownData {
   /** What the parts add up to: by default a window of time. */
   whole?: string;
+  /** By default a time. */
+  unit?: Unit;
   parts: string[];
   /** Titles of what each row says besides. */
   more: string[];
@@ -391,6 +393,137 @@ export type CacheData = {
   }[];
   notes: string[];
 }[];
+
+/** A percentile of levels or settings: where on x, ns, both ends or null, why it is of no steady state. */
+export interface PercentileSeries {
+  label: string;
+  fraction: number;
+  points: [x: number, value: number, low: number | null, high: number | null, state?: string][];
+}
+
+interface GoalLine {
+  value: number;
+  label: string;
+  fraction: number | null;
+}
+
+export interface KneeData {
+  rate: number;
+  low: number | null;
+  high: number | null;
+  label: string;
+}
+
+export interface RatesData {
+  charts: { title: string; series: PercentileSeries[]; goals: GoalLine[]; controlled: PercentileSeries["points"] }[];
+  throughput: [
+    offered: number,
+    answered: number | null, answeredLow: number | null, answeredHigh: number | null,
+    goodput: number | null, goodputLow: number | null, goodputHigh: number | null,
+    state: string,
+  ][];
+  knee: KneeData | null;
+  levels: TableData;
+  notes: string[];
+}
+
+type Stretch = { from: number; to: number; label: string };
+
+export interface OverTimeData {
+  time: number[];
+  median: (number | null)[];
+  p90: (number | null)[];
+  slowest: (number | null)[];
+  service: (number | null)[];
+  due: number[];
+  answered: number[];
+  in_flight: number[];
+  stretches: Stretch[];
+  goals: { value: number; label: string }[];
+  /** In a closed loop a request is due when the one before was answered. */
+  closed: boolean;
+}
+
+/** Curves by "one in so many took that long or longer", with the record's percentiles on them. */
+export interface TailData {
+  series: {
+    label: string;
+    dashed?: boolean;
+    points: [oneIn: number, value: number][];
+    percentiles: [oneIn: number, value: number, low: number | null, high: number | null][];
+  }[];
+  goals: [oneIn: number, value: number, text: string][];
+  notes: string[];
+}
+
+/** Points in microseconds; `count` is how many each stands for, empty where each is one. */
+export interface PointsData {
+  label: string;
+  x: number[];
+  y: number[];
+  count: number[];
+}
+
+export interface RequestsData {
+  series: PointsData[];
+  unanswered: { fate: string; x: number[]; count: number[] }[];
+  total: number;
+  stretches: Stretch[];
+  goals: { value: number; label: string }[];
+  table: TableData;
+}
+
+export interface GapsData extends TailData {
+  gaps: PointsData;
+  total: number;
+  stretches: Stretch[];
+}
+
+export interface ServerData {
+  time: number[];
+  series: { title: string; unit: Unit; values: number[]; levels: [value: number, label: string][] }[];
+  requests: { time: number[]; due: number[]; answered: number[] } | null;
+  stretches: Stretch[];
+  rows: Rows;
+}
+
+export interface SettingsData {
+  by_workers: { series: PercentileSeries[]; unstable: number[]; rate: number; note: string } | null;
+  by_rate: { title: string; series: PercentileSeries[]; unstable: number[]; knee: KneeData | null }[];
+  goals: GoalLine[];
+  knees: [workers: number, rate: number, low: number | null, high: number | null][];
+  needed: number | null;
+  rate: number | null;
+  table: TableData;
+}
+
+export interface FrontData {
+  points: { workers: number; text: string; batch: number; knee: number; latency: number }[];
+  table: TableData;
+}
+
+export interface ServiceData {
+  points: [batch: number, value: number][];
+  medians: [batch: number, value: number][];
+  total: number;
+  rows: Rows;
+  how: string;
+  overhead: number;
+  source: string;
+}
+
+export interface ChecksData {
+  rows: {
+    figure: string;
+    unit: Unit;
+    rate: string;
+    predicted: [value: number, low: number | null, high: number | null];
+    measured: [value: number, low: number | null, high: number | null];
+    inside: boolean | null;
+  }[];
+  table: TableData;
+  note: string;
+}
 
 export interface MethodData {
   parts: [string, Rows][];

@@ -10,15 +10,18 @@ import { themeButton } from "./theme";
 import type { Target } from "./timeline/targets";
 import { Tree } from "./tree";
 import { advice } from "./views/advice";
+import { checks, front, service, settings } from "./views/capacity";
 import { changes } from "./views/changes";
 import { contributions } from "./views/contributions";
 import { environment } from "./views/environment";
 import { cache, calls, growth, shapes } from "./views/generation";
 import { latency } from "./views/latency";
+import { distribution, gaps, overTime, requests, server } from "./views/load";
 import { memory } from "./views/memory";
 import { method } from "./views/method";
 import { overview } from "./views/overview";
 import { roofline } from "./views/roofline";
+import { fates, rates } from "./views/serving";
 import { course, held, layout, ooms } from "./views/snapshot";
 import { steps } from "./views/steps";
 import { cells, pareto, scaling } from "./views/sweep";
@@ -42,6 +45,17 @@ register<any>(
   growth,
   cache,
   calls,
+  rates,
+  overTime,
+  distribution,
+  requests,
+  gaps,
+  fates,
+  server,
+  settings,
+  front,
+  checks,
+  service,
   ranks,
   job,
   devices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from torchgauge.api.records import generation_of, labels_of, loaded
+from torchgauge.api.records import generation_of, labels_of, loaded, serving_of
 from torchgauge.errors import InputError
 from torchgauge.records.profile import Profile
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from torchgauge.records.comparison import Comparison, Regressions
     from torchgauge.records.generation.generation import Generation
+    from torchgauge.records.serving.serving import Serving
     from torchgauge.records.snapshot import Growth, Snapshot
     from torchgauge.records.trace.trace import Trace
     from torchgauge.records.trace.trace_diff import TraceDiff
     from torchgauge.targets.training.training import Training
 
     Model = tuple[Callable[..., Any], Any]
-    Compared = Generation | Profile | Trace | Snapshot | str | Path | Model
+    Compared = Generation | Profile | Serving | Trace | Snapshot | str | Path | Model
 
 
 def compare(
@@ -37,7 +38,8 @@ def compare(
     Times are judged only on the same machine, software and settings, with six or more processes on
     each side (`processes=10`); exact figures always if the inputs are the same. Two pairs (model,
     inputs) are run in turn, in `blocks` of four fresh processes that get them by value; with
-    `train` a training step of them. Two generations are compared shape by shape. For two traces,
+    `train` a training step of them. Two generations are compared shape by shape, two records of
+    load level by level. For two traces,
     or folders with the ranks' files, the result is what got slower, for two memory snapshots what
     grew.
 
@@ -70,6 +72,11 @@ def compare(
         from torchgauge.analyze.compare.shapes import compare_generations
 
         return compare_generations(old, new, labels=labels_of(baseline, current))
+    loads = serving_of(baseline), serving_of(current)
+    if loads[0] is not None and loads[1] is not None:
+        from torchgauge.analyze.compare.levels import compare_servings
+
+        return compare_servings(loads[0], loads[1], labels=labels_of(baseline, current))
     from torchgauge.analyze.compare.compare import compare as compared
     from torchgauge.gates.host_noise import host_noise
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchgauge.records.doctor import Noise
     from torchgauge.records.generation.generation import Generation
     from torchgauge.records.profile import Profile
+    from torchgauge.records.serving.serving import Serving
     from torchgauge.records.verdict import Verdict
     from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
@@ -29,8 +30,8 @@ CALIBRATION_BLOCKS = 10
 
 
 def gate(
-    baseline: Generation | Profile | str | Path | tuple[Callable[..., Any], Any],
-    current: Generation | Profile | str | Path | tuple[Callable[..., Any], Any],
+    baseline: Generation | Profile | Serving | str | Path | tuple[Callable[..., Any], Any],
+    current: Generation | Profile | Serving | str | Path | tuple[Callable[..., Any], Any],
     *,
     metrics: Sequence[str] = (),
     tolerance: str | Sequence[str] = (),
@@ -43,7 +44,8 @@ def gate(
     """Judge whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
 
     Two pairs (model, inputs) are run in turn, in fresh processes that get them by value. Two
-    records, or the files that hold them, are compared as they are, generations shape by shape.
+    records, or the files that hold them, are compared as they are, generations shape by shape,
+    records of load level by level.
     `tolerance` is texts such as
     "latency:1%:3%": the accepted change, and the change that must be excluded.
 
@@ -71,8 +73,8 @@ def gate(
 
 
 def gate_records(
-    baseline: Generation | Profile | str | Path,
-    current: Generation | Profile | str | Path,
+    baseline: Generation | Profile | Serving | str | Path,
+    current: Generation | Profile | Serving | str | Path,
     options: GateOptions,
     labels: tuple[str, str] | None = None,
 ) -> Verdict:
@@ -83,13 +85,18 @@ def gate_records(
     Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
     """
     from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
-    from torchgauge.api.records import generation_of, labels_of, loaded
+    from torchgauge.api.records import generation_of, labels_of, loaded, serving_of
     from torchgauge.gates.host_noise import host_noise
 
     sides = generation_of(baseline), generation_of(current)
     labels = labels or labels_of(baseline, current)
     if sides[0] is not None and sides[1] is not None:
         return _gate_generations(sides[0], sides[1], options, labels)
+    loads = serving_of(baseline), serving_of(current)
+    if loads[0] is not None and loads[1] is not None:
+        from torchgauge.api.load_gates import gate_servings
+
+        return gate_servings(loads[0], loads[1], options, labels)
     old, new = (loaded(cast("Profile | str | Path", side)) for side in (baseline, current))
     return gate_stored_run(
         old,
@@ -109,13 +116,19 @@ def gate_stored(
 
     Raises what `gate_records` and `HistoryBaseline.profile` raise, and what running raises.
     """
-    from torchgauge.api.records import generation_of, load_baseline
+    from torchgauge.api.records import generation_of, load_baseline, serving_of
 
     path = Path(request.spec)
     if path.suffix == ".json" and is_file(path) and (generation := generation_of(path)):
         if isinstance(baseline, str | Path):
             return gate_records(baseline, generation, options, (str(baseline), request.spec))
         return _gate_with_history(baseline, generation, options, request.spec)
+    if path.suffix == ".json" and is_file(path) and (serving := serving_of(path)):
+        if isinstance(baseline, str | Path):
+            return gate_records(baseline, serving, options, (str(baseline), request.spec))
+        from torchgauge.api.load_gates import gate_with_history
+
+        return gate_with_history(baseline, serving, options, request.spec)
     saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
     # A mistake shows now, not after minutes; and the target may change folders.
     stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)

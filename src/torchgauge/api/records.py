@@ -11,6 +11,7 @@ from torchgauge.errors import InputError
 from torchgauge.records import codec
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 
 if TYPE_CHECKING:
     from torchgauge.records.trace.ranks import Ranks
@@ -98,10 +99,17 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
     raise InputError(
         f"'{profile_or_path}' holds a {type(record).__name__.lower()}, not a profile.",
         id="not-a-profile",
-        remedy="Give another generation with it: both files of `torchgauge generate`."
-        if isinstance(record, Generation)
-        else "Give a file that `torchgauge profile TARGET --output-dir DIR` or profile.save wrote.",
+        remedy=_REMEDIES.get(
+            type(record),
+            "Give a file that `torchgauge profile TARGET --output-dir DIR` or profile.save wrote.",
+        ),
     )
+
+
+_REMEDIES: dict[type, str] = {
+    Generation: "Give another generation with it: both files of `torchgauge generate`.",
+    Serving: "Give another record of load with it: both files of `torchgauge load`.",
+}
 
 
 def generation_of(side: object) -> Generation | None:
@@ -109,5 +117,18 @@ def generation_of(side: object) -> Generation | None:
 
     Raises InputError `file-missing`; RecordError as `load`.
     """
-    record = codec.load(Path(side)) if isinstance(side, str | Path) else side
+    record = _record(side)
     return record if isinstance(record, Generation) else None
+
+
+def serving_of(side: object) -> Serving | None:
+    """Return the record of load that is given or lies at a path; None for another record.
+
+    Raises InputError `file-missing`; RecordError as `load`.
+    """
+    record = _record(side)
+    return record if isinstance(record, Serving) else None
+
+
+def _record(side: object) -> object:
+    return codec.load(Path(side)) if isinstance(side, str | Path) else side

@@ -36,6 +36,7 @@ FORMATS = {
     "categories": Format("categories.csv", "csv", {"table": "categories"}),
     "lines": Format("lines.csv", "csv", {"table": "lines"}),
     "tensors": Format("tensors.csv", "csv", {"table": "tensors"}),
+    "requests": Format("requests.csv", "csv", {"table": "requests"}),
     "markdown": Format("md", "markdown"),
     "html": Format("html", "html"),
     "speedscope": Format("speedscope.json", "speedscope"),
@@ -70,7 +71,7 @@ def add_arguments(
         type=_formats,
         metavar="F,F",
         dest="formats",
-        help=f"which files: {ALL} (default: {default}); layers to tensors are CSV",
+        help=f"which files: {ALL} (default: {default}); layers to requests are CSV",
     )
     if page:
         out.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")

@@ -18,6 +18,7 @@ from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import How
 from torchgauge.records.run import Entry, Facts, Run
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline import tables
 
 # What is asked of layers over time; the record holds the rest.
@@ -110,9 +111,10 @@ def not_a_profile(origin: str, record: object) -> RecordError:
     """Return the error for a record of another kind."""
     return RecordError(
         f"{origin} holds a {type(record).__name__.lower()}"
-        f"{' without a measured shape' * isinstance(record, Generation)}.",
+        f"{' without a measured shape' * isinstance(record, Generation)}"
+        f"{' without a level of load' * isinstance(record, Serving)}.",
         id="history-kind",
-        cause="The history keeps profiles, and the measured shapes of generations.",
+        cause="The history keeps profiles, the measured shapes of generations and levels of load.",
         remedy="Add what `torchgauge profile TARGET --output-dir DIR` wrote as profile.json.",
     )
 

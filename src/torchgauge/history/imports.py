@@ -18,6 +18,7 @@ from torchgauge.records import codec
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.run import SCHEMA, Entry, Facts
+from torchgauge.records.serving.serving import Serving
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -53,7 +54,7 @@ def entries(path: Path, facts: Facts) -> Iterator[Entry]:
     except OSError as error:
         raise unreadable(f"'{path}'", error) from None
     record = codec.load(path)
-    profiles = record.profiles if isinstance(record, Generation) else (record,)
+    profiles = record.profiles if isinstance(record, Generation | Serving) else (record,)
     for profile in profiles or (record,):
         if not isinstance(profile, Profile):
             raise not_a_profile(f"'{path}'", record)

@@ -19,6 +19,8 @@ from torchgauge.records.trend import CONFIRM, Trend, TrendChange, TrendCorrectio
 
 DEFAULT_METRICS = (
     *("latency_median", "generation_ttft", "generation_tpot", "generation_tokens"),
+    *("serving_latency_p50", "serving_latency_p99", "serving_ttft_p95", "serving_tpot_p50"),
+    *("serving_completed", "serving_goodput", "serving_capacity"),
     *("memory_peak", "flops", "parameters"),
 )
 DEFAULT_LAYER_METRICS = ("host_time", "device_time")

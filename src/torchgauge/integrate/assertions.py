@@ -11,7 +11,7 @@ from torchgauge import api, units
 from torchgauge.analyze.gate.limits import judge, parse_limit, percentile_of
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
-from torchgauge.records.figures import Figure
+from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS
 from torchgauge.records.verdict import Ruling
 from torchgauge.report.content import rulings

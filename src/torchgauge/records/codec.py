@@ -18,6 +18,7 @@ from torchgauge.records.generation.generation import Generation
 from torchgauge.records.migration import migrated
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import Growth, Snapshot
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
@@ -39,6 +40,7 @@ Saved = (
     | Snapshot
     | Generation
     | Growth
+    | Serving
     | Sweep
     | Trace
     | TraceDiff

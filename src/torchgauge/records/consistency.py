@@ -8,6 +8,7 @@ that reads a record may trust it.
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import LARGEST_INTEGER
+from torchgauge.records.serving.agreement import level_disagreements, serving_disagreements
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.sweep import Cell, Scaling, Sweep
 from torchgauge.records.timeline.loop import Loop
@@ -81,6 +84,8 @@ def _profile(record: Profile) -> Faults:
         yield from _tree("tree", record.tree)
     if record.generation is not None:
         yield from _generation_cell("generation", record.generation)
+    if record.serving is not None:
+        yield from itertools.starmap(Fault, level_disagreements("serving", record.serving))
 
 
 def _count(record: Count) -> Faults:
@@ -165,6 +170,11 @@ def _generation_call(path: str, call: GenerationCall) -> Faults:
         column = getattr(call.forwards, name)
         if len(column) != count and (column or name != "device"):
             yield Fault(f"{path}.forwards.{name}", "it is not as long as `begin`")
+
+
+def _serving(record: Serving) -> Faults:
+    yield from _environment(record.environment)
+    yield from itertools.starmap(Fault, serving_disagreements(record))
 
 
 def _trace(record: Trace) -> Faults:
@@ -324,7 +334,7 @@ def _instant(path: str, text: str) -> Faults:
 
 _CHECKS: dict[type, Callable[[Any], Faults]] = {
     Profile: _profile, Count: _count, Loop: _loop, Ranks: _ranks, Sweep: _sweep,
-    Generation: _generation,
+    Generation: _generation, Serving: _serving,
     Trace: _trace, TraceDiff: _trace_diff, Snapshot: _snapshot,
     Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,
 }  # fmt: skip

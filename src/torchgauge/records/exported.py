@@ -8,7 +8,9 @@ from typing import Literal, get_args
 from torchgauge.records import rendering
 from torchgauge.records.record import Record
 
-Csv = Literal["figures", "layers", "operators", "kernels", "categories", "lines", "tensors"]
+Csv = Literal[
+    "figures", "layers", "operators", "kernels", "categories", "lines", "tensors", "requests"
+]  # fmt: skip
 Weight = Literal["time", "host", "device", "flops", "bytes", "memory"]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 
@@ -33,7 +35,7 @@ class Exported(Record, frozen=True, kw_only=True):
         return rendering.summary(self)
 
     def to_csv(self, path: str | Path | None = None, table: Csv = "figures") -> str:
-        """Return the figures as one row of CSV, or a table of the tree or lines, in SI units."""
+        """Return the figures as one row of CSV, or a table of tree, lines or requests, in SI."""
         return rendering.text(self, "csv", path, table=table)
 
     def to_html(self, path: str | Path | None = None) -> str:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 
-from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.headline.figure import Figure, Named, Unit, by_name
+from torchgauge.records.headline.generation_figures import (
+    all_generation_figures,
+    generation_figures,
+)
+from torchgauge.records.headline.serving_figures import (
+    capacity_figure,
+    level_figures,
+    serving_figures,
+)
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import How, Interval
+from torchgauge.records.record import How
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.system import System, Use
 from torchgauge.records.timeline.loop import Loop
@@ -20,31 +30,6 @@ from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import Roofline
 from torchgauge.records.work.size import Size
-
-Unit = Literal["", "s", "B", "1/s", "B/s", "ratio", "W", "Hz"]
-
-
-class Figure(NamedTuple):
-    """One figure in SI units; `value` None is unknown, `text` describes it.
-
-    `bounded` figures have an `interval` where it could be told. `rank` is whose figure it is. With
-    `at_least` a part of it is not known, and it is more than so much. `labels` tell the shapes of a
-    generation apart.
-    """
-
-    name: str
-    unit: Unit
-    how: How
-    text: str
-    value: float | int | None
-    bounded: bool = False
-    interval: Interval | None = None
-    rank: int | None = None
-    at_least: bool = False
-    labels: tuple[tuple[str, int | str], ...] = ()
-
-
-Named = Mapping[str, tuple[Unit, str]]
 
 SIZE: Named = {
     "parameters": ("", "Elements of parameters"),
@@ -97,16 +82,6 @@ MEMORY: Named = {
     "allocator_peak": ("B", "Peak that the allocator itself reports"),
     "reserved": ("B", "Reserved by the allocator at its highest"),
 }
-GENERATION: Named = {
-    "ttft": ("s", "Time to the first token"),
-    "tpot": ("s", "Time per token after the first"),
-    "tokens": ("1/s", "New tokens of all prompts per second"),
-    "prefill": ("s", "Forwards before the first token"),
-    "step": ("s", "Forward of a decode step"),
-    "between": ("s", "Time between two forwards"),
-    "cache_held": ("B", "Memory of the cache at the end of a call"),
-    "cache_used": ("B", "Memory of the cache's positions that hold tokens"),
-}
 SYSTEM: Named = {
     "cpu_cores_used": ("", "Cores in use by the process"),
     "machine_busy": ("ratio", "Share of all cores that was busy"),
@@ -141,8 +116,13 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
     return False if unit == "1/s" or name in ("roofline_efficiency", "machine_speed") else None
 
 
-def figures(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> list[Figure]:
-    """Return the record's figures; those of parts that were not measured are there, unknown."""
+def figures(
+    record: Profile | Count | Generation | Loop | Ranks | Serving | Sweep,
+) -> list[Figure]:
+    """Return the record's figures; those of parts that were not measured are there, unknown.
+
+    Only profiles of a level of load have its figures.
+    """
     if isinstance(record, Profile):
         return list(_profile(record))
     if isinstance(record, Count):
@@ -150,7 +130,9 @@ def figures(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> list
     if isinstance(record, Sweep):
         return list(_sweep(record))
     if isinstance(record, Generation):
-        return list(_generation(record))
+        return [*_size(record.size), *all_generation_figures(record)]
+    if isinstance(record, Serving):
+        return list(serving_figures(record))
     return list(_loop(record) if isinstance(record, Loop) else _ranks(record))
 
 
@@ -165,6 +147,10 @@ def _profile(profile: Profile) -> Iterator[Figure]:
         seconds = None if training is None else training.phase(name)
         yield Figure(f"training_{name}", "s", "measured", f"{name} of a training step", seconds)
     yield from generation_figures(profile.generation)
+    if profile.serving is not None:
+        yield from level_figures(profile.serving)
+    if profile.capacity is not None:
+        yield capacity_figure(profile.capacity)
     yield from _system(profile.system)
     yield from _roofline(profile.roofline)
 
@@ -182,31 +168,6 @@ def _sweep(sweep: Sweep) -> Iterator[Figure]:
         ("memory", "B", "Least peak of memory", min(peaks, default=None)),
     ):
         yield Figure(f"sweep_{name}", unit, "measured", text, value)  # type: ignore[arg-type]
-
-
-def generation_figures(cell: GenerationCell | None) -> Iterator[Figure]:
-    """Yield the figures of one shape; all unknown of a profile that is not of one."""
-    cache = None if cell is None else cell.cache
-    for name, (unit, text) in GENERATION.items():
-        value, interval = getattr(cache, name.removeprefix("cache_"), None), None
-        if not name.startswith("cache"):
-            time = getattr(cell, "tokens_per_second" if name == "tokens" else name, None)
-            value, interval = getattr(time, "value", None), getattr(time, "interval", None)
-        bounded = unit != "B"
-        yield Figure(f"generation_{name}", unit, "measured", text, value, bounded, interval)
-
-
-def _generation(generation: Generation) -> Iterator[Figure]:
-    yield from _size(generation.size)
-    text = "Shapes, requested or seen"
-    yield Figure("generation_cells", "", "counted", text, len(generation.cells))
-    by_cell = [
-        [figure._replace(labels=tuple(cell.shape.items())) for figure in generation_figures(cell)]
-        for cell in generation.done
-    ]
-    # One figure of all shapes after the other: OpenMetrics wants them together.
-    for same_figure in zip(*by_cell, strict=True):
-        yield from same_figure
 
 
 def _count(count: Count) -> Iterator[Figure]:
@@ -322,11 +283,18 @@ def _ranks(ranks: Ranks) -> Iterator[Figure]:
     yield Figure("ranks_communication", "ratio", "measured", text, ranks.share)
     text = "Share of a step in which ranks only waited for communication"
     yield Figure("ranks_exposed", "ratio", "measured", text, ranks.exposed)
-    # One figure of all ranks after the other: OpenMetrics wants them together.
-    for name, unit_and_text in RANK.items():
-        for process in ranks.ranks:
-            value = getattr(process, name)
-            yield Figure(f"rank_{name}", *_measured(unit_and_text), value, rank=process.number)
+    yield from by_name(
+        [
+            Figure(
+                f"rank_{name}",
+                *_measured(unit_and_text),
+                getattr(process, name),
+                rank=process.number,
+            )
+            for name, unit_and_text in RANK.items()
+        ]
+        for process in ranks.ranks
+    )
 
 
 def _measured(unit_and_text: tuple[Unit, str]) -> tuple[Unit, How, str]:

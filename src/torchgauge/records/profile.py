@@ -13,6 +13,7 @@ from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Level
 from torchgauge.records.system import System
 from torchgauge.records.target import TargetDescription
@@ -58,6 +59,7 @@ class Profile(Exported, frozen=True, kw_only=True):
         compilation: What torch.compile made of the model.
         generation: The calls of one shape, in a profile that is a part of a `Generation`.
         serving: A level of load, in a profile that is a part of a `Serving`.
+        capacity: The highest rate within goals, in a profile that is a part of a `Serving`.
         passes: The probes that ran, with their durations.
         findings: What costs time or memory, what is worth most first.
         interrupted: Whether Ctrl-C ended it.
@@ -80,6 +82,7 @@ class Profile(Exported, frozen=True, kw_only=True):
     compilation: Compilation | None = None
     generation: GenerationCell | None = None
     serving: Level | None = None
+    capacity: Capacity | None = None
     passes: tuple[ProbeRun, ...] = ()
     findings: tuple[Finding, ...] = ()
     interrupted: bool = False

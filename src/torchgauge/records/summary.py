@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from torchgauge.records.figures import Figure, Unit, figures
+from torchgauge.records.figures import figures
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.headline.figure import Figure, Unit
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.count import Count
 
 Value = float | int | str | None
+Summarized = Profile | Count | Generation | Loop | Ranks | Serving | Sweep
 
 # What a key ends in, and how many of that unit one SI unit is.
 KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
@@ -25,7 +28,9 @@ KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
 }
 
 
-def summarize(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> dict[str, Value]:
+def summarize(
+    record: Summarized,
+) -> dict[str, Value]:
     """Return one value per key; keys of parts that were not measured are there, with None."""
     row = identity(record)
     for figure in figures(record):
@@ -40,7 +45,9 @@ def summarize(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> di
     return row
 
 
-def identity(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> dict[str, Value]:
+def identity(
+    record: Summarized,
+) -> dict[str, Value]:
     """Return what was measured on what, and when, as far as the record says it."""
     if isinstance(record, Ranks):
         return {}

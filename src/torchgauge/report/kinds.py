@@ -33,6 +33,7 @@ class Kind(NamedTuple):
 # By the name of the type, whose schema the type itself has; `parts.py` has the parts of these.
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice"),
+    "CapacityPlan": Kind("serving.capacity", _PAGE, "serving.page_capacity", "capacity_csv"),
     "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv"),
     "Diagnosis": Kind("doctor", frozenset()),
@@ -46,6 +47,9 @@ KINDS = {
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
+    "Serving": Kind(
+        "serving.serving", _PAGE | {"openmetrics"}, "serving.page_serving", "serving_csv"
+    ),
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
     "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv"),
     "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),

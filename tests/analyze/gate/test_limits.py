@@ -8,7 +8,7 @@ from tests.support import exported_records, records
 
 from torchgauge.analyze.gate.limits import judge, judge_limit, judged, parse_limit, percentile_of
 from torchgauge.errors import ExitCode, InputError
-from torchgauge.records.figures import Figure
+from torchgauge.records.headline.figure import Figure
 from torchgauge.records.latency.latency import Throughput
 from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
@@ -21,6 +21,9 @@ UNITS = {
     "memory": "MB",
     "disk": "MB",
     "traffic": "MB",
+    "goodput": "requests/s",
+    "capacity": "requests/s",
+    "errors": "%",
 }
 
 

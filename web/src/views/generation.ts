@@ -6,14 +6,13 @@ import type { BreakdownData, CacheData, GrowthData, ShapesData } from "../data";
 import { definitions } from "../definitions";
 import { badge, h, name, scroller } from "../dom";
 import { bytes, format, percent, time, type Unit } from "../format";
+import { isFar } from "../percentiles";
 import type { View } from "../registry";
 import { Table } from "../table";
 
 type Heat = ShapesData["maps"][0];
 type Place = Heat["cells"][0];
 
-// Values of which the largest is this many times the smallest have logarithmic axes.
-const FAR = 20;
 // Bands that reach so many times as high as all else do not count for the range of an axis.
 const WIDE = 1.5;
 // Points of a series from which on they are drawn faint, as they lie upon one another.
@@ -220,11 +219,6 @@ function between(
   const [low, high] = [from[column], to[column]];
   if (low === null || high === null) return null;
   return to[0] > from[0] ? low + ((high - low) * (x - from[0])) / (to[0] - from[0]) : high;
-}
-
-function isFar(values: number[]): boolean {
-  const least = Math.min(...values);
-  return least > 0 && Math.max(...values) > FAR * least;
 }
 
 /** A colour for each batch, then what lines and points are. */

@@ -13,7 +13,8 @@ from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import HostNoise, corrected, min_repeats, uncalibrated, welch
 from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.records.comparison import Change, Comparison, Difference, Judgement, Side
-from torchgauge.records.figures import Figure, figures
+from torchgauge.records.figures import figures
+from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS, Metric
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
@@ -52,7 +53,8 @@ def compare(
         {figure.name: figure for figure in figures(current)},
     )
     changes = []
-    for metric in sorted(METRICS.values(), key=lambda metric: _EXACT_FIRST.index(metric.kind)):
+    of_calls = [metric for metric in METRICS.values() if not metric.of_load]
+    for metric in sorted(of_calls, key=lambda metric: _EXACT_FIRST.index(metric.kind)):
         old, new = figures_by_name[0][metric.figure], figures_by_name[1][metric.figure]
         if metric.name == "p50" or (old.value is None and new.value is None):
             continue  # p50 is the latency

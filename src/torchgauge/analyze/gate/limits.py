@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
 from torchgauge.errors import InputError
 from torchgauge.quantities import EXAMPLES, amount, meant
-from torchgauge.records.figures import COST, SIZE, Figure
+from torchgauge.records.figures import COST, SIZE
+from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS, Metric, figure_of, metric
 from torchgauge.records.profile import Profile
 from torchgauge.records.verdict import Limit, Ruling, Verdict, overall
 
+# What a throughput of requests or of tokens is under load; others are not known there.
+_LEVEL_RATES = {"calls": "serving_completed", "tokens": "serving_tokens"}
 _SIGN = re.compile("[:=]|<=?|>=?")
 
 
@@ -20,6 +23,8 @@ def unit_of(limited: Metric) -> str:
     """Return the SI unit that limits of a metric are given in."""
     if limited.better == "higher":
         return "1/s"
+    if limited.name == "errors":
+        return "ratio"
     for named in (SIZE, COST):
         if limited.figure in named:
             return named[limited.figure][0]
@@ -29,8 +34,8 @@ def unit_of(limited: Metric) -> str:
 def parse_limit(text: str) -> Limit:
     """Return the limit that `text` says, "METRIC:AMOUNT" with the amount's unit.
 
-    In place of the colon "=" may stand, or "<" ("<=") of a most and ">" (">=") of a least. Of
-    throughput it is a least, of all else a most. Raises InputError `metric-unknown`,
+    In place of the colon "=" may stand, or "<" ("<=") of a most and ">" (">=") of a least. Of rates
+    it is a least, of all else a most. Raises InputError `metric-unknown`,
     `threshold-invalid`.
     """
     name, sign, amount_text = limit_parts(text)
@@ -39,7 +44,7 @@ def parse_limit(text: str) -> Limit:
     if not sign:
         raise _invalid(text, unit, limited, "There is no ':' with an amount after it.")
     parsed = amount(amount_text, unit)
-    if parsed is None or (limited.of_calls and parsed.counted not in ("", "tokens")):
+    if parsed is None or (parsed.counted and parsed.counted not in limited.rates):
         raise _invalid(
             text,
             unit,
@@ -47,7 +52,7 @@ def parse_limit(text: str) -> Limit:
             f"'{amount_text}' is not an amount with a unit that fits.",
             amount_text,
         )
-    if parsed.value == 0 and unit:
+    if parsed.value == 0 and unit not in ("", "ratio"):
         raise _invalid(text, unit, limited, "The amount must be above 0.")
     is_minimum = limited.better == "higher"
     if sign[0] in ("<" if is_minimum else ">"):
@@ -80,8 +85,9 @@ def _invalid(
     text: str, unit: str, limited: Metric, cause: str, amount_text: str = ""
 ) -> InputError:
     near, example = meant(amount_text, unit) or "", f"{limited.name}:{EXAMPLES[unit]}"
-    if limited.of_calls:
-        near, example = (words.replace("samples", "tokens") for words in (near, example))
+    if limited.rates and "samples" not in limited.rates:
+        word = "tokens" if "tokens" in limited.rates else "requests"
+        near, example = (words.replace("samples", word) for words in (near, example))
     return InputError(
         f"'{text}' is not a limit.",
         id="threshold-invalid",
@@ -109,8 +115,10 @@ def judge_limit(limit: Limit, profile: Profile) -> Ruling:
     An unknown figure is inconclusive, and so is one that is "at least" so much and below the limit.
     """
     limited = METRICS[limit.metric]
-    if limit.rate_unit and not limited.of_calls:
-        limited = limited._replace(figure=f"throughput_{limit.rate_unit}")
+    if limited.name == "throughput" and limit.rate_unit:
+        limited = limited._replace(
+            figure=f"throughput_{limit.rate_unit}", level=_LEVEL_RATES.get(limit.rate_unit, "none")
+        )
     figure = figure_of(profile, limited)
     reason = (
         _unknown_reason(limit, profile)
@@ -150,6 +158,10 @@ def _at_least(limited: Metric, profile: Profile) -> bool:
 
 
 def _unknown_reason(limit: Limit, profile: Profile) -> str:
+    if profile.serving is not None:
+        return "no request of this level has it"
+    if METRICS[limit.metric].of_load:
+        return "`torchgauge load` measures it"
     if METRICS[limit.metric].of_calls:
         cell = profile.generation
         return "`torchgauge generate` measures it" if cell is None else cell.reason or cell.status

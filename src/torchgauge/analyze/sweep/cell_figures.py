@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchgauge.analyze.gate.evidence import percentile_is_known
 from torchgauge.analyze.statistics.percentiles import PERCENTILES
 from torchgauge.records.environment import Environment
-from torchgauge.records.figures import Figure
+from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import Metric, figure_of
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import Cell

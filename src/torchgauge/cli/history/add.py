@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="RUN",
-        help="profile.json, generation.json, an export, or the file of another history",
+        help="profile.json, generation.json, load.json, an export, or the file of another history",
     )
     add_store_option(parser)
     parser.add_argument(

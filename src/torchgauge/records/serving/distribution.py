@@ -29,7 +29,9 @@ class Distribution(Record, frozen=True, kw_only=True):
 
     Attributes:
         count: Requests (of ITL: gaps).
-        mean: Their mean.
+        unanswered: Those among them that ended without this time (no answer, a time-out): they
+            count as longer than all others. A percentile among them is left out.
+        mean: The mean of the others.
         low: The least.
         high: The most.
         percentiles: p50, p90, p95, p99 and what goals ask for, in ascending order; a percentile
@@ -38,6 +40,7 @@ class Distribution(Record, frozen=True, kw_only=True):
     """
 
     count: int
+    unanswered: int = 0
     mean: Estimate
     low: float
     high: float

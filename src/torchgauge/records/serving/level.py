@@ -100,6 +100,8 @@ class Level(Record, frozen=True, kw_only=True):
         offered: Requests per second that were due.
         completed: Requests per second that were answered.
         goodput: Requests per second within all goals; None without goals.
+        errors: Share of the requests in the window that were not answered as they should be: of
+            every fate but "done".
         tokens: Tokens out per second.
         tokens_in: Tokens in per second.
         latency: From scheduled to last.
@@ -129,6 +131,7 @@ class Level(Record, frozen=True, kw_only=True):
     offered: float | None = None
     completed: Estimate | None = None
     goodput: Estimate | None = None
+    errors: Estimate | None = None
     tokens: Estimate | None = None
     tokens_in: Estimate | None = None
     latency: Distribution | None = None
@@ -150,9 +153,29 @@ class Level(Record, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """Its load in words: "50 requests/s", "4 users", "single-stream"."""
-        if self.arrivals.rate is not None:
-            return f"{self.arrivals.rate:,.4g} requests/s"
+        rate = self.arrivals.rate
+        if rate is not None:
+            return f"{rate:,.0f} requests/s" if rate >= 1000 else f"{rate:.4g} requests/s"
         return self.scenario if self.scenario != "server" else f"{self.arrivals.users} users"
+
+    @property
+    def load(self) -> dict[str, str]:
+        """All that tells its load from others; levels of equal ones can be compared."""
+        arrivals = self.arrivals
+        facts = {
+            "scenario": self.scenario,
+            "arrivals": arrivals.kind,
+            "rate": None if arrivals.rate is None else f"{arrivals.rate:.9g}",
+            "users": arrivals.users,
+            "variation": arrivals.variation,
+            "file": arrivals.file,
+        }
+        return {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}
+
+    @property
+    def failed_share(self) -> float | None:
+        """Share of the requests in the window without a whole answer; None without requests."""
+        return 1 - self.fates.get("done", 0) / self.count if self.count else None
 
     @property
     def verdict(self) -> Literal["met", "missed", "unclear"] | None:

@@ -40,6 +40,7 @@ class Requests(Record, frozen=True, kw_only=True):
         item: Index of its body or prompt.
         tokens_in: Tokens of its prompt, by the server's `usage`, else by a tokenizer.
         tokens_out: Tokens of its answer, likewise.
+        first_reasoning: When the first reasoning token came, which is no content.
         chunks: Events with content in its stream.
         gaps: Seconds between such events, of all requests one after the other: `chunks` − 1 each.
         batch: Requests that the server computed with it, itself included, if the server says so.
@@ -55,6 +56,7 @@ class Requests(Record, frozen=True, kw_only=True):
     item: tuple[int, ...] = ()
     tokens_in: tuple[int | None, ...] = ()
     tokens_out: tuple[int | None, ...] = ()
+    first_reasoning: tuple[float | None, ...] = ()
     chunks: tuple[int, ...] = ()
     gaps: tuple[float, ...] = ()
     batch: tuple[int | None, ...] = ()

@@ -19,7 +19,8 @@ class TokenTimes(Record, frozen=True, kw_only=True):
 
     `pairs` are positions computed times positions attended to. `noise` is the relative standard
     deviation of the residuals, `cache` the bytes of the cache per position, `memory` what is left
-    for it; None where unknown.
+    for it; None where unknown. `window` is how many positions are attended to at most; None where
+    all are.
     """
 
     stage: Literal["prefill", "decode"]
@@ -29,6 +30,7 @@ class TokenTimes(Record, frozen=True, kw_only=True):
     noise: float = 0.0
     cache: float | None = None
     memory: int | None = None
+    window: int | None = None
 
 
 class ServiceTimes(Record, frozen=True, kw_only=True):
@@ -40,6 +42,8 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
         batches: By batch size, ascending.
         tokens: Of prefill and decode, for continuous batching.
         overhead: Seconds per request outside of the batch: reading, HTTP, answering.
+        settings: What they were measured with, such as "bf16, compile default"; empty: as given.
+        shapes: Prompt and answer of requests in tokens, as they were measured.
         max_batch: As the server was set; None if it does not batch.
         max_delay: Seconds, likewise.
         workers: Workers that shared the load when these were measured.
@@ -49,6 +53,8 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
     batches: tuple[BatchTimes, ...] = ()
     tokens: tuple[TokenTimes, ...] = ()
     overhead: float = 0.0
+    settings: str = ""
+    shapes: tuple[tuple[int, int], ...] = ()
     max_batch: int | None = None
     max_delay: float | None = None
     workers: int = 1

@@ -10,7 +10,8 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import Interval, MeasurementWarning, Record
+from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.serving.capacity import Capacity as Capacity
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.service_times import ServiceTimes
@@ -43,25 +44,6 @@ class ServedBy(Record, frozen=True, kw_only=True):
     max_batch: int | None = None
     max_delay: float | None = None
     workers: int | None = None
-
-
-class Capacity(Record, frozen=True, kw_only=True):
-    """The highest rate that met all goals, in requests per second.
-
-    Attributes:
-        rate: It; None where no rate that was tried met them.
-        interval: Where it lies: from the highest rate that surely met them to the lowest that
-            surely missed.
-        above_all_tried: Whether the highest that was tried met them: `rate` is a lower bound.
-        reason: What ended the search, in a sentence.
-        confirmed: Whether a second run at `rate` met the goals; None where there was none.
-    """
-
-    rate: float | None = None
-    interval: Interval | None = None
-    above_all_tried: bool = False
-    reason: str = ""
-    confirmed: bool | None = None
 
 
 class Serving(Exported, frozen=True, kw_only=True):
@@ -103,18 +85,43 @@ class Serving(Exported, frozen=True, kw_only=True):
         """Whether the client was too slow at a level: such a level measured the client."""
         return any(level.client is not None and level.client.limited for level in self.levels)
 
-    def profile(self, level: Level) -> Profile:
-        """Return a level as a profile, for what reads profiles.
+    @property
+    def complete(self) -> bool:
+        """True where every level was run to its end and nothing failed."""
+        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
 
-        Its target's name and inputs have the load, so that no other load is compared with it.
-        """
-        load = InputDescription(name=level.label, dtype=level.arrivals.kind)
-        target = msgspec.structs.replace(
-            self.target, name=f"{self.target.name}, {level.label}", inputs=(load,)
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """What the levels are called: a second one of the same load "50 requests/s, again"."""
+        labels = [level.label for level in self.levels]
+        return tuple(
+            label + ", again" * labels[:index].count(label) for index, label in enumerate(labels)
         )
-        return Profile(target=target, environment=self.environment, serving=level)
+
+    def profile(self, level: Level | None = None) -> Profile:
+        """Return a level as a profile, for what reads profiles; without one the capacity.
+
+        Its target's name and inputs have the load or the goals, so that no other is compared with
+        it.
+        """
+        kind = "goals"
+        label = ", ".join(goal.text for goal in self.goals) or "no goals"
+        if level is not None:
+            label, kind = level.label, level.load["arrivals"] + level.load.get("variation", "")
+        target = msgspec.structs.replace(
+            self.target,
+            name=f"{self.target.name}, {label}",
+            inputs=(InputDescription(name=label, dtype=kind),),
+        )
+        return Profile(
+            target=target,
+            environment=self.environment,
+            serving=level,
+            capacity=self.capacity if level is None else None,
+        )
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """The levels as profiles."""
-        return tuple(map(self.profile, self.levels))
+        """The levels as profiles, and the capacity where it is known."""
+        has_capacity = self.capacity is not None and self.capacity.rate is not None
+        return (*map(self.profile, self.levels), *[self.profile()] * has_capacity)

@@ -7,13 +7,14 @@ from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.report.content.document import Detailed, Items
 
 MAX_FINDINGS = 3
 
 
-def most_important(record: Generation | Profile | Loop) -> list[Items]:
+def most_important(record: Generation | Profile | Loop | Serving) -> list[Items]:
     """Return the findings that are worth most, if any, each with what to do about it."""
     entries = [
         ("·", Detailed(finding.title, f"  {finding.remedy}" * bool(finding.remedy)))
@@ -22,9 +23,9 @@ def most_important(record: Generation | Profile | Loop) -> list[Items]:
     return [Items("What matters most", entries)] if entries else []
 
 
-def findings_of(record: Generation | Profile | Loop) -> tuple[Finding, ...]:
+def findings_of(record: Generation | Profile | Loop | Serving) -> tuple[Finding, ...]:
     """Return a record's findings; of a record without any they are looked for."""
-    if isinstance(record, Generation):
+    if isinstance(record, Generation | Serving):
         return record.findings
     return record.findings or findings(record)
 

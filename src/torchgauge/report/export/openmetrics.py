@@ -9,9 +9,11 @@ import datetime
 import itertools
 from collections.abc import Iterator
 
-from torchgauge.records.figures import Figure, Unit, figures
+from torchgauge.records.figures import figures
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.headline.figure import Figure, Unit
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.summary import identity
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
@@ -32,7 +34,7 @@ LABELS = ("target", "model", "device", "precision", "batch_size", "rank")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def render(record: Profile | Count | Generation | Loop | Ranks | Sweep) -> str:
+def render(record: Profile | Count | Generation | Loop | Ranks | Serving | Sweep) -> str:
     """Return the known figures; their labels hold the target and how each was obtained.
 
     The ends of an interval are series of their own, `…_low_…` and `…_high_…`.

@@ -1,0 +1,1 @@
+"""Capacity by simulation: what requests would wait, and how many workers a rate needs."""

@@ -1,0 +1,117 @@
+"""What a plan of capacity is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+from torchgauge.errors import InputError
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import Arrivals
+
+KINDS = ("poisson", "constant", "gamma")
+
+
+@dataclasses.dataclass(frozen=True)
+class CapacityOptions:
+    """The load, the limits, and how workers may be set.
+
+    Attributes:
+        rate: Requests per second; None: that of `recorded`.
+        arrivals: "poisson", "constant", or "gamma:CV" with the coefficient of variation of gaps.
+        recorded: Seconds of a recorded schedule in place of that, repeated; `file` is its name.
+        file: Likewise.
+        goals: What must hold.
+        max_batch: Requests at once; None: as the server was set, or the largest that was measured.
+        max_delay: Seconds that a batch waits to fill; None: as the server was set, or 0.
+        workers: How many; None: as many as it takes.
+        failures: Workers that may fail while the goals are still met.
+        tune: Whether batches and delays are tried too.
+        price: Of a worker and hour.
+        tokens: Prompt and answer of each request, in turn, of a language model.
+        token_budget: Positions that an iteration of a language model computes at most.
+        seed: Of what is drawn.
+        effort: How much is simulated: 1 is usual.
+
+    Raises InputError `option-invalid`, `rate-missing`, `goal-unfit`.
+    """
+
+    rate: float | None = None
+    arrivals: str = "poisson"
+    recorded: tuple[float, ...] = ()
+    file: str = ""
+    goals: tuple[Goal, ...] = ()
+    max_batch: int | None = None
+    max_delay: float | None = None
+    workers: int | None = None
+    failures: int = 0
+    tune: bool = False
+    price: float | None = None
+    tokens: tuple[tuple[int, int], ...] = ()
+    token_budget: int = 2048
+    seed: int = 0
+    effort: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.rate is None and not self.recorded:
+            raise InputError(
+                "There is no rate to plan for.",
+                id="rate-missing",
+                remedy="Give requests per second, such as --rate 500, or a schedule by --arrivals.",
+            )
+        # Each is above zero, a whole number where it counts.
+        for name in ("rate", "price", "max_batch", "workers", "token_budget", "effort"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise _invalid(name, value, "above 0")
+        if self.max_delay is not None and not 0 <= self.max_delay < math.inf:
+            raise _invalid("max_delay", self.max_delay, "0 or above")
+        if self.failures < 0:
+            raise _invalid("failures", self.failures, "0 or above")
+        if any(min(pair) < 1 for pair in self.tokens):
+            raise _invalid("tokens", self.tokens, "pairs of 1 or above")
+        pairs = itertools.pairwise(self.recorded)
+        ascending = all(early <= late for early, late in pairs)
+        if self.recorded and not (ascending and self.recorded[0] < self.recorded[-1]):
+            raise _invalid("recorded", self.file or "it", "two or more seconds in ascending order")
+        for goal in self.goals:
+            if goal.metric in ("errors", "itl"):
+                raise InputError(
+                    f"A simulation does not show {goal.metric}.",
+                    id="goal-unfit",
+                    remedy="Plan with limits on latency, ttft or tpot; measure others by "
+                    "`torchgauge load`.",
+                )
+        _ = self.load  # its kind
+
+    @property
+    def load(self) -> Arrivals:
+        """The arrivals as records have them."""
+        if self.recorded:
+            return Arrivals(kind="file", rate=self.offered, file=self.file, seed=self.seed)
+        kind, _, variation = self.arrivals.partition(":")
+        if kind not in KINDS or bool(variation) != (kind == "gamma"):
+            raise _invalid("arrivals", f"'{self.arrivals}'", "poisson, constant or gamma:CV")
+        try:
+            spread = float(variation) if variation else None
+        except ValueError:
+            spread = math.nan
+        if spread is not None and not 0 < spread < 100:
+            raise _invalid("arrivals", f"'{self.arrivals}'", "gamma:CV with a CV such as 2")
+        return Arrivals(kind=kind, rate=self.offered, variation=spread, seed=self.seed)  # type: ignore[arg-type]
+
+    @property
+    def offered(self) -> float:
+        """The requests per second."""
+        if self.rate is not None:
+            return self.rate
+        return (len(self.recorded) - 1) / (self.recorded[-1] - self.recorded[0])
+
+
+def _invalid(name: str, value: object, expected: str) -> InputError:
+    return InputError(
+        f"{name} is {value}, which is not {expected}.",
+        id="option-invalid",
+        remedy="Give another; docs/capacity.md has them all.",
+    )

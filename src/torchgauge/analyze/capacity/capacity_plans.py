@@ -1,0 +1,226 @@
+"""How many workers a rate needs, and what happens around that: by simulation, all estimated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from torchgauge.analyze.capacity import plan_findings
+from torchgauge.analyze.capacity.batch_model import BatchModel
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.knee import headroom, knee
+from torchgauge.analyze.capacity.prediction import Predictor, judged
+from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.analyze.capacity.token_model import TokenModel
+from torchgauge.errors import InputError
+from torchgauge.records.environment import Environment
+from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
+from torchgauge.records.serving.service_times import ServiceTimes
+from torchgauge.records.target import TargetDescription
+
+MOST_WORKERS = 10_000
+# Settings beside the one that is needed.
+BESIDE = 2
+# Delays that `tune` tries, in mean seconds of a single request.
+DELAYS = (0.0, 0.5, 1.0, 2.0)
+HOUR, MILLION = 3600.0, 1e6
+
+Note = Callable[[str], object]
+
+
+class Planner:
+    """Plans workers that have some service times."""
+
+    def __init__(
+        self, times: ServiceTimes, options: CapacityOptions, note: Note = lambda _: None
+    ) -> None:
+        self.times, self.options, self.note = times, options, note
+        self.rate = options.offered
+        self.model = model_of(times, options)
+        self.predictor = Predictor(self.model, options)
+        self.max_batch = _max_batch(times, options, self.model.largest_batch)
+        delay = times.max_delay if options.max_delay is None else options.max_delay
+        self.max_delay = (delay or 0.0) if self.max_batch > 1 and not times.tokens else 0.0
+
+    def workers(self, count: int) -> Workers:
+        """Return so many workers as the options set them."""
+        return Workers(count, self.max_batch, self.max_delay)
+
+    def plan(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
+        """Return the plan."""
+        plan = self.empty(target, environment)
+        needed = self._needed()
+        around = needed.workers if needed is not None else self._start()
+        numbers = range(max(1, around - BESIDE), around + BESIDE + 1)
+        settings = [
+            needed if needed is not None and number == needed.workers else self.setting(number)
+            for number in ([around] if self.options.workers is not None else numbers)
+        ]
+        front: tuple[PlannedSetting, ...] = ()
+        if self.options.tune:
+            front = self._front([setting.workers for setting in settings])
+        failure = None
+        if needed is not None and needed.workers > 1:
+            known = [setting for setting in settings if setting.workers == needed.workers - 1]
+            failure = known[0] if known else self.setting(needed.workers - 1)
+        plan = msgspec.structs.replace(
+            plan, needed=needed, settings=tuple(settings), failure=failure, front=front
+        )
+        highest = self.model.highest_rate(self.workers(max(1, around - 1)))
+        return plan_findings.with_findings(plan, self.options, highest)
+
+    def empty(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
+        """Return the plan without any setting."""
+        discipline = "batches" if self.max_batch > 1 else "one by one"
+        return CapacityPlan(
+            target=target,
+            environment=environment,
+            times=self.times,
+            discipline="continuous" if self.times.tokens else discipline,  # type: ignore[arg-type]
+            arrivals=self.options.load,
+            goals=self.options.goals,
+        )
+
+    def setting(self, count: int, *, interval: bool = False) -> PlannedSetting:
+        """Return what so many workers make of the rate; `interval` is of the knee."""
+        return self._planned(self.workers(count), interval=interval)
+
+    def _planned(self, workers: Workers, *, interval: bool = False) -> PlannedSetting:
+        self.note(f"{workers.count} × batch {workers.max_batch}")
+        prediction = self.predictor.predict(workers, self.rate)
+        price = None if self.options.price is None else self.options.price * workers.count
+        distributions = {} if prediction is None else prediction.distributions
+        return PlannedSetting(
+            workers=workers.count,
+            max_batch=workers.max_batch,
+            max_delay=workers.max_delay,
+            rate=self.rate,
+            latency=distributions.get("latency"),
+            ttft=distributions.get("ttft"),
+            tpot=distributions.get("tpot"),
+            utilization=None if prediction is None else min(1.0, prediction.utilization),
+            mean_batch=None if prediction is None else prediction.mean_batch,
+            goals=judged(self.options.goals, prediction),
+            knee=knee(self.predictor, workers, interval=interval),
+            price=price,
+            price_per_million=None if price is None else price / HOUR / self.rate * MILLION,
+        )
+
+    def _start(self) -> int:
+        """Return the fewest workers whose queue stays finite."""
+        highest = self.model.highest_rate(self.workers(1))
+        return self.options.workers or max(1, math.ceil(self.rate / highest + 1e-9))
+
+    def _needed(self) -> PlannedSetting | None:
+        """Return the setting of the fewest workers that surely meet the goals; None if none does.
+
+        With workers that may fail, those that are left meet them too. Without goals the queue stays
+        finite.
+        """
+        failures = self.options.failures
+        if self.options.workers is None and not self._reachable():
+            return None
+        for count in self._candidates():
+            if failures and not self._good(self.setting(max(1, count - failures))):
+                continue
+            setting = self.setting(count, interval=True)
+            if self._good(setting):
+                return setting
+        return None
+
+    def _candidates(self) -> Iterator[int]:
+        """Yield numbers of workers that may be enough by quick simulations, ascending."""
+        if self.options.workers is not None:
+            yield self.options.workers
+            return
+        failures = self.options.failures
+        for count in range(self._start() + failures, MOST_WORKERS):
+            self.note(f"{count} workers")
+            if self._enough(self.workers(count - failures)):
+                yield count
+
+    def _enough(self, workers: Workers) -> bool:
+        values = self.predictor.values(self.model, workers, self.rate, again=True)
+        return bool(values) and (
+            not self.options.goals or headroom(values, self.options.goals) >= 0
+        )
+
+    def _reachable(self) -> bool:
+        """Return whether workers without number would meet the goals."""
+        if self._start() > MOST_WORKERS:
+            return False
+        # Twice as many as all could keep busy with single requests, and some: no request waits.
+        single = 1 / self.model.highest_rate(Workers(1, 1))
+        plenty = 2 * math.ceil(self.rate * single) + 30
+        return self._enough(self.workers(min(MOST_WORKERS, max(plenty, 2 * self._start()))))
+
+    @staticmethod
+    def _good(setting: PlannedSetting) -> bool:
+        return setting.stable and all(result.verdict == "met" for result in setting.goals)
+
+    def _front(self, numbers: Sequence[int]) -> tuple[PlannedSetting, ...]:
+        """Return the settings that no other beats in knee, latency and workers at once."""
+        sizes = {2**power for power in range(self.model.largest_batch.bit_length())}
+        sizes |= {self.max_batch, self.model.largest_batch}
+        single = 1 / self.model.highest_rate(Workers(1, 1))
+        delays = {self.max_delay, *(share * single for share in DELAYS)}
+        if self.times.tokens:
+            delays = {0.0}
+        tried = [
+            self._planned(Workers(number, size, delay))
+            for number in sorted(numbers)
+            for size in sorted(sizes)
+            for delay in (sorted(delays) if size > 1 else [0.0])
+        ]
+        return unbeaten(setting for setting in tried if setting.stable)
+
+
+def unbeaten(settings: Iterable[PlannedSetting]) -> tuple[PlannedSetting, ...]:
+    """Return the settings that no other beats in all of knee, p99 and workers, or equals."""
+    rows: list[tuple[tuple[float, float, int], PlannedSetting]] = []
+    for setting in settings:
+        tail = setting.latency.percentile(0.99) if setting.latency is not None else None
+        rate = -setting.knee.value if setting.knee is not None else 0.0
+        rows.append(((rate, tail.value if tail else math.inf, setting.workers), setting))
+
+    def beaten(costs: tuple[float, float, int]) -> bool:
+        return any(
+            other != costs and all(own >= better for own, better in zip(costs, other, strict=True))
+            for other, _ in rows
+        )
+
+    return tuple(setting for costs, setting in rows if not beaten(costs))
+
+
+def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
+    """Return the model of a server that has these service times.
+
+    Raises InputError `goal-unfit`, `request-too-long`, `no-service-times`.
+    """
+    if times.tokens:
+        return TokenModel.of(times, options.tokens, options.token_budget)
+    if not any(part.seconds for part in times.batches):
+        raise InputError(
+            "There are no service times.", id="no-service-times", remedy="Measure some batches."
+        )
+    if any(goal.metric in ("ttft", "tpot") for goal in options.goals):
+        raise InputError(
+            "Only a language model's plan has limits on ttft and tpot.",
+            id="goal-unfit",
+            remedy="Give a record of `torchgauge generate`, or limits on latency.",
+        )
+    return BatchModel.of(times)
+
+
+def _max_batch(times: ServiceTimes, options: CapacityOptions, largest: int) -> int:
+    chosen = options.max_batch or times.max_batch or 1
+    if chosen > largest:
+        raise InputError(
+            f"No batch of {chosen} was measured; the largest is {largest}.",
+            id="batch-unmeasured",
+            remedy=f"Give --max-batch {largest} or less, or measure larger ones.",
+        )
+    return chosen

@@ -1,0 +1,91 @@
+"""Predictions beside the requests of a load that was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.capacity_plan import Check
+from torchgauge.records.serving.distribution import Estimate
+from torchgauge.records.serving.level import Level
+
+FRACTIONS = (0.5, 0.99)
+RESAMPLES = 100
+FEWEST = 100
+# A measured median or mean so many times that of every resample shows another server.
+FAR, FAR_SECONDS = 1.25, 2e-3
+
+
+def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) -> tuple[Check, ...]:
+    """Return p50 and p99 as simulated with the schedule of a level, beside those measured.
+
+    The simulation is sent what the server was sent, so chance in the schedule is in both. The
+    interval of a prediction is where 95 % of such runs of that length lie: each draws its own
+    service times from a resample of the measured ones.
+    """
+    sent, service, kept = _answered(level)
+    if kept.sum() < FEWEST:
+        return ()
+    generator = np.random.default_rng((seed, 3))
+    runs = []
+    for number in range(RESAMPLES):
+        resample = model.resampled(generator) if model.uncertain else model
+        runs.append(resample.run(sent, workers, number).latency[kept])
+    return tuple(
+        _check(f"p{100 * fraction:g}", fraction, runs, service[kept], level)
+        for fraction in FRACTIONS
+        if kept.sum() * (1 - fraction) >= 5
+    )
+
+
+def _answered(level: Level) -> tuple[Floats, Floats, np.ndarray]:  # type: ignore[type-arg]
+    """Return sent, seconds to the answer, and which of them lie in the steady window."""
+    rows = sorted(
+        (sent, last - sent, level.window[0] <= due <= level.window[1])
+        for due, sent, last in zip(
+            level.requests.scheduled, level.requests.sent, level.requests.last, strict=False
+        )
+        if sent is not None and last is not None
+    )
+    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    return table[:, 0], table[:, 1], table[:, 2] > 0
+
+
+def _check(
+    figure: str, fraction: float, runs: list[Floats], measured: Floats, level: Level
+) -> Check:
+    values = np.array([float(np.quantile(run, fraction)) for run in runs])
+    low, high = np.quantile(values, (0.025, 0.975), method="weibull").tolist()
+    shown = float(np.quantile(measured, fraction))
+    return Check(
+        figure=figure,
+        rate=level.arrivals.rate or level.offered or 0.0,
+        predicted=Estimate(
+            value=float(np.median(values)), interval=Interval(low=low, high=high), how="estimated"
+        ),
+        measured=Estimate(value=shown, reason="It is of these requests, not of a steady state."),
+        inside=low <= shown <= high,
+    )
+
+
+def unlike(all_checks: tuple[Check, ...]) -> str:
+    """Return how measured medians contradict the predictions; empty where they agree.
+
+    Only what lies far out counts: a machine that is a few percent slower than it was is no other
+    server.
+    """
+    for check in all_checks:
+        interval = check.predicted.interval
+        if check.figure != "p50" or interval is None:
+            continue
+        shown = check.measured.value
+        off = max(shown - interval.high, interval.low - shown)
+        if off > FAR_SECONDS and (shown > FAR * interval.high or shown < interval.low / FAR):
+            ratio = shown / check.predicted.value
+            return (
+                f"At {check.rate:,.4g} requests/s requests took {ratio:.2g} times as long as one "
+                "queue with these service times would let them."
+            )
+    return ""

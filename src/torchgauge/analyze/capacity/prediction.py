@@ -1,0 +1,230 @@
+"""What requests would wait at a server that is known by its service times, with intervals."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.server_model import Outcome, ServerModel
+from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.analyze.capacity.simulation_error import Figure, steadied
+from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
+from torchgauge.records.serving.goal import Goal, GoalResult
+
+FRACTIONS = (0.5, 0.9, 0.95, 0.99)
+METRICS = ("latency", "ttft", "tpot")
+RESAMPLES = 80
+# Of the resamples, how many may have a queue without end where an interval is still given.
+LOST = 0.025
+# Nearer to the highest rate no simulation is long enough: such a queue is taken as one without end.
+FULLEST = 0.99
+# Requests that are simulated: so many queues' memories, within limits.
+FEWEST, MOST, MEMORIES = 200_000, 1_000_000, 2_500
+# The same of a resample, which is compared with the same requests at the measured times.
+FEWEST_AGAIN, MOST_AGAIN, MEMORIES_AGAIN = 20_000, 60_000, 150
+WARM_UP = 0.05
+NORMAL = 1.96
+
+
+class Prediction(NamedTuple):
+    """What one setting shows at one rate.
+
+    Attributes:
+        distributions: By metric.
+        utilization: Share of the time in which a worker computes.
+        mean_batch: Requests per batch.
+    """
+
+    distributions: dict[str, Distribution]
+    utilization: float
+    mean_batch: float
+
+
+class Predictor:
+    """Predictions of one server under arrivals of one kind.
+
+    The figures come from a long simulation. Each resample of the service times and the measured
+    ones are simulated with the same requests and draws; by what factor their figures differ is how
+    uncertain the measurement leaves them. With the error of the simulation itself, from its parts,
+    it makes the interval.
+    """
+
+    def __init__(self, model: ServerModel, options: CapacityOptions) -> None:
+        self.model, self.options = model, options
+        self.fractions = sorted(
+            {*FRACTIONS, *(g.fraction for g in options.goals if g.fraction is not None)}
+        )
+
+    @functools.cached_property
+    def resamples(self) -> list[ServerModel]:
+        """The server as other measurements might have shown it; none where that is unknown."""
+        if not self.model.uncertain:
+            return []
+        generator = np.random.default_rng((self.options.seed, 2))
+        return [self.model.resampled(generator) for _ in range(RESAMPLES)]
+
+    def stable(self, workers: Workers, rate: float) -> bool:
+        """Return whether the queue stays finite."""
+        return rate < FULLEST * self.model.highest_rate(workers)
+
+    def outcome(
+        self, model: ServerModel, workers: Workers, rate: float, count: int
+    ) -> tuple[Outcome, float]:
+        """Return a simulation without its warm-up, and the utilization of its workers."""
+        arrivals = unit_arrivals(self.options, count) / rate
+        outcome = model.run(arrivals, workers, self.options.seed)
+        seconds = float(arrivals[-1]) + float(outcome.latency[-1])
+        begin = int(WARM_UP * count)
+        kept = Outcome(
+            outcome.latency[begin:],
+            outcome.busy,
+            outcome.batches,
+            *(None if part is None else part[begin:] for part in (outcome.ttft, outcome.tpot)),
+        )
+        return kept, outcome.busy / (workers.count * seconds) if seconds > 0 else 0.0
+
+    def requests(self, workers: Workers, rate: float, *, again: bool = False) -> int:
+        """Return how many requests to simulate: a fuller queue remembers longer."""
+        idle = 1 - min(FULLEST, rate / self.model.highest_rate(workers))
+        limits = (FEWEST, MOST, MEMORIES)
+        if again:
+            limits = (FEWEST_AGAIN, MOST_AGAIN, MEMORIES_AGAIN)
+        fewest, most, memories = limits
+        count = min(most, max(fewest, memories / idle**2))
+        return max(1000, int(count * self.options.effort * self.model.effort(workers)))
+
+    def values(
+        self, model: ServerModel, workers: Workers, rate: float, *, again: bool = False
+    ) -> dict[Figure, float]:
+        """Return the figures of one simulation; infinite where the queue grows without end."""
+        if not rate < FULLEST * model.highest_rate(workers):
+            return {}
+        count = self.requests(workers, rate, again=again)
+        outcome, _ = self.outcome(model, workers, rate, count)
+        return self._figures(outcome)
+
+    def _figures(self, outcome: Outcome) -> dict[Figure, float]:
+        figures: dict[Figure, float] = {}
+        for metric in METRICS:
+            times = outcome.times(metric)
+            if times is not None and len(times):
+                figures[metric, None] = float(times.mean())
+                quantiles = np.quantile(times, self.fractions)
+                figures |= {
+                    (metric, fraction): float(value)
+                    for fraction, value in zip(self.fractions, quantiles, strict=True)
+                }
+        return figures
+
+    def predict(self, workers: Workers, rate: float) -> Prediction | None:
+        """Return what requests wait; None where the queue grows without end."""
+        if not self.stable(workers, rate):
+            return None
+        count = self.requests(workers, rate)
+        outcome, utilization = self.outcome(self.model, workers, rate, count)
+        load = rate / self.model.highest_rate(workers)
+        begin = count - len(outcome.latency)
+        values, errors = steadied(outcome, self._figures, load, begin, self.options)
+        factors = self._factors(workers, rate, values)
+        estimates = {
+            figure: _estimate(value, factors[figure], errors[figure])
+            for figure, value in values.items()
+        }
+        distributions = {
+            metric: self._distribution(metric, times, estimates)
+            for metric in METRICS
+            if (times := outcome.times(metric)) is not None and len(times)
+        }
+        return Prediction(distributions, utilization, count / max(1.0, outcome.batches))
+
+    def _factors(
+        self, workers: Workers, rate: float, figures: Iterable[Figure]
+    ) -> dict[Figure, Floats]:
+        """Return by which factors the figures of resamples differ; infinite of endless queues."""
+        if not self.resamples:
+            return {figure: np.array([]) for figure in figures}
+        same = self.values(self.model, workers, rate, again=True)
+        others = [self.values(model, workers, rate, again=True) for model in self.resamples]
+        return {
+            figure: np.array([
+                values.get(figure, math.inf) / same[figure] if same.get(figure) else 1.0
+                for values in others
+            ])
+            for figure in figures
+        }  # fmt: skip
+
+    def _distribution(
+        self, metric: str, times: Floats, estimates: dict[Figure, Estimate]
+    ) -> Distribution:
+        mean = estimates[metric, None]
+        percentiles = [
+            Percentile(
+                fraction=fraction, value=shown.value, interval=shown.interval,
+                reason=shown.reason, how="estimated",
+            )
+            for fraction in self.fractions
+            for shown in [estimates[metric, fraction]]
+        ]  # fmt: skip
+        return Distribution(
+            count=len(times),
+            mean=mean,
+            low=float(times.min()),
+            high=float(times.max()),
+            percentiles=tuple(percentiles),
+        )
+
+
+def _estimate(value: float, factors: Floats, error: float) -> Estimate:
+    """Return a figure with the interval that resamples and the simulation leave it."""
+    if not len(factors):
+        reason = "Too few service times were measured for an interval."
+        return Estimate(value=value, reason=reason, how="estimated")
+    endless = int(np.isinf(factors).sum())
+    if endless > LOST * len(factors):
+        reason = (
+            f"In {endless} of {len(factors)} resamples of the service times the queue grows "
+            "without end."
+        )
+        return Estimate(value=value, reason=reason, how="estimated")
+    low, high = np.quantile(factors[np.isfinite(factors)], (0.025, 0.975), method="weibull")
+    below = math.hypot(math.log(min(1.0, low)), NORMAL * error)
+    above = math.hypot(math.log(max(1.0, high)), NORMAL * error)
+    interval = Interval(low=value * math.exp(-below), high=value * math.exp(above))
+    return Estimate(value=value, interval=interval, how="estimated")
+
+
+def judged(goals: Sequence[Goal], prediction: Prediction | None) -> tuple[GoalResult, ...]:
+    """Return whether goals would be met; a queue without end misses all.
+
+    Without an interval the value decides, unless some resamples have a queue without end.
+    """
+    return tuple(_judged(goal, prediction) for goal in goals)
+
+
+def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
+    if prediction is None:
+        return GoalResult(goal=goal, verdict="missed", reason="The queue grows without end.")
+    metric = "latency" if goal.metric == "service" else goal.metric
+    distribution = prediction.distributions.get(metric)
+    if distribution is None:
+        reason = f"Nothing is known of {metric}."
+        return GoalResult(goal=goal, verdict="unclear", reason=reason)
+    shown = distribution.mean if goal.fraction is None else distribution.percentile(goal.fraction)
+    if shown is None:
+        return GoalResult(goal=goal, verdict="unclear", reason="It was not simulated.")
+    low = high = shown.value
+    if shown.interval is not None:
+        low, high = shown.interval.low, shown.interval.high
+    elif "without end" in shown.reason:
+        high = math.inf
+    verdict = "met" if high <= goal.limit else "missed" if low > goal.limit else "unclear"
+    return GoalResult(
+        goal=goal, verdict=verdict, value=shown.value, interval=shown.interval, reason=shown.reason
+    )  # type: ignore[arg-type]

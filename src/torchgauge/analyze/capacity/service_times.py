@@ -1,0 +1,174 @@
+"""Service times of one worker, from any record that has them."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterable
+
+import msgspec
+
+from torchgauge.analyze.generation.predictions import cache_bytes
+from torchgauge.analyze.generation.stage_points import fitted_cells
+from torchgauge.errors import InputError
+from torchgauge.records.generation.fit import StageFit
+from torchgauge.records.generation.generation import Generation
+from torchgauge.records.profile import Profile
+from torchgauge.records.record import Record
+from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
+from torchgauge.records.serving.serving import Serving
+from torchgauge.records.sweep import Cell, Sweep
+
+NORMAL = 1.96
+
+
+def service_times(record: Record) -> ServiceTimes:
+    """Return the service times that a record has.
+
+    Of a sweep those of the row of batches with the highest throughput; of a profile a request is a
+    call with its inputs. Raises InputError `no-service-times`.
+    """
+    if isinstance(record, Serving):
+        return _of_serving(record)
+    if isinstance(record, Sweep):
+        return _of_sweep(record)
+    if isinstance(record, Generation):
+        return _of_generation(record)
+    if isinstance(record, Profile) and record.latency is not None:
+        batch = BatchTimes(batch=1, seconds=record.latency.samples)
+        return ServiceTimes(source="profile", batches=(batch,), max_batch=1)
+    raise _none(f"A {type(record).__name__.lower()} without latencies has no service times.")
+
+
+def _none(message: str) -> InputError:
+    return InputError(
+        message,
+        id="no-service-times",
+        remedy="Measure them by batch: torchgauge sweep TARGET --batch 1,2,4,8 -o sweep.json, or "
+        "in the server: torchgauge load TARGET --rate auto -o serving.json.",
+    )
+
+
+def _of_serving(serving: Serving) -> ServiceTimes:
+    times = serving.service_times
+    if times is not None and times.batches:
+        overhead = times.overhead or _overhead(serving, times.max_delay or 0.0)
+        return msgspec.structs.replace(times, overhead=overhead)
+    batches = of_requests(level.requests for level in serving.levels)
+    if not batches:
+        raise _none("This server does not say how long it computes: there are no service times.")
+    served = serving.served_by
+    return ServiceTimes(
+        source="server", batches=batches, max_batch=served.max_batch or batches[-1].batch,
+        max_delay=served.max_delay, workers=served.workers or 1,
+        overhead=_overhead(serving, served.max_delay or 0.0),
+    )  # fmt: skip
+
+
+def _overhead(serving: Serving, delay: float) -> float:
+    """Return the seconds from sent to answered less the batch's, of requests that did not wait."""
+    least = []
+    for level in serving.levels:
+        requests = level.requests
+        columns = zip(requests.sent, requests.last, requests.service, strict=False)
+        outside = sorted(
+            last - sent - took
+            for sent, last, took in columns
+            if sent is not None and last is not None and took is not None
+        )
+        least += outside[len(outside) // 20 :][:1]
+    # Those of a batch that is not full waited for its delay.
+    return max(0.0, min(least, default=0.0) - delay)
+
+
+def of_requests(levels: Iterable[Requests]) -> tuple[BatchTimes, ...]:
+    """Return the seconds of each batch that answers name, by size.
+
+    Requests of one batch have the same seconds: n alike ones of a batch of n are one batch.
+    """
+    seconds: dict[int, list[float]] = {}
+    for requests in levels:
+        named = sorted(
+            (size, took)
+            for size, took in zip(requests.batch, requests.service, strict=False)
+            if size is not None and took is not None
+        )
+        for (size, took), alike in itertools.groupby(named):
+            seconds.setdefault(size, []).extend([took] * max(1, round(len(list(alike)) / size)))
+    return tuple(
+        BatchTimes(batch=size, seconds=tuple(values)) for size, values in sorted(seconds.items())
+    )
+
+
+def _of_sweep(sweep: Sweep) -> ServiceTimes:
+    rows: dict[str, dict[int, Cell]] = {}
+    for cell in sweep.cells:
+        if cell.done and cell.latency is not None:
+            rows.setdefault(cell.settings.series.label, {})[cell.batch or 1] = cell
+    if not rows:
+        raise _none("No cell of this sweep has a latency.")
+
+    def throughput(row: dict[int, Cell]) -> float:
+        return max(size / cell.latency.mean for size, cell in row.items() if cell.latency)
+
+    label = max(rows, key=lambda label: throughput(rows[label]))
+    batches = tuple(
+        BatchTimes(batch=size, seconds=cell.latency.samples)
+        for size, cell in sorted(rows[label].items())
+        if cell.latency is not None
+    )
+    settings = "" if label == "as given" else label
+    largest = batches[-1].batch
+    return ServiceTimes(source="sweep", batches=batches, settings=settings, max_batch=largest)
+
+
+def _of_generation(generation: Generation) -> ServiceTimes:
+    kinds = list(dict.fromkeys(fit.cache_kind for fit in generation.fits))
+    for kind in kinds:
+        prefill, decode = generation.fit("prefill", kind), generation.fit("decode", kind)
+        if kind != "none" and prefill is not None and decode is not None:
+            break
+    else:
+        raise _none("This generation has no fit of prefill and decode steps with a cache.")
+    cells = fitted_cells(generation.cells, kind)
+    largest = generation.largest_batch
+    memory = None if largest is None else max(0, largest.capacity - largest.fixed)
+    position = cache_bytes(cells, 1, 1)
+    if largest is not None and largest.context:
+        # What a sequence takes beside its cache grows with its positions as well.
+        position = max(position or 0, -(-largest.per_sequence // largest.context))
+    overheads = [
+        cell.ttft.value - cell.prefill.value
+        for cell in cells
+        if cell.ttft is not None and cell.prefill is not None
+    ]
+    return ServiceTimes(
+        source="generation",
+        tokens=(
+            _stage("prefill", prefill),
+            _stage("decode", decode, cache=position, memory=memory),
+        ),
+        overhead=max(0.0, statistics.median(overheads)) if overheads else 0.0,
+        settings=f"{kind} cache",
+        shapes=tuple(dict.fromkeys((cell.prompt, cell.new_tokens) for cell in cells))[:1],
+        max_batch=max(cell.batch * cell.beams for cell in cells),
+        how="estimated",
+    )
+
+
+def _stage(
+    stage: str, fit: StageFit, *, cache: float | None = None, memory: int | None = None
+) -> TokenTimes:
+    # A few cells say less of the scatter than many: their interval is that much wider.
+    wider = 0.0 if fit.quantile is None else fit.quantile / NORMAL
+    return TokenTimes(
+        stage="prefill" if stage == "prefill" else "decode",
+        fixed=fit.fixed.value,
+        per_token=fit.per_token.value,
+        per_pair=fit.per_context.value,
+        noise=fit.spread * wider,
+        cache=cache,
+        memory=memory,
+        window=fit.window,
+    )

@@ -1,0 +1,109 @@
+"""Simulate requests that wait in one queue for workers, which take them in batches."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+# Service times that are drawn at once.
+CHUNK = 4096
+
+
+class Workers(NamedTuple):
+    """Workers behind one queue.
+
+    Attributes:
+        count: How many.
+        max_batch: Requests that a worker computes at once at most.
+        max_delay: Seconds that the oldest request waits for a batch to fill at most.
+    """
+
+    count: int = 1
+    max_batch: int = 1
+    max_delay: float = 0.0
+
+
+class Served(NamedTuple):
+    """What came of a schedule.
+
+    Attributes:
+        ends: When each request was answered, in the order of the schedule.
+        busy: Seconds that the workers computed, in all.
+        batches: How many batches they computed.
+    """
+
+    ends: Floats
+    busy: float
+    batches: int
+
+
+def simulate(arrivals: Floats, services: Sequence[Iterator[float]], workers: Workers) -> Served:
+    """Return when requests are answered that arrive at these seconds, in ascending order.
+
+    A free worker starts a batch as soon as `max_batch` requests wait or the oldest has waited
+    `max_delay`, and takes requests in their order. `services[n - 1]` yields the seconds of batches
+    of n requests.
+    """
+    if workers.max_batch == 1 and workers.count == 1:
+        return _lindley(arrivals, services[0])
+    # A worker with nothing else to wait for starts at once: no delay fills a batch of one.
+    delay = workers.max_delay if workers.max_batch > 1 else 0.0
+    count, most = len(arrivals), workers.max_batch
+    times = arrivals.tolist()
+    draws = [None, *(service.__next__ for service in services)]
+    free = [0.0] * workers.count
+    sizes: list[int] = []
+    ends: list[float] = []
+    busy, index = 0.0, 0
+    while index < count:
+        start = times[index] + delay
+        stop = index + most
+        if stop > count:
+            stop = count
+        elif times[stop - 1] < start:
+            start = times[stop - 1]
+        if free[0] > start:
+            start = free[0]
+        after = index + 1
+        while after < stop and times[after] <= start:
+            after += 1
+        size = after - index
+        seconds = draws[size]()  # type: ignore[misc]
+        end = start + seconds
+        heapq.heapreplace(free, end)
+        busy += seconds
+        sizes.append(size)
+        ends.append(end)
+        index = after
+    return Served(np.repeat(ends, sizes), busy, len(sizes))
+
+
+def _lindley(arrivals: Floats, service: Iterator[float]) -> Served:
+    """Return the same of one worker without batches: the latest of all the ways to wait."""
+    seconds = np.fromiter(service, np.float64, len(arrivals))
+    total = np.cumsum(seconds)
+    ends = total + np.maximum.accumulate(arrivals - (total - seconds))
+    return Served(ends, float(total[-1]) if len(total) else 0.0, len(arrivals))
+
+
+def drawn(values: Floats, generator: np.random.Generator) -> Iterator[float]:
+    """Yield values at random without end; sorted ones are drawn alike from alike samples."""
+    while True:
+        picks = (generator.random(CHUNK) * len(values)).astype(np.int64)
+        yield from values[picks].tolist()
+
+
+def highest_rate(means: Sequence[float], workers: Workers) -> float:
+    """Return the rate from which on the queue grows without end: all batches are full then.
+
+    `means[n - 1]` are the mean seconds of batches of n requests.
+    """
+    seconds = means[workers.max_batch - 1]
+    return workers.count * workers.max_batch / seconds if seconds > 0 else math.inf

@@ -1,0 +1,125 @@
+"""Distributions of times over requests, with the intervals that hold under queueing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from torchgauge.analyze.statistics.correlated_means import (
+    CONFIDENCE,
+    correlated_mean,
+    correlated_share,
+)
+from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples, PercentileFigure
+from torchgauge.imports import imported
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
+
+FRACTIONS = (0.5, 0.9, 0.95, 0.99)
+# Parts of a window whose counts give the interval of a rate.
+PARTS = 30
+_TOO_FEW = "Too few requests: those of a queue resemble each other."
+
+_Floats = npt.NDArray[np.float64]
+
+
+def distribution(
+    samples: CorrelatedSamples, fractions: Iterable[float] = ()
+) -> Distribution | None:
+    """Return the distribution of times in the order of time; None without a finite one.
+
+    Args:
+        samples: Times in seconds; infinite for requests that ended without it.
+        fractions: Percentiles beside p50, p90, p95 and p99.
+    """
+    times = samples.samples
+    known = times[np.isfinite(times)]
+    if known.size == 0:
+        return None
+    wanted = sorted({*FRACTIONS, *fractions})
+    figures = {fraction: samples.percentile(fraction) for fraction in wanted}
+    return Distribution(
+        count=times.size,
+        unanswered=times.size - known.size,
+        mean=_mean(known, times.size - known.size),
+        low=float(known.min()),
+        high=float(known.max()),
+        percentiles=tuple(
+            _percentile(fraction, figure)
+            for fraction, figure in figures.items()
+            if math.isfinite(figure.value) and times.size * (1 - fraction) >= 1 - 1e-9
+        ),
+        correlation=samples.correlation_time(0.5),
+    )
+
+
+def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
+    if figure.low is None or figure.high is None:
+        return Percentile(
+            fraction=fraction, value=figure.value, reason=_TOO_FEW, needed=figure.needed
+        )
+    if not math.isfinite(figure.high):
+        reason = "The upper end lies among requests that were not answered."
+        return Percentile(fraction=fraction, value=figure.value, reason=reason)
+    interval = Interval(low=figure.low, high=figure.high, scope="process")
+    return Percentile(fraction=fraction, value=figure.value, interval=interval)
+
+
+def _mean(known: _Floats, unanswered: int) -> Estimate:
+    figure = correlated_mean(known)
+    if unanswered:
+        reason = f"{unanswered:,} requests were not answered: the mean is of the others."
+        return Estimate(value=figure.value, reason=reason)
+    if figure.half_width is None:
+        return Estimate(value=figure.value, reason=_TOO_FEW, needed=figure.needed)
+    low, high = figure.value - figure.half_width, figure.value + figure.half_width
+    interval = Interval(low=max(low, 0.0), high=high, scope="process")
+    return Estimate(value=figure.value, interval=interval)
+
+
+def share(events: npt.ArrayLike) -> Estimate | None:
+    """Return the share of requests with a property, in the order of time; None without requests."""
+    values = np.asarray(events, dtype=np.bool_)
+    if values.size == 0:
+        return None
+    value, low, high = correlated_share(values)
+    return Estimate(value=value, interval=Interval(low=low, high=high, scope="process"))
+
+
+def rate(
+    times: npt.ArrayLike, window: tuple[float, float], weights: npt.ArrayLike | None = None
+) -> Estimate | None:
+    """Return events per second in a window; of tokens, their numbers are the `weights`.
+
+    The interval is Student's t over 30 parts of the window, widened by the correlation of parts
+    that follow each other; None for an empty window.
+    """
+    begin, end = window
+    if end <= begin:
+        return None
+    counts = np.histogram(times, bins=PARTS, range=window, weights=weights)[0]
+    value = float(counts.sum()) / (end - begin)
+    events = int(np.count_nonzero((np.asarray(times) >= begin) & (np.asarray(times) <= end)))
+    if events < PARTS:
+        return Estimate(value=value, reason="Too few requests.", needed=PARTS)
+    reach = _reach(counts / ((end - begin) / PARTS))
+    interval = Interval(low=max(value - reach, 0.0), high=value + reach, scope="process")
+    return Estimate(value=value, interval=interval)
+
+
+def _reach(parts: _Floats) -> float:
+    """Return the half-width over equal parts; neighbours that resemble each other widen it."""
+    deviations = parts - parts.mean()
+    variance = float(deviations @ deviations)
+    if variance == 0:
+        return 0.0
+    correlation = max(float(deviations[1:] @ deviations[:-1]) / variance, 0.0)
+    # Kendall: of n values the correlation is found too low by (1 + 4r)/n.
+    correlation = min(correlation + (1 + 4 * correlation) / parts.size, 0.9) if correlation else 0.0
+    inflation = (1 + correlation) / (1 - correlation)
+    freedom = max(parts.size / inflation - 1, 1.0)
+    student = float(imported("scipy.special").stdtrit(freedom, CONFIDENCE))
+    return student * float(parts.std(ddof=1)) * math.sqrt(inflation / parts.size)

@@ -1,0 +1,159 @@
+"""Limits on what requests may take: parsed from text, and judged at a level of load."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from torchgauge import quantities, units
+from torchgauge.errors import InputError
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.distribution import Distribution, Estimate
+from torchgauge.records.serving.goal import Goal, GoalResult, Timed
+from torchgauge.records.serving.level import Level
+from torchgauge.similar import did_you_mean, similar
+
+METRICS: tuple[Timed, ...] = get_args(Timed)
+"""What a goal may limit."""
+
+_GOAL = re.compile(r"([A-Za-z_]\w*(?:\.\d+)?)\s*(?:<=?|≤)\s*([^\s,;<≤]+)")
+_PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,4})?)", re.ASCII)
+_REMEDY = "Write goals as in 'p99<100ms ttft_p95<300ms tpot_mean<40ms errors<1%'."
+# A saturated level fails goals on what grows with the queue.
+_FROM_SCHEDULED = ("latency", "ttft")
+
+
+def parse_goals(text: str) -> tuple[Goal, ...]:
+    """Return the goals of a text such as `p99<100ms ttft_p95<300ms errors<1%`.
+
+    A goal is a metric with a percentile or `mean`, `<`, and a limit: a time with its unit, or a
+    share for errors. Without a metric it is one on latency, from scheduled to answered. Spaces,
+    commas and semicolons separate goals.
+
+    Raises:
+        InputError: `goal-invalid` for anything else, with what was probably meant.
+    """
+    goals = []
+    end = 0
+    for match in _GOAL.finditer(text):
+        _separator(text[end : match.start()])
+        goals.append(_goal(match[1], match[2], match[0]))
+        end = match.end()
+    _separator(text[end:])
+    if not goals:
+        raise _invalid("There is no goal.")
+    return tuple(goals)
+
+
+def _separator(text: str) -> None:
+    if text.strip(" \t\r\n,;"):
+        raise _invalid(f"'{text.strip()}' is not a goal.")
+
+
+def _goal(name: str, amount: str, text: str) -> Goal:
+    text = "".join(text.split())
+    if name == "errors":
+        share = quantities.fraction(amount)
+        if share is None or not 0 < share <= 1:
+            raise _invalid(f"'{amount}' is not a share of requests between 0 and 100 %.")
+        return Goal(metric="errors", limit=share, text=text)
+    metric, _, statistic = name.rpartition("_")
+    fraction = _fraction(statistic, text)
+    metric = metric or "latency"
+    if metric not in METRICS or metric == "errors":
+        near = similar(metric, METRICS)
+        raise _invalid(f"'{metric}' is not a metric of requests.", did_you_mean(near, _REMEDY))
+    limit = quantities.amount(amount, "s")
+    if limit is None or limit.value <= 0:
+        meant = quantities.meant(amount, "s")
+        near = [meant] if meant else []
+        raise _invalid(f"'{amount}' is not a time above 0.", did_you_mean(near, _REMEDY))
+    return Goal(metric=metric, limit=limit.value, fraction=fraction, text=text)
+
+
+def _fraction(statistic: str, text: str) -> float | None:
+    if statistic == "mean":
+        return None
+    match = _PERCENTILE.fullmatch(statistic)
+    if match is None or not 0 < float(match[1]) < 100:
+        guess = similar(statistic, ("p50", "p90", "p95", "p99", "mean", *METRICS))
+        # A metric alone lacks the percentile.
+        near = [f"{name}_p99" if name in METRICS else name for name in guess]
+        near = ["errors" if name == "errors_p99" else name for name in near]
+        raise _invalid(f"'{text}' has no percentile.", did_you_mean(near, _REMEDY))
+    return round(float(match[1]) / 100, 8)
+
+
+def _invalid(message: str, remedy: str = _REMEDY) -> InputError:
+    return InputError(message, id="goal-invalid", remedy=remedy)
+
+
+def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult:
+    """Return whether a level meets a goal: by intervals, never by the figure alone.
+
+    Met where the whole interval is below the limit, missed where it is above, or where more
+    requests than the goal allows are above the limit. A request without an answer counts as longer
+    than any limit. Where the backlog grows, no limit on what is counted from the schedule holds
+    for long.
+
+    Args:
+        goal: The limit.
+        level: The figures.
+        over: The interval of the share of requests above the limit, of a percentile's goal.
+    """
+    if goal.metric == "errors":
+        return _by_interval(goal, level.errors, "No request was due in the steady window.")
+    distribution: Distribution | None = getattr(level, goal.metric)
+    figure = _figure(goal, distribution)
+    saturation = level.saturation
+    if saturation is not None and saturation.saturated and goal.metric in _FROM_SCHEDULED:
+        slope = units.significant(saturation.slope or 0.0)
+        return _missed(goal, figure, f"The backlog grew by {slope} requests/s.")
+    if goal.fraction is not None and over is not None and over.low > 1 - goal.fraction:
+        share = f"{units.significant(over.low * 100)} … {units.significant(over.high * 100)} %"
+        return _missed(goal, figure, f"{share} of the requests are above the limit.")
+    if distribution is None:
+        return GoalResult(goal=goal, verdict="unclear", reason=_absent(goal))
+    if distribution.unanswered and goal.fraction is None:
+        reason = f"{distribution.unanswered:,} requests were not answered."
+        return _missed(goal, None, reason)
+    return _by_interval(goal, figure, "Too few requests show this percentile.")
+
+
+def _figure(goal: Goal, distribution: Distribution | None) -> Estimate | None:
+    if distribution is None:
+        return None
+    if goal.fraction is None:
+        return distribution.mean
+    return distribution.percentile(goal.fraction)
+
+
+def _missed(goal: Goal, figure: Estimate | None, reason: str) -> GoalResult:
+    value, interval = (None, None) if figure is None else (figure.value, figure.interval)
+    return GoalResult(goal=goal, verdict="missed", value=value, interval=interval, reason=reason)
+
+
+def _by_interval(goal: Goal, figure: Estimate | None, absent: str) -> GoalResult:
+    if figure is None:
+        return GoalResult(goal=goal, verdict="unclear", reason=absent)
+    interval = figure.interval
+    reason = figure.reason
+    if interval is None:
+        return GoalResult(goal=goal, verdict="unclear", value=figure.value, reason=reason)
+    if interval.high < goal.limit:
+        return GoalResult(goal=goal, verdict="met", value=figure.value, interval=interval)
+    if interval.low >= goal.limit:
+        return GoalResult(goal=goal, verdict="missed", value=figure.value, interval=interval)
+    return GoalResult(
+        goal=goal,
+        verdict="unclear",
+        value=figure.value,
+        interval=interval,
+        reason="The limit lies in the interval: more requests would decide it.",
+    )
+
+
+def _absent(goal: Goal) -> str:
+    if goal.metric in ("ttft", "itl", "tpot"):
+        return f"There is no {goal.metric.upper()}: no request streamed contents."
+    return "No request was due in the steady window."

@@ -1,0 +1,159 @@
+"""A level of load from its requests: every figure, and what it lacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from torchgauge.analyze.serving.client_limits import client_warnings, with_limit
+from torchgauge.analyze.serving.distributions import distribution, rate, share
+from torchgauge.analyze.serving.early_stopping import early_stopping, longest_together
+from torchgauge.analyze.serving.goals import judged
+from torchgauge.analyze.serving.goodput import within_goals
+from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.serving.saturation import saturation
+from torchgauge.analyze.serving.steady_window import steady_window
+from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.distribution import Distribution, Estimate
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import Arrivals, ClientLoad, EarlyStopping, Level, Scenario
+from torchgauge.records.serving.requests import Fate, Requests
+from torchgauge.records.serving.server_use import ServerUse
+from torchgauge.records.serving.service_times import ServiceTimes
+
+_Bools = npt.NDArray[np.bool_]
+
+
+def level(
+    requests: Requests,
+    *,
+    scenario: Scenario,
+    arrivals: Arrivals,
+    duration: float,
+    goals: Sequence[Goal] = (),
+    client: ClientLoad | None = None,
+    server: ServerUse | None = None,
+    tokens_by: str = "",
+    mlperf: bool = False,
+    times: ServiceTimes | None = None,  # noqa: ARG001 - the control variate's, to come
+    interrupted: bool = False,
+) -> Level:
+    """Return the figures of a level of load, of the requests that are due in its steady window.
+
+    Args:
+        requests: Every request of the level.
+        scenario: How requests followed each other.
+        arrivals: The schedule.
+        duration: Seconds for which requests were scheduled; after an interruption, until then.
+        goals: The limits.
+        client: How the client fared.
+        server: What the server's processes used.
+        tokens_by: Who counted the tokens: "usage", "tokenizer" or "chunks".
+        mlperf: Whether to apply MLPerf's early stopping.
+        times: Service times, for the control variate.
+        interrupted: Whether Ctrl-C ended the level.
+    """
+    columns = RequestTimes(requests)
+    window = steady_window(columns, duration, scenario, interrupted=interrupted)
+    inside = (columns.scheduled >= window[0]) & (columns.scheduled < window[1])
+    closed = arrivals.kind in ("closed", "at once")
+    samples = _samples(columns, inside)
+    distributions = {metric: _distribution(metric, samples, goals) for metric in samples}
+    client = None if client is None else with_limit(client, distributions.get("latency"))
+    figures = Level(
+        scenario=scenario,
+        arrivals=arrivals,
+        duration=duration,
+        window=window,
+        requests=requests,
+        count=int(inside.sum()),
+        fates=_fates(requests, inside),
+        offered=None if closed else _offered(inside, window),
+        completed=rate(columns.last[columns.done], window),
+        goodput=_goodput(columns, window, inside, goals),
+        errors=share(~columns.done[inside]),
+        tokens=_tokens(columns, columns.tokens_out, window),
+        tokens_in=_tokens(columns, columns.tokens_in, window),
+        tokens_by=tokens_by or ("chunks" if np.nansum(columns.chunks) > 0 else ""),
+        saturation=saturation(columns, window, closed=closed),
+        client=client,
+        server=server,
+        early_stopping=_early_stopping(columns, inside, scenario, goals) if mlperf else None,
+        interrupted=interrupted,
+        warnings=() if client is None else client_warnings(client),
+        **distributions,
+    )
+    results = tuple(judged(goal, figures, _over(goal, samples)) for goal in goals)
+    return msgspec.structs.replace(figures, goals=results)
+
+
+def _samples(columns: RequestTimes, inside: _Bools) -> dict[str, CorrelatedSamples]:
+    """Return the known times of the window by metric, each in the order of time."""
+    values = {metric: getattr(columns, metric)[inside] for metric in ("latency", "service", "wait")}
+    if np.nansum(columns.chunks) > 0:  # token streams
+        values["ttft"] = columns.ttft[inside]
+    values["tpot"] = columns.tpot[inside]
+    # A stall that several streams share is one event: pooled by time, its gaps are neighbours.
+    gaps = np.flatnonzero(inside[columns.gap_owners])
+    values["itl"] = columns.gaps[gaps[np.argsort(columns.gap_ends[gaps], kind="stable")]]
+    known = {metric: seconds[~np.isnan(seconds)] for metric, seconds in values.items()}
+    return {metric: CorrelatedSamples(seconds) for metric, seconds in known.items() if seconds.size}
+
+
+def _distribution(
+    metric: str, samples: dict[str, CorrelatedSamples], goals: Sequence[Goal]
+) -> Distribution | None:
+    wanted = (goal.fraction for goal in goals if goal.metric == metric)
+    return distribution(samples[metric], (f for f in wanted if f is not None))
+
+
+def _over(goal: Goal, samples: dict[str, CorrelatedSamples]) -> Interval | None:
+    if goal.fraction is None or goal.metric not in samples:
+        return None
+    _, low, high = samples[goal.metric].share_above(goal.limit)
+    return Interval(low=low, high=high, scope="process")
+
+
+def _fates(requests: Requests, inside: _Bools) -> dict[Fate, int]:
+    chosen = np.flatnonzero(inside)
+    return dict(Counter(requests.fate[index] for index in chosen))
+
+
+def _offered(inside: _Bools, window: tuple[float, float]) -> float | None:
+    length = window[1] - window[0]
+    return float(inside.sum()) / length if length > 0 else None
+
+
+def _goodput(
+    columns: RequestTimes, window: tuple[float, float], inside: _Bools, goals: Sequence[Goal]
+) -> Estimate | None:
+    if not goals:
+        return None
+    good = within_goals(columns, goals) & inside
+    # What is due at once is answered over time: there, a request counts when it is answered.
+    due_at_once = columns.scheduled[inside].max(initial=0.0) <= window[0]
+    return rate((columns.last if due_at_once else columns.scheduled)[good], window)
+
+
+def _tokens(
+    columns: RequestTimes, tokens: npt.NDArray[np.float64], window: tuple[float, float]
+) -> Estimate | None:
+    counted = columns.done & ~np.isnan(tokens)
+    return rate(columns.last[counted], window, tokens[counted]) if counted.any() else None
+
+
+def _early_stopping(
+    columns: RequestTimes, inside: _Bools, scenario: Scenario, goals: Sequence[Goal]
+) -> EarlyStopping | None:
+    """Apply MLPerf's rule to the latencies of the window; a query may be several requests."""
+    limits = [g.limit for g in goals if g.metric == "latency" and g.fraction is not None]
+    limit = min(limits) if limits else None
+    latencies = columns.latency[inside]
+    if scenario == "multi-stream":
+        latencies = longest_together(columns.scheduled[inside], latencies)
+    return early_stopping(latencies, scenario, limit)

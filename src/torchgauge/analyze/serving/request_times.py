@@ -1,0 +1,111 @@
+"""Requests as arrays: what each waited, infinite where it was never answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from torchgauge.records.serving.requests import Requests
+
+_Floats = npt.NDArray[np.float64]
+_Bools = npt.NDArray[np.bool_]
+
+
+class RequestTimes:
+    """Columns of requests in the order of their schedule; NaN is unknown.
+
+    Attributes:
+        scheduled: Seconds from the level's begin.
+        sent: Likewise; NaN for a request that was not sent.
+        first: Of the first content.
+        last: Of the whole answer.
+        done: Whether it was answered as it should be.
+        waiting: Whether nobody answered before the client gave up: a timeout, no free slot, or
+            the end.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        count = len(requests)
+        self._requests = requests
+        self.scheduled = np.asarray(requests.scheduled, dtype=np.float64)
+        self.sent = _column(requests.sent, count)
+        self.first = _column(requests.first, count)
+        self.last = _column(requests.last, count)
+        fates = np.asarray(requests.fate, dtype=np.str_)
+        self.done: _Bools = fates == "done"
+        self.waiting: _Bools = np.isin(fates, ("timeout", "unsent", "unfinished"))
+
+    @cached_property
+    def latency(self) -> _Floats:
+        """From scheduled to last."""
+        return np.where(self.done, self.last - self.scheduled, np.inf)
+
+    @cached_property
+    def service(self) -> _Floats:
+        """From sent to last; NaN for what was not sent."""
+        answered = np.where(self.done, self.last - self.sent, np.inf)
+        return np.where(np.isnan(self.sent), np.nan, answered)
+
+    @cached_property
+    def wait(self) -> _Floats:
+        """From scheduled to sent."""
+        return np.where(np.isnan(self.sent), np.inf, self.sent - self.scheduled)
+
+    @cached_property
+    def ttft(self) -> _Floats:
+        """From scheduled to first; NaN for an answer without contents."""
+        unknown = np.where(self.done, np.nan, np.inf)
+        return np.where(np.isnan(self.first), unknown, self.first - self.scheduled)
+
+    @cached_property
+    def tokens_in(self) -> _Floats:
+        """Tokens of the prompt."""
+        return _column(self._requests.tokens_in, self.scheduled.size)
+
+    @cached_property
+    def tokens_out(self) -> _Floats:
+        """Tokens of the answer; where nobody counted them, its chunks."""
+        tokens = _column(self._requests.tokens_out, self.scheduled.size)
+        return np.where(np.isnan(tokens), self.chunks, tokens)
+
+    @cached_property
+    def chunks(self) -> _Floats:
+        """Events with content; NaN without any."""
+        chunks = _column(self._requests.chunks, self.scheduled.size)
+        return np.where(chunks > 0, chunks, np.nan)
+
+    @cached_property
+    def tpot(self) -> _Floats:
+        """(last − first) ÷ (tokens − 1); NaN for less than two tokens and what was not answered."""
+        several = self.done & (self.tokens_out > 1)
+        gaps = np.where(several, self.tokens_out - 1, np.nan)
+        return np.asarray((self.last - self.first) / gaps, dtype=np.float64)
+
+    @cached_property
+    def gaps(self) -> _Floats:
+        """Every gap between contents, of all requests one after the other."""
+        return np.asarray(self._requests.gaps, dtype=np.float64)
+
+    @cached_property
+    def gap_owners(self) -> npt.NDArray[np.int64]:
+        """The index of each gap's request."""
+        counts = np.nan_to_num(self.chunks - 1, nan=0.0).clip(min=0).astype(np.int64)
+        return np.repeat(np.arange(counts.size), counts)
+
+    @cached_property
+    def gap_ends(self) -> _Floats:
+        """When each gap ended, in seconds from the level's begin."""
+        if self.gaps.size == 0:
+            return self.gaps
+        sums = np.cumsum(self.gaps)
+        owners = self.gap_owners
+        begins = np.searchsorted(owners, owners, side="left")
+        before = np.where(begins > 0, sums[begins - 1], 0.0)
+        return np.asarray(self.first[owners] + sums - before, dtype=np.float64)
+
+
+def _column(values: Sequence[float | None], count: int) -> _Floats:
+    return np.asarray(values, dtype=np.float64) if values else np.full(count, np.nan)

@@ -1,0 +1,68 @@
+"""Whether the backlog grew: by a test that allows for how far it wanders by chance."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
+from torchgauge.imports import imported
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.level import Saturation
+
+PARTS = 40
+FEWEST_REQUESTS = 2 * PARTS
+CONFIDENCE = 0.975
+# Beyond this share of requests that nobody answered they count as waiting to the end; fewer are
+# faults of their own, and leave the backlog when the client gives up.
+MOST_GIVEN_UP = 0.05
+
+
+def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool) -> Saturation:
+    """Return the slope of the backlog over the window, with its 95 % interval.
+
+    The slope is the mean of the backlog's changes over 40 parts of the window. A queue that is just
+    not overloaded wanders like a sum of such changes, so their scatter (with their correlation,
+    where it is positive) is what chance can do; the backlog of a lower load is held back, which
+    makes the test cautious there.
+
+    Args:
+        times: All requests of the level.
+        window: Begin and end of the steady window in seconds.
+        closed: Whether requests wait for answers, so that no backlog can grow.
+    """
+    begin, end = window
+    if closed or end <= begin:
+        return Saturation(saturated=None)
+    edges = np.linspace(begin, end, PARTS + 1)
+    due = np.searchsorted(np.sort(times.scheduled), edges, side="right")
+    gone = np.searchsorted(np.sort(_ends(times)), edges, side="right")
+    backlog = due - gone
+    inside = int(due[-1] - due[0])
+    if inside < FEWEST_REQUESTS:
+        return Saturation(saturated=None, backlog=int(backlog[-1]))
+    changes = np.diff(backlog) * (PARTS / (end - begin))
+    slope = float(changes.mean())
+    effective = PARTS / initial_positive_sequence(changes)
+    freedom = max(effective - 1, 1.0)
+    student = float(imported("scipy.special").stdtrit(freedom, CONFIDENCE))
+    # Less than one request is no backlog, whatever the scatter.
+    least = 1 / (end - begin)
+    reach = max(student * float(changes.std(ddof=1)) / math.sqrt(effective), least)
+    return Saturation(
+        saturated=slope > reach,
+        slope=slope,
+        interval=Interval(low=slope - reach, high=slope + reach, scope="process"),
+        backlog=int(backlog[-1]),
+    )
+
+
+def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return when each request left the backlog; infinite for what waits to the end."""
+    ends = np.where(np.isnan(times.last), times.scheduled, times.last)
+    # A time-out has no answer, but a moment at which the client gave up may be known.
+    given_up = times.waiting & np.isnan(times.last)
+    many = times.waiting.mean() > MOST_GIVEN_UP
+    return np.where(times.waiting if many else given_up, np.inf, ends)

@@ -1,0 +1,55 @@
+"""The mean of samples that resemble their neighbours, with its interval."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
+from torchgauge.analyze.statistics.correlated_percentiles import enlarged, share_interval
+from torchgauge.imports import imported
+
+# Independent samples below which neither the mean's error nor τ is known.
+MIN_INDEPENDENT = 20
+CONFIDENCE = 0.975
+
+
+class MeanFigure(NamedTuple):
+    """A mean with its 95 % interval; `half_width` None where `needed` samples would give one."""
+
+    value: float
+    half_width: float | None
+    needed: int
+
+
+def correlated_mean(samples: npt.ArrayLike) -> MeanFigure:
+    """Return the mean with ± t·s·sqrt(τ′/n), with n/τ′ − 1 degrees of freedom.
+
+    τ is that of the values, or of [x > median] where that is larger: a rare spike hides how long
+    the ordinary samples resemble each other. `samples` are finite and in the order of time.
+    """
+    x = np.asarray(samples, dtype=np.float64)
+    above = (x > np.median(x)).astype(np.float64)
+    tau = max(initial_positive_sequence(x), initial_positive_sequence(above))
+    tau = enlarged(tau, x.size)
+    value = float(x.mean())
+    needed = math.ceil(MIN_INDEPENDENT * tau)
+    if x.size < needed:
+        return MeanFigure(value, None, needed)
+    effective = x.size / tau
+    student = imported("scipy.special").stdtrit(effective - 1, CONFIDENCE)
+    return MeanFigure(value, float(student * x.std(ddof=1) / math.sqrt(effective)), needed)
+
+
+def correlated_share(events: npt.ArrayLike) -> tuple[float, float, float]:
+    """Return the share of true values among booleans in the order of time, low and high.
+
+    The 95 % interval is Clopper and Pearson's at n/τ′; it exists for any number of values.
+    """
+    x = np.asarray(events, dtype=np.float64)
+    share = float(x.mean())
+    effective = max(x.size / enlarged(initial_positive_sequence(x), x.size), 1.0)
+    return (share, *share_interval(share, effective))

@@ -1,0 +1,88 @@
+"""Figures of serving: those of each level of load, and the capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from torchgauge.records.headline.figure import Figure, Named, by_name
+from torchgauge.records.serving.capacity import Capacity
+from torchgauge.records.serving.distribution import Estimate
+from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.serving import Serving
+
+RATES: Named = {
+    "completed": ("1/s", "Requests answered per second"),
+    "goodput": ("1/s", "Requests per second within all goals"),
+    "tokens": ("1/s", "Tokens of answers per second"),
+}
+TIMES: dict[Literal["latency", "ttft", "itl", "tpot"], str] = {
+    "latency": "Time of a request from when it was due",
+    "ttft": "Time to the first token from when the request was due",
+    "itl": "Gap between two contents of a stream",
+    "tpot": "Time per token after the first",
+}
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+CAPACITY = "serving_capacity"
+
+
+def level_estimate(level: Level, name: str) -> Estimate | None:
+    """Return a rate ("goodput") or a percentile ("ttft_p99") of a level; None where unknown."""
+    if name in RATES:
+        estimate: Estimate | None = getattr(level, name)
+        return estimate
+    time, _, percentile = name.rpartition("_")
+    distribution = getattr(level, time)
+    return None if distribution is None else distribution.percentile(PERCENTILES[percentile])
+
+
+def level_figures(level: Level) -> Iterator[Figure]:
+    """Yield the figures of a level; those that it does not have are unknown."""
+    offered = level.offered
+    yield Figure("serving_offered", "1/s", "counted", "Requests due per second", offered)
+    for name, (unit, text) in RATES.items():
+        yield _bounded(f"serving_{name}", unit, text, level_estimate(level, name))
+    for time, text in TIMES.items():
+        for percentile in PERCENTILES:
+            share = f"{text}: {percentile.removeprefix('p')} % took at most"
+            name = f"{time}_{percentile}"
+            yield _bounded(f"serving_{name}", "s", share, level_estimate(level, name))
+    text = "Share of requests without a whole answer"
+    yield Figure("serving_errors", "ratio", "counted", text, level.failed_share)
+    lateness = None if level.client is None else level.client.lateness_p99
+    text = "Lateness of the client, which 99 % of its requests did not exceed"
+    yield Figure("serving_lateness_p99", "s", "measured", text, lateness)
+
+
+def _bounded(name: str, unit: Literal["s", "1/s"], text: str, estimate: Estimate | None) -> Figure:
+    if estimate is None:
+        return Figure(name, unit, "measured", text, None, bounded=True)
+    return Figure(name, unit, estimate.how, text, estimate.value, True, estimate.interval)
+
+
+def capacity_figure(capacity: Capacity | None) -> Figure:
+    """Return the capacity; a rate above which none was tried is "at least"."""
+    text = "Highest rate of requests within all goals"
+    if capacity is None:
+        return Figure(CAPACITY, "1/s", "measured", text, None, bounded=True)
+    return Figure(
+        CAPACITY, "1/s", "measured", text, capacity.rate, True, capacity.interval,
+        at_least=capacity.above_all_tried,
+    )  # fmt: skip
+
+
+def serving_figures(serving: Serving) -> Iterator[Figure]:
+    """Yield the capacity, how many levels there are, and the figures of each."""
+    yield capacity_figure(serving.capacity)
+    text = "Levels of load"
+    yield Figure("serving_levels", "", "counted", text, len(serving.levels))
+    loads: list[dict[str, str]] = []
+    figures_of_levels = []
+    for level in serving.levels:
+        again = {"again": str(loads.count(level.load))} if level.load in loads else {}
+        loads.append(level.load)
+        labels = tuple({**level.load, **again}.items())
+        figures_of_levels.append(
+            [figure._replace(labels=labels) for figure in level_figures(level)]
+        )
+    yield from by_name(figures_of_levels)

@@ -1,0 +1,24 @@
+"""The highest rate that a server answers within the goals."""
+
+from __future__ import annotations
+
+from torchgauge.records.record import Interval, Record
+
+
+class Capacity(Record, frozen=True, kw_only=True):
+    """The highest rate that met all goals, in requests per second.
+
+    Attributes:
+        rate: It; None where no rate that was tried met them.
+        interval: Where it lies: from the highest rate that surely met them to the lowest that
+            surely missed.
+        above_all_tried: Whether the highest that was tried met them: `rate` is a lower bound.
+        reason: What ended the search, in a sentence.
+        confirmed: Whether a second run at `rate` met the goals; None where there was none.
+    """
+
+    rate: float | None = None
+    interval: Interval | None = None
+    above_all_tried: bool = False
+    reason: str = ""
+    confirmed: bool | None = None

@@ -1,0 +1,1 @@
+"""The page of serving: latency over rate and time, its distribution, requests, capacity plans."""

@@ -1,0 +1,203 @@
+"""Settings of a capacity plan: percentiles by workers and by rate, knees, and the front.
+
+Everything here is estimated by simulation. Times are whole nanoseconds; None is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
+from torchgauge.records.serving.distribution import Distribution, Estimate
+from torchgauge.records.serving.goal import Goal
+from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.page import page_tables
+from torchgauge.report.page.page_tables import Column
+from torchgauge.report.page.serving.rate_curves import DRAWN, rate_text, scaled
+
+COLUMNS = (
+    Column("setting", "workers", "text"),
+    Column("max_batch", "largest batch", "count"),
+    Column("max_delay", "waits at most", "time"),
+    Column("rate", "requests/s", "number"),
+    Column("verdict", "goals", "text"),
+    Column("p50", "p50", "time"),
+    Column("p90", "p90", "time"),
+    Column("p99", "p99", "time"),
+    Column("p99_low", "95 % from", "time"),
+    Column("p99_high", "95 % to", "time"),
+    Column("ttft", "TTFT p95", "time"),
+    Column("tpot", "TPOT p50", "time"),
+    Column("utilization", "utilization", "share"),
+    Column("mean_batch", "mean batch", "number"),
+    Column("knee", "knee, requests/s", "number"),
+    Column("knee_low", "95 % from", "number"),
+    Column("knee_high", "95 % to", "number"),
+    Column("price", "price of an hour", "number"),
+    Column("per_million", "of a million requests", "number"),
+)
+
+
+def settings(plan: CapacityPlan) -> dict[str, Any] | None:
+    """Return the settings as a table, percentiles by workers and by rate."""
+    if not plan.settings:
+        return None
+    return {
+        "by_workers": _by_workers(plan),
+        "by_rate": _by_rate(plan),
+        "goals": list(_goals(plan.goals)),
+        "knees": _knees(plan),
+        "needed": None if plan.needed is None else plan.needed.workers,
+        "rate": plan.arrivals.rate if plan.needed is None else plan.needed.rate,
+        "table": _table("settings", plan.settings),
+    }
+
+
+def _goals(goals: Sequence[Goal]) -> Iterator[dict[str, Any]]:
+    for goal in goals:
+        if goal.metric == "latency":
+            yield {"value": round(goal.limit * 1e9), "label": words.goal(goal),
+                   "fraction": goal.fraction}  # fmt: skip
+
+
+def _by_workers(plan: CapacityPlan) -> dict[str, Any] | None:
+    """Return the percentiles of settings that differ in workers alone, and which never settle."""
+    like = plan.needed or plan.settings[0]
+    chosen = [
+        setting
+        for setting in plan.settings
+        if (setting.max_batch, setting.max_delay, setting.rate)
+        == (like.max_batch, like.max_delay, like.rate)
+    ]
+    if len({setting.workers for setting in chosen}) < 2:
+        return None
+    return {
+        "series": _series([(setting.workers, setting) for setting in chosen]),
+        "unstable": [setting.workers for setting in chosen if not setting.stable],
+        "rate": like.rate,
+        "note": batching(like),
+    }
+
+
+def _by_rate(plan: CapacityPlan) -> list[dict[str, Any]]:
+    """Return the percentiles by rate of each setting that was simulated at several."""
+    groups: dict[tuple[int, int, float], list[PlannedSetting]] = {}
+    for setting in plan.settings:
+        key = (setting.workers, setting.max_batch, setting.max_delay)
+        groups.setdefault(key, []).append(setting)
+    charts = []
+    for (workers, _, _), group in groups.items():
+        ordered = sorted(group, key=lambda setting: setting.rate)
+        if len({setting.rate for setting in ordered}) > 1:
+            ends = ordered[0].knee
+            charts.append({
+                "title": f"{workers:,} worker{'s' * (workers != 1)}, {batching(ordered[0])}",
+                "series": _series([(setting.rate, setting) for setting in ordered]),
+                "unstable": [setting.rate for setting in ordered if not setting.stable],
+                "knee": None if ends is None else _knee(ends),
+            })  # fmt: skip
+    return charts
+
+
+def _series(settings_at: Sequence[tuple[float, PlannedSetting]]) -> list[dict[str, Any]]:
+    series = []
+    for fraction in DRAWN:
+        points = [
+            [at, *scaled(percentile)]
+            for at, setting in settings_at
+            if setting.latency is not None
+            and (percentile := setting.latency.percentile(fraction)) is not None
+        ]
+        if points:
+            series.append({"label": f"p{100 * fraction:g}", "fraction": fraction, "points": points})
+    return series
+
+
+def _knee(estimate: Estimate) -> dict[str, Any]:
+    value, low, high = scaled(estimate, 1.0)
+    return {"rate": value, "low": low, "high": high, "label": rate_text(estimate.value)}
+
+
+def _knees(plan: CapacityPlan) -> list[list[float | None]]:
+    """Return (workers, knee and its ends) of settings that differ from the needed in workers."""
+    like = plan.needed or plan.settings[0]
+    knees = {
+        setting.workers: [float(setting.workers), *scaled(setting.knee, 1.0)]
+        for setting in plan.settings
+        if setting.knee is not None
+        and (setting.max_batch, setting.max_delay) == (like.max_batch, like.max_delay)
+    }
+    return [knees[workers] for workers in sorted(knees)] if len(knees) > 1 else []
+
+
+def _table(name: str, settings_shown: Sequence[PlannedSetting]) -> dict[str, Any]:
+    rows = [_row(setting) for setting in settings_shown]
+    cells = {column.key: [row.get(column.key) for row in rows] for column in COLUMNS}
+    return page_tables.table(name, COLUMNS, cells)
+
+
+def _row(setting: PlannedSetting) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "setting": f"{setting.workers:,}",
+        "max_batch": setting.max_batch,
+        "max_delay": setting.max_delay,
+        "rate": setting.rate,
+        "verdict": _verdict(setting),
+        "utilization": setting.utilization,
+        "mean_batch": setting.mean_batch,
+        "ttft": _percentile(setting.ttft, 0.95),
+        "tpot": _percentile(setting.tpot, 0.5),
+        "price": setting.price,
+        "per_million": setting.price_per_million,
+    }
+    for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        row[name] = _percentile(setting.latency, fraction)
+    highest = None if setting.latency is None else setting.latency.percentile(0.99)
+    if highest is not None and highest.interval is not None:
+        row |= {"p99_low": highest.interval.low, "p99_high": highest.interval.high}
+    if setting.knee is not None:
+        row["knee"] = setting.knee.value
+        if setting.knee.interval is not None:
+            ends = setting.knee.interval
+            row |= {"knee_low": ends.low, "knee_high": ends.high}
+    return row
+
+
+def _verdict(setting: PlannedSetting) -> str:
+    if not setting.stable:
+        return "missed: the queue grows without end"
+    verdicts = {result.verdict for result in setting.goals}
+    return next((verdict for verdict in ("missed", "unclear", "met") if verdict in verdicts), "")
+
+
+def front(plan: CapacityPlan) -> dict[str, Any] | None:
+    """Return the settings that no other beats: knee and latency as points, and a table."""
+    if not plan.front:
+        return None
+    points = [
+        {
+            "workers": setting.workers,
+            "text": f"{setting.workers:,} worker{'s' * (setting.workers != 1)}, "
+            f"{batching(setting)}",
+            "batch": setting.max_batch,
+            "knee": setting.knee.value,
+            "latency": round(latency * 1e9),
+        }
+        for setting in plan.front
+        if setting.knee is not None and (latency := _percentile(setting.latency, 0.99))
+    ]
+    return {"points": points, "table": _table("front", plan.front)}
+
+
+def batching(setting: PlannedSetting) -> str:
+    """Return how a setting batches requests, in words."""
+    if setting.max_batch <= 1:
+        return "a request at a time"
+    return f"batches up to {setting.max_batch:,}, waiting {units.time(setting.max_delay, 3)}"
+
+
+def _percentile(distribution: Distribution | None, fraction: float) -> float | None:
+    percentile = None if distribution is None else distribution.percentile(fraction)
+    return None if percentile is None else percentile.value

@@ -1,0 +1,358 @@
+"""One process's client: begins each request when it is due, and knows the fate of every one."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+import ssl
+from collections import Counter, deque
+from collections.abc import Coroutine
+from time import monotonic
+from typing import Any
+
+from torchgauge.records.serving.requests import FATES, Fate
+from torchgauge.serving.client.columns import CODES, PENDING, Columns
+from torchgauge.serving.client.connection import Connection
+from torchgauge.serving.client.dialects.every import dialect_named
+from torchgauge.serving.client.request_bytes import Token, request_bytes
+from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.timer import timer
+
+IDLE_SECONDS = 1.0
+"""A connection that was idle for longer is not used again: its server may be closing it."""
+_LOCAL_ERRORS = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EACCES)
+)
+_DONE, _TIMEOUT = CODES["done"], CODES["timeout"]
+_SLOWEST_WATCH = 0.1
+_BUFFER_SIZE = 1 << 17
+_BURST = 32  # requests that begin before answers are read again
+_NO_CONNECTION: frozenset[Fate] = frozenset(("refused", "tls", "local"))
+_PAUSE_SECONDS = 0.1  # of a user of a closed loop who got no connection
+
+
+class LoadClient:
+    """Sends a plan's requests from one event loop.
+
+    Attributes:
+        columns: Every request that was due.
+        buffer: Where answers are received.
+        connections: How many were opened.
+        problems: The first error text of each fate.
+        software: What the server calls itself.
+        interrupted: Whether `interrupt` ended it.
+        stopped: The moment at which it ended.
+        timer_kind: How it waits for moments.
+    """
+
+    def __init__(self, plan: SendPlan, *, descriptors: int = 1000) -> None:
+        self.columns = Columns()
+        self.buffer = memoryview(bytearray(_BUFFER_SIZE))
+        self.connections = 0
+        self.problems: dict[Fate, str] = {}
+        self.software = ""
+        self.interrupted = False
+        self.stopped = math.nan
+        self._plan = plan
+        dialect = dialect_named(plan.api)
+        self._reader = dialect.reader
+        self._token = Token(plan.bearer_env) if plan.bearer_env else None
+        self._address = plan.address.with_default_path(dialect.path)
+        self._requests = [request_bytes(self._address, body, self._token) for body in plan.items]
+        self._hosts = list(plan.address.hosts)
+        self._tls = ssl.create_default_context() if plan.address.secure else None
+        self._slots = min(plan.in_flight or descriptors, descriptors)
+        self._waiting: deque[int] = deque()
+        self._idle: deque[Connection] = deque()
+        self._busy: dict[int, Connection | asyncio.Task[None]] = {}
+        self._oldest = 0  # every request before it has its fate
+        self._counts = [0] * len(FATES)
+        self._settled = 0
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._timer = timer(self._loop, self._wake)
+        self.timer_kind = self._timer.kind
+        self._loop.set_exception_handler(self._failed)
+
+    async def run(self, begin: float) -> None:
+        """Send everything, from the moment `begin` on, and return when all have their fate."""
+        plan = self._plan
+        self._end = begin + plan.seconds
+        self._queries = Queries(plan) if plan.schedule is None else None
+        self._due = [] if plan.schedule is None else [begin + time for time in plan.schedule]
+        self._next = 0
+        self._timer.at(self._due[0] if self._due else begin)
+        watch = self._task(self._watch(min(plan.timeout / 20, _SLOWEST_WATCH)))
+        try:
+            await self._over
+        finally:
+            watch.cancel()
+            self._timer.close()
+            while self._idle:
+                self._idle.pop().abort()
+
+    def interrupt(self) -> None:
+        """End now: what is not answered is unfinished, what was not due yet is left out."""
+        if not self._over.done():
+            self.interrupted = True
+            self._stop()
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """Requests that were due, that are done, and that failed."""
+        done = self._counts[_DONE]
+        return len(self.columns), done, self._settled - done
+
+    # When requests begin.
+
+    def _wake(self) -> None:
+        """Begin what is due, and wake again for the next."""
+        if self._queries is not None:
+            for user in range(self._plan.users):
+                self._query(user, monotonic())
+            self._check_over()
+            return
+        self._begin_due(monotonic())
+        if self._next < len(self._due):
+            self._timer.at(self._due[self._next])
+
+    def _begin_due(self, now: float) -> None:
+        due = self._due
+        last = min(self._next + _BURST, len(due))
+        while self._next < last:
+            moment = due[self._next]
+            if moment > now:
+                now = monotonic()
+                if moment > now:
+                    return
+            self._next += 1
+            self._begin(moment, moment)
+
+    def _begin(self, due: float, ready: float) -> int:
+        plan, row = self._plan, len(self.columns)
+        item = (plan.first_item + row * plan.item_step) % len(self._requests)
+        self.columns.add(due, item)
+        if len(self._busy) < self._slots:
+            self._dispatch(row, ready)
+        else:
+            self._waiting.append(row)
+        return row
+
+    def _dispatch(self, row: int, ready: float) -> None:
+        """Send a request that could be sent since `ready`, on a connection that is free."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                self._send(connection, row, ready)
+                return
+        self._busy[row] = self._task(self._open(row, ready))
+
+    def _send(self, connection: Connection, row: int, ready: float) -> None:
+        self._busy[row] = connection
+        connection.send(row, self._requests[self.columns.item[row]], ready)
+
+    def _query(self, user: int, ready: float) -> None:
+        """Send a user's next query, if there is to be one."""
+        queries = self._queries
+        now = monotonic()
+        if queries is None or self._over.done() or now >= self._end or not queries.left:
+            return
+        queries.begin(user)
+        for _ in range(self._plan.samples):
+            queries.add(user, self._begin(now, min(ready, now)))
+
+    # Connections.
+
+    async def _open(self, row: int, ready: float) -> None:
+        started = monotonic()
+        try:
+            connection = await self._connected()
+        except ssl.SSLError as error:
+            self.ended(row, "tls", monotonic(), str(error))
+        except OSError as error:
+            self.ended(row, self._reason(error), monotonic(), str(error))
+        else:
+            self._send(connection, row, ready + monotonic() - started)
+
+    async def _connected(self) -> Connection:
+        """Open a connection to the first of the host's addresses that takes one."""
+        problem: OSError | None = None
+        for host in tuple(self._hosts):
+            try:
+                _, connection = await self._loop.create_connection(
+                    self._connection,
+                    host,
+                    self._address.port,
+                    ssl=self._tls,
+                    server_hostname=self._address.host if self._tls else None,
+                )
+            except OSError as error:
+                problem = error
+                if isinstance(error, ssl.SSLError) or self._reason(error) != "refused":
+                    break
+            else:
+                if host != self._hosts[0]:
+                    self._hosts.remove(host)
+                    self._hosts.insert(0, host)
+                self.connections += 1
+                return connection
+        raise problem or OSError("the host has no address")
+
+    def _connection(self) -> Connection:
+        return Connection(self, self._reader() if self._reader is not None else None)
+
+    def _reason(self, error: OSError) -> Fate:
+        if error.errno in _LOCAL_ERRORS:
+            return "local"
+        # A server that takes connections and ends them before they are secure has no TLS for us.
+        lost = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
+        return "tls" if self._tls is not None and lost else "refused"
+
+    # What connections report.
+
+    def idle(self, connection: Connection, moment: float) -> None:
+        """Use a connection for another request; the one that was used last comes first."""
+        connection.idle_since = moment
+        self._idle.append(connection)
+
+    def served_by(self, software: bytes) -> None:
+        """Keep what the server calls itself."""
+        if not self.software:
+            name = software.decode("latin-1")
+            self.software = (name if self._token is None else self._token.hidden(name))[:100]
+
+    def leads_elsewhere(self, location: str) -> bool:
+        """Whether a redirect leads to another host."""
+        return self._address.leads_elsewhere(location)
+
+    def ended(self, row: int, fate: Fate, moment: float, problem: str = "") -> None:
+        """Note the fate of a request, and give its slot to the next."""
+        code = CODES[fate]
+        if code == _DONE and moment - self.columns.scheduled[row] > self._plan.timeout:
+            code = _TIMEOUT
+        self._note(row, code)
+        if problem and fate not in self.problems:
+            self.problems[fate] = problem[:300]
+        self._busy.pop(row, None)
+        while self._waiting and len(self._busy) < self._slots:
+            next_row = self._waiting.popleft()
+            if self.columns.fate[next_row] == PENDING:
+                self._dispatch(next_row, moment)
+        if self._queries is not None:
+            user = self._queries.answered(row)
+            if user is not None and fate in _NO_CONNECTION:
+                self._loop.call_later(_PAUSE_SECONDS, self._query, user, math.inf)
+            elif user is not None:
+                self._query(user, moment)
+        self._check_over()
+
+    def _note(self, row: int, code: int) -> None:
+        self.columns.fate[row] = code
+        self._counts[code] += 1
+        self._settled += 1
+
+    # The end.
+
+    def _check_over(self) -> None:
+        if self._settled < len(self.columns) or self._over.done():
+            return
+        if self._queries is None:
+            over = self._next == len(self._due)
+        else:
+            over = not self._queries.left or monotonic() >= self._end
+        if over:
+            self._stop()
+
+    async def _watch(self, period: float) -> None:
+        """Time requests out, close idle connections, and end the draining."""
+        while not self._over.done():
+            await asyncio.sleep(period)
+            now = monotonic()
+            while self._idle and self._idle[0].idle_since < now - IDLE_SECONDS:
+                self._idle.popleft().abort()
+            self._time_out(now - self._plan.timeout)
+            self._check_over()
+            if now > self._end + self._plan.drain:
+                self._stop()
+
+    def _time_out(self, latest: float) -> None:
+        columns = self.columns
+        while self._oldest < len(columns):
+            row = self._oldest
+            if columns.fate[row] == PENDING:
+                if columns.scheduled[row] > latest:
+                    return
+                self._give_up(row)
+                self.ended(row, "timeout", monotonic())
+            self._oldest += 1
+
+    def _give_up(self, row: int) -> None:
+        holder = self._busy.pop(row, None)
+        if isinstance(holder, Connection):
+            holder.abort()
+        elif holder is not None:
+            holder.cancel()
+
+    def _stop(self) -> None:
+        """Give each request that has none its fate."""
+        if self._over.done():
+            return
+        self.stopped = monotonic()
+        waiting = set(self._waiting)
+        self._waiting.clear()
+        for row in range(self._oldest, len(self.columns)):
+            if self.columns.fate[row] == PENDING:
+                self._give_up(row)
+                self._note(row, CODES["unsent" if row in waiting else "unfinished"])
+        plan = self._plan
+        for moment in self._due[self._next :]:
+            if moment > self.stopped:  # was not due when it was interrupted
+                break
+            row = len(self.columns)
+            self.columns.add(moment, (plan.first_item + row * plan.item_step) % len(plan.items))
+            self._note(row, CODES["unsent"])
+        self.columns.trim()
+        self._over.set_result(None)
+
+    def _task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._end_of_task)
+        return task
+
+    def _end_of_task(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._over.done():
+            self._over.set_exception(error)
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End with an error of this program, which asyncio would only log."""
+        error = context.get("exception") or RuntimeError(context["message"])
+        # A socket that fails is reported as a lost connection, too.
+        if not isinstance(error, OSError) and not self._over.done():
+            self._over.set_exception(error)
+
+
+class Queries:
+    """The queries of a closed loop: which requests each has, and how many may follow."""
+
+    def __init__(self, plan: SendPlan) -> None:
+        self.left = plan.count if plan.count is not None else 1 << 62
+        self._user_of: dict[int, int] = {}
+        self._open: Counter[int] = Counter()
+        self._samples = plan.samples
+
+    def begin(self, user: int) -> None:
+        """Count a user's query; all its requests are still to be sent."""
+        self.left -= 1
+        self._open[user] = self._samples
+
+    def add(self, user: int, row: int) -> None:
+        """Note a request of it."""
+        self._user_of[row] = user
+
+    def answered(self, row: int) -> int | None:
+        """Return the user whose query is answered with this request; None while others wait."""
+        user = self._user_of.pop(row)
+        self._open[user] -= 1
+        return user if not self._open[user] else None

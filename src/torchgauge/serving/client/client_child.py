@@ -1,0 +1,33 @@
+"""A client in a process of its own, which does nothing but send.
+
+It is started by its path and reads a setup from its standard input: where modules are found, and
+its plan. It answers "ready", is sent the moment to begin, and then sends; each second it reports
+how far it is, at the end its result. Any other message, or the end of the input, stops it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection as Pipe
+
+
+def main() -> None:
+    """Send what the setup says."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it says when to stop
+    answers = Pipe(os.dup(1), readable=False)
+    os.dup2(2, 1)  # what a library prints is no answer
+    orders = Pipe(os.dup(0), writable=False)
+    sys.path[:] = orders.recv()
+    from torchgauge.serving.client.client_share import answered
+
+    try:
+        answered(orders, answers)
+    except (EOFError, OSError, pickle.UnpicklingError):  # whoever started it is gone
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

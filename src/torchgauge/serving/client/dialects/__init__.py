@@ -1,0 +1,1 @@
+"""The APIs that the client speaks, one per file."""

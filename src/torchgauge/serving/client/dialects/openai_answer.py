@@ -1,0 +1,147 @@
+"""Answers of OpenAI's APIs: streams of events, or one body; content, reasoning, usage, errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from torchgauge.serving.client.dialect import Outcome
+from torchgauge.serving.client.event_stream import EventStream, EventTooLongError
+
+_LARGEST_BODY = 1 << 24
+
+
+class _Part(msgspec.Struct):
+    content: Any = None
+    tool_calls: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Part | None = None
+    message: _Part | None = None
+    text: Any = None
+    finish_reason: Any = None
+
+
+class _Details(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class OpenAIAnswer:
+    """Reads one answer after the other; see `AnswerReader`.
+
+    Tokens out are those of the content: of an answer with reasoning, less its reasoning tokens, or
+    unknown where the server does not count these.
+    """
+
+    def __init__(self) -> None:
+        self._decode = msgspec.json.Decoder(_Answer).decode
+        self.start(streamed=True)
+
+    def start(self, *, streamed: bool) -> None:
+        """Begin an answer."""
+        self._events = EventStream() if streamed else None
+        self._body = bytearray()
+        self._outcome: Outcome = "done"
+        self.first = self.reasoning = math.nan
+        self.stamps: list[float] = []
+        self.tokens_in = self.tokens_out = -1
+        self._ended = self._reasoned = False
+
+    def feed(self, data: bytes, now: float) -> None:
+        """Read a piece of the body."""
+        if self._events is None:
+            self._body += data[: _LARGEST_BODY - len(self._body)]
+            if math.isnan(self.first):
+                self.first = now
+            return
+        try:
+            events = self._events.feed(data)
+        except EventTooLongError:
+            self._outcome = "protocol"
+            return
+        for event in events:
+            self._read(event, now)
+
+    def finish(self, now: float) -> Outcome:
+        """Return what the answer was."""
+        if self._events is None:
+            return self._whole_body()
+        for event in self._events.end():
+            self._read(event, now)
+        if self._outcome == "done" and not self._ended:
+            return "stream"
+        return self._outcome
+
+    def _read(self, event: bytes, now: float) -> None:
+        if event.strip() == b"[DONE]":
+            self._ended = True
+            return
+        try:
+            answer = self._decode(event)
+        except (msgspec.MsgspecError, ValueError):
+            self._outcome = "protocol"
+            return
+        if answer.error is not None:
+            self._outcome = "stream"
+        for choice in answer.choices or ():
+            self._read_choice(choice, now)
+        self._count(answer.usage)
+
+    def _read_choice(self, choice: _Choice, now: float) -> None:
+        part = choice.delta
+        if choice.text or (part is not None and (part.content or part.tool_calls)):
+            self.stamps.append(now)
+            if len(self.stamps) == 1:
+                self.first = now
+        elif part is not None and (part.reasoning_content or part.reasoning):
+            if not self._reasoned:
+                self.reasoning = now
+            self._reasoned = True
+        if choice.finish_reason is not None:
+            self._ended = True
+
+    def _count(self, usage: _Usage | None) -> None:
+        if usage is None:
+            return
+        if usage.prompt_tokens is not None:
+            self.tokens_in = max(usage.prompt_tokens, -1)
+        if usage.completion_tokens is not None:
+            details = usage.completion_tokens_details
+            reasoning = details.reasoning_tokens if details is not None else None
+            if reasoning is None and self._reasoned:
+                self.tokens_out = -1
+            else:
+                self.tokens_out = max(usage.completion_tokens - (reasoning or 0), -1)
+
+    def _whole_body(self) -> Outcome:
+        if len(self._body) >= _LARGEST_BODY:
+            return "done"  # too long to be read; it came
+        try:
+            answer = self._decode(self._body)
+        except (msgspec.MsgspecError, ValueError):
+            return "protocol"
+        if answer.error is not None:
+            return "stream"
+        for choice in answer.choices or ():
+            message = choice.message
+            if message is not None and (message.reasoning_content or message.reasoning):
+                self._reasoned = True
+        self._count(answer.usage)
+        return "done"

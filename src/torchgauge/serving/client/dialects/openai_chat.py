@@ -1,0 +1,22 @@
+"""OpenAI's chat completions, streamed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from torchgauge.serving.client.dialect import Dialect, Prompt
+from torchgauge.serving.client.dialects.openai_answer import OpenAIAnswer
+
+
+def body(prompt: Prompt, model: str) -> bytes:
+    """Return the body of a request for a streamed answer with its usage."""
+    messages = prompt.messages or ({"role": "user", "content": prompt.text},)
+    fields: dict[str, object] = {"model": model, "messages": messages, "stream": True}
+    if prompt.tokens is not None:
+        fields["max_tokens"] = prompt.tokens
+    return msgspec.json.encode(fields | {"stream_options": {"include_usage": True}})
+
+
+DIALECT = Dialect(
+    "openai-chat", "/v1/chat/completions", OpenAIAnswer, body, model_path="/v1/models"
+)

@@ -1,0 +1,113 @@
+"""What is to be sent, and how it is shared among client processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from torchgauge.errors import InputError
+from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.dialects.every import dialect_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendPlan:
+    """Requests by a schedule (open loop), or by users who wait for their answers (closed loop).
+
+    Attributes:
+        address: Where they go.
+        api: The name of its dialect.
+        items: Bodies, which requests take in turn; an empty one is a GET.
+        schedule: Seconds from the begin at which requests are due, ascending: equal ones are sent
+            at once. None for a closed loop.
+        users: In a closed loop, how many send their next query when the last one is answered.
+        samples: Requests of a query in a closed loop: sent together, answered when all are.
+        duration: Seconds in which users of a closed loop send.
+        count: The most queries of a closed loop; None: as many as they send.
+        in_flight: The most requests that are sent and not answered; None: as many as the system
+            has descriptors for. The others wait, and their latency counts from when they were due.
+        timeout: Seconds from when a request was due after which its answer is not waited for.
+        drain: Seconds after the last was due after which no answer is waited for.
+        bearer_env: Name of the environment variable that has a token for `Authorization`.
+        processes: Client processes among which they are shared.
+        first_item: Position of the first request among all processes' requests.
+        item_step: Processes that take requests in turn.
+    """
+
+    address: Address
+    api: str = "json"
+    items: tuple[bytes, ...] = (b"",)
+    schedule: Sequence[float] | None = field(default=None, repr=False)
+    users: int = 1
+    samples: int = 1
+    duration: float = math.inf
+    count: int | None = None
+    in_flight: int | None = None
+    timeout: float = 60.0
+    drain: float = 60.0
+    bearer_env: str = ""
+    processes: int = 1
+    first_item: int = 0
+    item_step: int = 1
+
+    def __post_init__(self) -> None:
+        dialect_named(self.api)
+        if self.schedule is None and self.duration == math.inf:
+            raise _invalid("A closed loop needs a duration.")
+        if self.schedule is not None:
+            times = list(map(float, self.schedule))
+            if not times or not times[0] >= 0 or not math.isfinite(times[-1]):
+                raise _invalid("A schedule needs at least one time, none of them negative.")
+            if any(not earlier <= later for earlier, later in pairwise(times)):
+                raise _invalid("The times of a schedule ascend.")
+        if not self.items:
+            raise _invalid("At least one body is needed.")
+        counts = (self.users, self.samples, self.processes, self.count, self.in_flight)
+        if any(number is not None and number < 1 for number in counts):
+            raise _invalid("Users, samples, processes, queries and requests in flight are ≥ 1.")
+        if not (0 < self.timeout < math.inf and 0 <= self.drain < math.inf):
+            raise _invalid("Timeout and drain are a number of seconds.")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last request is due, or the users stop."""
+        return self.duration if self.schedule is None else float(self.schedule[-1])
+
+    def shares(self) -> list[SendPlan]:
+        """Return what each process sends: every n-th request, and its share of users and limits."""
+        number = self.processes
+        if self.schedule is None:
+            number = min(number, self.users, self.count or self.users)
+        else:
+            number = min(number, len(self.schedule))
+        number = min(number, self.in_flight or number)
+        return [
+            replace(
+                self,
+                schedule=None if self.schedule is None else self.schedule[index::number],
+                users=_share(self.users, index, number) if self.schedule is None else 1,
+                count=None if self.count is None else _share(self.count, index, number),
+                in_flight=(
+                    None if self.in_flight is None else _share(self.in_flight, index, number)
+                ),
+                processes=1,
+                first_item=index,
+                item_step=number,
+            )
+            for index in range(number)
+        ]
+
+
+def _share(total: int, index: int, number: int) -> int:
+    return total // number + (index < total % number)
+
+
+def _invalid(cause: str) -> InputError:
+    return InputError(
+        "These requests cannot be sent.",
+        id="option-invalid",
+        cause=cause,
+        remedy="Correct the options of the load.",
+    )

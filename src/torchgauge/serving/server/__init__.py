@@ -1,0 +1,1 @@
+"""The reference batching server: a target behind HTTP, in processes of its own."""

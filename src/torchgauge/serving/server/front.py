@@ -1,0 +1,178 @@
+"""The front of the reference server: HTTP, and the queue from which its workers take batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from torchgauge.records.failure import Failure
+from torchgauge.serving.client.timer import timer
+from torchgauge.serving.server.batch_queue import BatchQueue
+from torchgauge.serving.server.http_connection import HttpConnection, Slot
+from torchgauge.serving.server.messages import BatchDone, FrontReady, WorkerReady
+from torchgauge.workers import start_worker
+
+CHILD = Path(__file__).with_name("child.py")
+BACKLOG = 4096
+ROUTE = "/torchgauge"
+
+
+def serve(folder: Path, max_batch: int, max_delay: float, workers: int) -> None:
+    """Start the workers, say on standard output that all are ready, and serve until input ends.
+
+    It ends too when the last worker has ended: what no worker computes is no server.
+    """
+    processes = [_started(folder, index, max_batch, workers) for index in range(workers)]
+    ready = WorkerReady()
+    for index, process in enumerate(processes):
+        try:
+            ready = msgspec.json.decode(_pipe(process.stdout).readline(), type=WorkerReady)
+        except msgspec.DecodeError:
+            # It imports torch, which the front otherwise does without.
+            from torchgauge.measure.processes.processes import died, tail
+
+            error = died(process.wait(), tail(folder / f"worker-{index}.stderr"))
+            ready = WorkerReady(failure=Failure.from_error(error))
+        if ready.failure is not None:
+            _say(FrontReady(failure=ready.failure))
+            return
+    asyncio.run(_serve(processes, BatchQueue(max_batch, max_delay), ready))
+
+
+def _started(folder: Path, index: int, max_batch: int, workers: int) -> subprocess.Popen[bytes]:
+    with (folder / f"worker-{index}.stderr").open("wb") as stderr:
+        return start_worker(
+            CHILD,
+            *(str(folder), str(os.getpid()), "worker", str(max_batch), str(workers)),
+            stderr=stderr,
+        )
+
+
+async def _serve(
+    processes: list[subprocess.Popen[bytes]], queue: BatchQueue[Slot], ready: WorkerReady
+) -> None:
+    loop = asyncio.get_running_loop()
+    front = Front(loop, queue, processes)
+    server = await loop.create_server(
+        lambda: HttpConnection(front.handle), "127.0.0.1", 0, backlog=BACKLOG
+    )
+    port = server.sockets[0].getsockname()[1]
+    numbers = (os.getpid(), *(process.pid for process in processes))
+    _say(FrontReady(port=port, target=ready.target, processes=numbers))
+    loop.add_reader(sys.stdin, front.end)
+    await front.ended
+    server.close()
+
+
+class Front:
+    """Requests wait in the queue; every free worker takes the next batch when it is due."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        queue: BatchQueue[Slot],
+        processes: list[subprocess.Popen[bytes]],
+    ) -> None:
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._queue = queue
+        self._timer = timer(loop, self._start_batches)
+        self._workers = [_Worker(loop, process, self) for process in processes]
+        self._free = deque(self._workers)
+
+    def handle(self, slot: Slot) -> None:
+        """Answer what is no request for the model, and queue what is."""
+        if slot.path == "/v2/health/ready":
+            slot.answer("200 OK", b"{}")
+        elif slot.path == ROUTE or (slot.path.startswith("/v2/") and slot.path.endswith("/infer")):
+            self._queue.add(time.monotonic(), slot)
+            self._start_batches()
+        else:
+            slot.answer("404 Not Found", b'{"error": "There is no such route."}')
+
+    def end(self) -> None:
+        """Serve no longer."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def is_free(self, worker: _Worker) -> None:
+        """Give a worker that has answered its next batch."""
+        self._free.append(worker)
+        self._start_batches()
+
+    def is_lost(self, worker: _Worker) -> None:
+        """Go on without a worker that has ended; without any, end."""
+        self._workers.remove(worker)
+        if not self._workers:
+            self.end()
+
+    def _start_batches(self) -> None:
+        while self._free and self._queue.due() <= time.monotonic():
+            self._free.popleft().compute(self._queue.take())
+        if self._free and len(self._queue):
+            self._timer.at(self._queue.due())
+
+
+class _Worker:
+    """A process that computes one batch at a time."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], front: Front
+    ) -> None:
+        self._loop = loop
+        self._process = process
+        self._front = front
+        self._batch: list[Slot] = []
+        self._unread = b""
+        self._answers = _pipe(process.stdout).fileno()
+        loop.add_reader(self._answers, self._read)
+
+    def compute(self, batch: list[Slot]) -> None:
+        """Have it compute a batch."""
+        self._batch = batch
+        try:
+            os.write(_pipe(self._process.stdin).fileno(), b"%d\n" % len(batch))
+        except OSError:
+            self._lost()
+
+    def _read(self) -> None:
+        data = os.read(self._answers, 65536)
+        if not data:
+            self._lost()
+            return
+        self._unread += data
+        if not self._unread.endswith(b"\n"):
+            return
+        line, self._unread = self._unread, b""
+        done = msgspec.json.decode(line, type=BatchDone)
+        batch, self._batch = self._batch, []
+        timing = f'batch;desc="{len(batch)}", service;dur={done.seconds * 1e3:.6f}'
+        for slot in batch:
+            if done.error:
+                slot.answer("500 Internal Server Error", json.dumps({"error": done.error}).encode())
+            else:
+                slot.answer("200 OK", slot.output(), timing)
+        self._front.is_free(self)
+
+    def _lost(self) -> None:
+        if self._loop.remove_reader(self._answers):
+            for slot in self._batch:
+                slot.answer("500 Internal Server Error", b'{"error": "The worker has ended."}')
+            self._front.is_lost(self)
+
+
+def _say(answer: FrontReady) -> None:
+    os.write(1, msgspec.json.encode(answer) + b"\n")
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # noqa: S101 - it was started with both
+    return pipe

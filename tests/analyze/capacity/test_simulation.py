@@ -1,0 +1,195 @@
+"""The simulation beside sums by hand, queueing theory and another simulator."""
+
+import random
+
+import numpy as np
+import pytest
+from tests.support import queue_theory as theory
+
+from torchgauge.analyze.capacity.simulation import Workers, drawn, highest_rate, simulate
+
+REQUESTS = 1_000_000
+
+
+def constant(*seconds):
+    """Services that always take so long, by batch size."""
+    return [drawn(np.array([value]), np.random.default_rng(0)) for value in seconds]
+
+
+def ends(arrivals, services, workers):
+    return simulate(np.array(arrivals, dtype=float), services, workers).ends.tolist()
+
+
+def stratified(quantile, seed):
+    """Return quantiles at evenly spaced shares in random order: their mean is exact."""
+    shares = (np.arange(REQUESTS) + 0.5) / REQUESTS
+    return np.random.default_rng(seed).permutation(quantile(shares))
+
+
+def exponential(seed):
+    return stratified(lambda share: -np.log1p(-share), seed)
+
+
+def mean_latency(load, services, workers=None, seed=0, capacity=None):
+    """Return the mean over so many requests that chance leaves some 0.3 %."""
+    workers = workers or Workers()
+    arrivals = np.cumsum(exponential(seed) / (load * (capacity or workers.count)))
+    served = simulate(arrivals, services, workers)
+    return float((served.ends - arrivals).mean())
+
+
+def test_one_worker_by_hand():
+    assert ends([0, 1, 2, 9], constant(2.0), Workers()) == [2, 4, 6, 11]
+
+
+def test_two_workers_by_hand():
+    assert ends([0, 0.5, 1, 1.5], constant(2.0), Workers(2)) == [2, 2.5, 4, 4.5]
+
+
+def test_batches_by_hand():
+    # 0 alone at its delay, 1; then 1.2, 2 and 2.5 of which two fill a batch at 3 = its end.
+    services = constant(2.0, 3.0)
+    assert ends([0, 1.2, 2, 2.5], services, Workers(1, 2, 1.0)) == [3, 6, 6, 8]
+
+
+def test_full_batch_starts_at_once():
+    assert ends([0, 0.25, 0.5], constant(1, 1, 1), Workers(1, 3, 5.0)) == [1.5, 1.5, 1.5]
+
+
+def test_last_batch_waits_for_its_delay():
+    assert ends([0, 0.25], constant(1, 1, 1), Workers(1, 3, 5.0)) == [6, 6]
+
+
+def test_no_delay_takes_who_waits():
+    # One starts at once; the two that came meanwhile go together.
+    served = simulate(np.array([0, 0.1, 0.2]), constant(1.0, 1.5), Workers(1, 2))
+    assert served.ends.tolist() == [1, 2.5, 2.5]
+    assert (served.busy, served.batches) == (2.5, 2)
+
+
+def test_no_requests():
+    assert ends([], constant(1.0), Workers()) == []
+    assert ends([], constant(1.0, 1.0), Workers(2, 2)) == []
+
+
+def test_one_worker_is_the_general_case():
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(1.3, 500))
+    times = np.random.default_rng(2).exponential(1.0, 500).tolist()
+    quick = simulate(arrivals, [iter(times)], Workers())
+    # A worker that is never free again: the general loop, and the same queue.
+    general = simulate(arrivals, [iter([1e12, *times])], Workers(2))
+    shifted = simulate(arrivals[:-1], [iter(times)], Workers())
+    assert general.ends[1:].tolist() == pytest.approx(
+        simulate(arrivals[1:], [iter(times)], Workers()).ends.tolist()
+    )
+    assert quick.ends[:-1].tolist() == shifted.ends.tolist()
+
+
+@pytest.mark.parametrize("load", [0.5, 0.7])
+def test_mean_latency_of_constant_service(load):
+    mean = mean_latency(load, constant(1.0))
+    assert mean == pytest.approx(theory.md1_latency(load), rel=0.005)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.5])
+def test_mean_latency_of_exponential_service(load):
+    mean = mean_latency(load, [iter(exponential(7))])
+    assert mean == pytest.approx(theory.mm1_latency(load), rel=0.005)
+
+
+@pytest.mark.parametrize("workers", [2, 4, 16])
+def test_mean_latency_of_several_workers(workers):
+    mean = mean_latency(0.6, [iter(exponential(9).tolist())], Workers(workers))
+    assert mean == pytest.approx(theory.mmk_latency(workers, 0.6), rel=0.005)
+
+
+@pytest.mark.parametrize("most", [2, 8])
+def test_mean_latency_of_batches(most):
+    service = iter(exponential(5).tolist())
+    mean = mean_latency(0.6, [service] * most, Workers(1, most), capacity=most)
+    assert mean == pytest.approx(theory.bulk_latency(0.6 * most, most), rel=0.005)
+
+
+def test_mean_latency_of_a_delay():
+    mean = mean_latency(1.0, constant(*[0.0] * 60), Workers(1, 60, 3.0))
+    assert mean == pytest.approx(theory.delayed_latency(1.0, 3.0), rel=0.005)
+
+
+def test_theory_of_one_is_that_of_several():
+    assert theory.mmk_latency(1, 0.6) == pytest.approx(theory.mm1_latency(0.6))
+    assert theory.bulk_latency(0.6, 1) == pytest.approx(theory.mm1_latency(0.6))
+
+
+def test_highest_rate():
+    # Two workers with batches of four, each in half a second.
+    assert highest_rate([0.2, 0.3, 0.4, 0.5], Workers(2, 4)) == 16
+
+
+def test_resembling_samples_draw_alike():
+    values = np.sort(np.random.default_rng(0).normal(5, 1, 400))
+    pairs = zip(
+        drawn(values, np.random.default_rng(3)),
+        drawn(values * 1.5, np.random.default_rng(3)),
+        range(50),
+        strict=False,
+    )
+    assert all(second == 1.5 * first for first, second, _ in pairs)
+
+
+def test_agrees_with_simpy():
+    simpy = pytest.importorskip("simpy")
+    generator = random.Random(4)
+    arrivals, clock = [], 0.0
+    for _ in range(400):
+        clock += generator.expovariate(1.6)
+        arrivals.append(clock)
+    times = [generator.expovariate(1.0) for _ in arrivals]
+    ended = {}
+    environment = simpy.Environment()
+    desk = simpy.Resource(environment, capacity=2)
+
+    def customer(number):
+        yield environment.timeout(arrivals[number])
+        with desk.request() as turn:
+            yield turn
+            yield environment.timeout(times[number])
+        ended[number] = environment.now
+
+    for number in range(len(arrivals)):
+        environment.process(customer(number))
+    environment.run()
+    ours = simulate(np.array(arrivals), [iter(times)], Workers(2)).ends
+    assert ours.tolist() == pytest.approx([ended[number] for number in range(len(arrivals))])
+
+
+def test_batches_agree_with_a_plain_account():
+    generator = random.Random(8)
+    for _ in range(60):
+        arrivals = sorted(generator.uniform(0, 20) for _ in range(generator.randint(1, 40)))
+        workers = Workers(generator.randint(1, 3), generator.randint(1, 5), generator.random())
+        times = [0.3 + 0.2 * size for size in range(1, 6)]
+        expected = _event_by_event(arrivals, times, workers)
+        assert ends(arrivals, constant(*times), workers) == pytest.approx(expected)
+
+
+def _event_by_event(arrivals, times, workers):
+    """Look at the queue at every arrival, end and delay: slow, and nothing is clever."""
+    free = [0.0] * workers.count
+    queue, ended = list(range(len(arrivals))), {}
+    delay = workers.max_delay if workers.max_batch > 1 else 0.0
+    moments = sorted({*arrivals, *(arrival + delay for arrival in arrivals)})
+    while queue:
+        now = moments.pop(0)
+        while True:
+            waiting = [number for number in queue if arrivals[number] <= now]
+            idle = [place for place, end in enumerate(free) if end <= now]
+            due = waiting and arrivals[waiting[0]] + delay <= now
+            if not idle or not (due or len(waiting) >= workers.max_batch):
+                break
+            batch = waiting[: workers.max_batch]
+            end = free[idle[0]] = now + times[len(batch) - 1]
+            moments = sorted({*moments, end})
+            for number in batch:
+                queue.remove(number)
+                ended[number] = end
+    return [ended[number] for number in range(len(arrivals))]

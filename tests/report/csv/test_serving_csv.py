@@ -1,0 +1,74 @@
+"""Load as rows and as OpenMetrics: every level with its figures, every request, none made up."""
+
+import csv
+import io
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tests.support import servings
+
+from torchgauge.errors import InputError
+
+FOUND = servings.capacity_found()
+
+
+def rows(record, **options):
+    return list(csv.DictReader(io.StringIO(record.to_csv(**options))))
+
+
+def test_every_level_is_a_row_with_its_figures():
+    first, *_, last = rows(FOUND)
+    level = FOUND.levels[0]
+    assert (first["level"], first["rate"], first["arrivals"]) == ("25 requests/s", "25", "poisson")
+    assert float(first["latency_p50_s"]) == level.latency.percentile(0.5).value
+    assert float(first["completed_low_per_s"]) == level.completed.interval.low
+    assert (first["latency_p99_low_s"], first["ttft_p50_s"]) == ("", "")
+    assert int(first["done"]) == level.count
+    assert (last["goals"], last["saturated"]) == ("missed", "True")
+    assert float(last["backlog_slope_per_s"]) == FOUND.levels[3].saturation.slope
+
+
+def test_every_request_is_a_row():
+    listed = rows(FOUND, table="requests")
+    assert len(listed) == sum(len(level.requests) for level in FOUND.levels)
+    requests = FOUND.levels[0].requests
+    assert float(listed[7]["last_s"]) == requests.last[7]
+    assert (listed[7]["level"], listed[7]["fate"]) == ("25 requests/s", "done")
+    assert "tokens_out" not in listed[0]
+    failed = rows(servings.with_errors(), table="requests")[120]
+    assert (failed["fate"], failed["status"], failed["last_s"]) == ("status", "503", "")
+
+
+def test_tables_of_a_tree_are_refused():
+    with pytest.raises(InputError) as caught:
+        FOUND.to_csv(table="layers")
+    assert caught.value.id == "table-unknown"
+
+
+def test_openmetrics_has_a_series_for_each_level():
+    families = {f.name: f for f in text_string_to_metric_families(FOUND.to_openmetrics())}
+    samples = families["torchgauge_serving_latency_p99_seconds"].samples
+    assert [sample.labels["rate"] for sample in samples] == ["25", "50", "100", "150"]
+    capacity = families["torchgauge_serving_capacity_per_second"].samples
+    assert [sample.value for sample in capacity] == [104.0]
+    assert families["torchgauge_serving_capacity_low_per_second"].samples[0].value == 100.0
+
+
+def test_a_load_that_ran_twice_has_two_series():
+    level = servings.capacity_found().levels[2]
+    record = servings.serving([level, level])
+    assert record.level_names == ("100 requests/s", "100 requests/s, again")
+    families = {f.name: f for f in text_string_to_metric_families(record.to_openmetrics())}
+    samples = families["torchgauge_serving_completed_per_second"].samples
+    assert [sample.labels.get("again") for sample in samples] == [None, "1"]
+
+
+def test_a_lower_bound_is_at_least():
+    families = text_string_to_metric_families(servings.healthy().to_openmetrics())
+    capacity = next(f for f in families if f.name == "torchgauge_serving_capacity_per_second")
+    assert capacity.samples[0].labels["how"] == "at_least"
+
+
+def test_a_summary_has_a_key_for_each_level():
+    key = "serving_latency_p99_scenarioserver_arrivalspoisson_rate100_ms"
+    assert FOUND.summary()[key] == 1e3 * FOUND.levels[2].latency.percentile(0.99).value
