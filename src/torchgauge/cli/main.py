@@ -25,6 +25,7 @@ VERBS = {
     "count": "count parameters, FLOPs and bytes by layer and operator; nothing is computed",
     "sweep": "measure a model over batch sizes, precisions and more, and find the best",
     "generate": "measure how a language model generates: first token, later ones, cache, growth",
+    "capacity": "estimate how many workers a rate needs, from measured service times",
     "advise": "try improvements on a model, and show those that held with their code",
     "compare": "show what changed between two runs or traces, and where",
     "gate": "tell whether a model got worse: pass, fail or inconclusive",
