@@ -23,6 +23,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.notebook import serving_charts
 
 LABEL = 13
 SETTINGS = (
@@ -85,6 +86,7 @@ def document(plan: CapacityPlan, _options: Options) -> Document:
         facts=Facts(list(_facts(plan)), label=LABEL),
         blocks=blocks,
         conclusion=[Facts(list(in_short(plan)), "In short")],
+        charts=serving_charts.plan(plan),
         names=(plan.target.name,),
     )
 

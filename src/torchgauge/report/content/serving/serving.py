@@ -23,6 +23,7 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.notebook import serving_charts
 
 LABEL = 12
 LOAD = (
@@ -112,6 +113,7 @@ def document(serving: Serving, _: Options) -> Document:
         facts=Facts(words.facts(serving), label=LABEL),
         blocks=blocks,
         conclusion=[*in_short, *most_important(serving)],
+        charts=serving_charts.serving(serving),
         names=(title(serving),),
     )
 
