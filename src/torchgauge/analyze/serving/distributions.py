@@ -105,7 +105,8 @@ def rate(
     events = int(np.count_nonzero((np.asarray(times) >= begin) & (np.asarray(times) <= end)))
     if events < PARTS:
         return Estimate(value=value, reason="Too few requests.", needed=PARTS)
-    reach = _reach(counts / ((end - begin) / PARTS))
+    # A count in a window is known to a single event at best.
+    reach = max(_reach(counts / ((end - begin) / PARTS)), 1 / (end - begin))
     interval = Interval(low=max(value - reach, 0.0), high=value + reach, scope="process")
     return Estimate(value=value, interval=interval)
 

@@ -70,7 +70,7 @@ def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     ends = np.where(np.isnan(times.last), times.scheduled, times.last)
     # A time-out has no answer, but a moment at which the client gave up may be known.
     given_up = times.waiting & np.isnan(times.last)
-    overloaded = times.waiting.mean() > MOST_GIVEN_UP
+    overloaded = times.waiting.sum() > MOST_GIVEN_UP * times.waiting.size
     return np.where(times.waiting if overloaded else given_up, np.inf, ends)
 
 
