@@ -24,10 +24,9 @@ from scipy.stats import binomtest
 from torchgauge.analyze.compare.levels import level_pairs
 from torchgauge.analyze.gate.load_gate import gate_levels
 from torchgauge.analyze.gate.stored import uncalibrated
-from torchgauge.analyze.serving.goals import parse_goals
-from torchgauge.analyze.serving.levels import level
 from torchgauge.gates.gate_options import GateOptions
 from torchgauge.records.environment import Environment, Machine, Settings, Software
+from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Level
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.serving import ServedBy, Serving
@@ -38,7 +37,7 @@ Floats = NDArray[np.float64]
 SERVICE = 0.01  # seconds on average
 SERVICES = ("constant", "exponential", "lognormal")
 LOADS = ((0.5, 0.8), (0.5,), (0.8,), (0.9,))
-GOALS = parse_goals("p99<500ms")
+GOALS = (Goal(metric="latency", fraction=0.99, limit=0.5, text="p99<500ms"),)
 TOLERANCES = ((), ("latency:10%:60%", "p99:10%:60%"))
 TARGET = TargetDescription(
     spec="a.py:make", kind="python", name="A", device="cpu", precision="fp32",
@@ -73,6 +72,8 @@ def answered(scheduled: Floats, times: Floats) -> Floats:
 
 def simulated(rng: np.random.Generator, kind: str, load: float, slower: float, count: int) -> Level:
     """Return the level of a run of one session."""
+    from torchgauge.analyze.serving.levels import level
+
     rate = load / SERVICE
     scheduled = np.cumsum(rng.exponential(1 / rate, count))
     last = answered(scheduled, slower * services(rng, kind, count))

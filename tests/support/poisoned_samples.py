@@ -3,7 +3,7 @@
 import functools
 
 import msgspec
-from tests.support import advices, evidence, generations, pages, poison, trends, verdicts
+from tests.support import advices, evidence, generations, pages, poison, servings, trends, verdicts
 from tests.support import exported_records as records
 from tests.support import records as plain
 from tests.support.hostile_texts import WORD
@@ -55,6 +55,9 @@ def samples():
         "diagnosis": diagnosis(),
         "generation": generations.grid(),
         "profile of a shape": generations.grid().profiles[0],
+        "load": servings.capacity_found(30),
+        "load of streams": servings.streamed(12),
+        "profile of a level": servings.capacity_found(30).profiles[3],
         "trend": trends.trend(),
         "advice": advices.advice(),
         "trace": evidence.trace(),

@@ -94,9 +94,7 @@ def gate_records(
         return _gate_generations(sides[0], sides[1], options, labels)
     loads = serving_of(baseline), serving_of(current)
     if loads[0] is not None and loads[1] is not None:
-        from torchgauge.api.load_gates import gate_servings
-
-        return gate_servings(loads[0], loads[1], options, labels)
+        return _gate_servings(loads[0], loads[1], options, labels)
     old, new = (loaded(cast("Profile | str | Path", side)) for side in (baseline, current))
     return gate_stored_run(
         old,
@@ -126,9 +124,7 @@ def gate_stored(
     if path.suffix == ".json" and is_file(path) and (serving := serving_of(path)):
         if isinstance(baseline, str | Path):
             return gate_records(baseline, serving, options, (str(baseline), request.spec))
-        from torchgauge.api.load_gates import gate_with_history
-
-        return gate_with_history(baseline, serving, options, request.spec)
+        return _gate_load_with_history(baseline, serving, options, request.spec)
     saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
     # A mistake shows now, not after minutes; and the target may change folders.
     stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)
@@ -177,6 +173,49 @@ def _gate_with_history(
     return gate_shapes(
         (stored_model, current.profile()),
         [ShapePair(*pair) for pair in pairs],
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=(old_label, label),
+    )
+
+
+def _gate_servings(
+    baseline: Serving, current: Serving, options: GateOptions, labels: tuple[str, str]
+) -> Verdict:
+    """Judge whether the capacity, or any load of both records, got worse."""
+    from torchgauge.analyze.compare.levels import level_pairs
+    from torchgauge.analyze.gate.load_gate import gate_levels
+
+    return gate_levels(
+        level_pairs(baseline, current),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels,
+    )
+
+
+def _gate_load_with_history(
+    baseline: HistoryBaseline, current: Serving, options: GateOptions, label: str
+) -> Verdict:
+    """Judge the loads of a record against earlier ones of the history.
+
+    Raises what `HistoryBaseline.profile` raises.
+    """
+    from torchgauge.analyze.compare.levels import LevelPair
+    from torchgauge.analyze.gate.load_gate import gate_levels
+
+    pairs = []
+    old_label = ""
+    for profile in current.profiles or (current.profile(),):
+        old_label, stored = baseline.profile(profile)
+        level = profile.serving
+        levels = () if stored.serving is None else (stored.serving,)
+        name = "" if level is None else level.label
+        pairs.append(LevelPair(name, stored, profile, (levels, current.levels)))
+    return gate_levels(
+        pairs,
         options.tolerances,
         limits=options.limits,
         usual=options.usual,

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
-from torchgauge.cli.options.load import (
+from torchgauge.cli.options.loads import (
     add_endpoint_options,
     add_load_options,
     add_server_options,
@@ -79,7 +79,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Send, show, write; return the exit code."""
     limits = _checked(options)
-    given = settings(options)
+    load_settings = settings(options)
     from torchgauge import api
     from torchgauge.analyze.gate.load_gate import judged_levels
     from torchgauge.measure.interrupts import Interrupts
@@ -89,11 +89,11 @@ def run(options: argparse.Namespace) -> int:
         device = options.device or "auto"
         subject = target_request(options, precision=options.precision, device=device)
     with prints_to_stderr():
-        serving: Serving = api.serving_request(subject, **given)
+        serving: Serving = api.serving_request(subject, **load_settings)
     verdict = None
     if limits:
-        found = serving.capacity if options.rate == "auto" else None
-        verdict = judged_levels(limits, serving, up_to=None if found is None else found.rate)
+        capacity = serving.capacity if options.rate == "auto" else None
+        verdict = judged_levels(limits, serving, up_to=None if capacity is None else capacity.rate)
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         try:
             # First, since the reader of our output may go away.

@@ -44,8 +44,8 @@ class LevelPair(NamedTuple):
     def growth(self, name: str) -> float:
         """Return how much more than the machine's speed a figure changes with it."""
         sides = zip((self.baseline.serving, self.current.serving), self.levels, strict=True)
-        known = [growth(name, level, levels) for level, levels in sides if level is not None]
-        return max(known, default=1.0)
+        growths = [growth(name, level, levels) for level, levels in sides if level is not None]
+        return max(growths, default=1.0)
 
 
 def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
@@ -93,8 +93,8 @@ def compare_servings(
     so that a change counts beyond the floor that is assumed of any host, times what load adds.
     """
     comparison = compare_pairs(level_pairs(baseline, current), labels=labels)
-    told = (*comparison.differences, *_of_server(baseline, current))
-    return msgspec.structs.replace(comparison, differences=told)
+    all_differences = (*comparison.differences, *_of_server(baseline, current))
+    return msgspec.structs.replace(comparison, differences=all_differences)
 
 
 def compare_pairs(
@@ -102,8 +102,8 @@ def compare_pairs(
 ) -> Comparison:
     """Return what changed between the loads of two sides; at least one pair is needed."""
     noise, listed = noise or uncalibrated(), list(pairs)
-    whole = listed[0]
-    differing = _differences(whole)
+    capacity_pair = listed[0]
+    differing = _differences(capacity_pair)
     changes = []
     for pair in listed:
         for metric in OF_LOAD:
@@ -111,8 +111,8 @@ def compare_pairs(
             if change is not None:
                 changes.append(change)
     return Comparison(
-        baseline=_side(whole.baseline, labels[0]),
-        current=_side(whole.current, labels[1]),
+        baseline=_side(capacity_pair.baseline, labels[0]),
+        current=_side(capacity_pair.current, labels[1]),
         differences=differing,
         changes=tuple(changes),
     )
@@ -147,8 +147,8 @@ def compared(
 
 def _method(metric: Metric, pair: LevelPair, noise: HostNoise) -> str:
     factor = pair.growth(estimate_name(metric, pair.current))
-    grown = f" × {factor:.1f} under load" if factor >= 1.05 else ""
-    return f"the intervals of both, sessions as of {noise.source}{grown}"
+    growth_text = f" × {factor:.1f} under load" if factor >= 1.05 else ""
+    return f"the intervals of both, sessions as of {noise.source}{growth_text}"
 
 
 def tested(
@@ -184,8 +184,10 @@ def estimate_of(profile: Profile, name: str) -> Estimate | None:
     """Return an estimate of a level, or the capacity; errors have none."""
     capacity = profile.capacity
     if name == "capacity" and capacity is not None and capacity.rate is not None:
-        reason = capacity.reason if capacity.interval is None else ""
-        return Estimate(value=capacity.rate, interval=capacity.interval, reason=reason)
+        # Of a rate above which none was tried it is not known how far the capacity is away.
+        interval = None if capacity.above_all_tried else capacity.interval
+        reason = capacity.reason if interval is None else ""
+        return Estimate(value=capacity.rate, interval=interval, reason=reason)
     if profile.serving is None or name == "capacity":
         return None
     if name == "errors":
@@ -224,16 +226,16 @@ def _differences(pair: LevelPair) -> tuple[Difference, ...]:
     differing = differences((targets[0], targets[1]), environments)
     goals = [side.target.inputs[0].name for side in (pair.baseline, pair.current)]
     if pair.name == "" and goals[0] != goals[1]:
-        told = Difference(
+        goal_difference = Difference(
             part="target", name="goals", baseline=goals[0], current=goals[1], timing=False
         )
-        differing = (*differing, told)
+        differing = (*differing, goal_difference)
     if all(side.target.kind == "endpoint" for side in (pair.baseline, pair.current)):
         differing = tuple(
-            msgspec.structs.replace(each, timing=False, work=False)
-            if each.part == "software"
-            else each
-            for each in differing
+            msgspec.structs.replace(difference, timing=False, work=False)
+            if difference.part == "software"
+            else difference
+            for difference in differing
         )
     return differing
 

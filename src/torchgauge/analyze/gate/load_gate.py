@@ -57,7 +57,7 @@ def gate_levels(
         (judged_pairs[change.shape], change, tolerance)
         for change in comparison.changes
         for tolerance in tolerances
-        if change.shape in judged_pairs and _same(tolerance.metric, change.metric)
+        if change.shape in judged_pairs and _is_asked_for(tolerance.metric, change.metric)
     ]
     tests = [_worse_test(pair, change, comparison, noise) for pair, change, _ in cases]
     probabilities = [
@@ -74,9 +74,9 @@ def gate_levels(
     return Verdict(outcome=overall(tuple(rulings)), rulings=tuple(rulings), comparison=comparison)
 
 
-def _same(asked: str, metric: str) -> bool:
+def _is_asked_for(tolerance_metric: str, metric: str) -> bool:
     """Whether a metric was asked for; p50 is the latency."""
-    return asked == metric or (asked, metric) == ("p50", "latency")
+    return tolerance_metric == metric or (tolerance_metric, metric) == ("p50", "latency")
 
 
 def _worse_test(

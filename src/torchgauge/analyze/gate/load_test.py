@@ -30,7 +30,7 @@ class LoadTest(NamedTuple):
     def interval(self) -> Interval:
         """Its 95 % interval."""
         low, high = self.estimate - self.down, self.estimate + self.up
-        return Interval(low=math.expm1(low), high=math.expm1(min(high, _MOST)))
+        return Interval(low=math.expm1(low), high=math.expm1(min(high, _MAX_REACH)))
 
     @property
     def reversed(self) -> LoadTest:
@@ -47,7 +47,7 @@ class LoadTest(NamedTuple):
         return float(ndtr(-above * NORMAL / self.down))
 
 
-_MOST = 100.0  # an interval that reaches further excludes nothing
+_MAX_REACH = 100.0  # an interval that reaches further excludes nothing
 
 
 def load_test(
@@ -69,9 +69,9 @@ def load_test(
     (old, old_down, old_up), (new, new_down, new_up) = sides
     session = session_reach(noise, growth)
     down, up = math.hypot(new_down, old_up, session), math.hypot(new_up, old_down, session)
-    return LoadTest(new - old, min(down, _MOST), min(up, _MOST))
+    return LoadTest(new - old, min(down, _MAX_REACH), min(up, _MAX_REACH))
 
 
 def session_reach(noise: HostNoise, growth: float) -> float:
     """Return the 95 % reach of what two sessions of one build differ by, as a logarithm."""
-    return min(math.log1p(dataclasses.replace(noise, remembered=False).floor) * growth, _MOST)
+    return min(math.log1p(dataclasses.replace(noise, remembered=False).floor) * growth, _MAX_REACH)

@@ -40,7 +40,7 @@ def with_load_steps(document: Document, serving: Serving, options: argparse.Name
 
 def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return commands with what each is for, the most useful first."""
-    again = ["torchgauge", "load", *load_arguments(serving, options)]
+    load_words = ["torchgauge", "load", *load_arguments(serving, options)]
     saved = saved_record(options)
     commands = []
     if serving.client_limited:
@@ -49,18 +49,18 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
     if is_open and options.rate != "auto":
         goal = [] if serving.goals else ["--goal", "p99<100ms"]
         words = ["--rate", "auto", *goal]
-        commands.append((shlex.join([*again, *words]), "the highest rate within the goals"))
+        commands.append((shlex.join([*load_words, *words]), "the highest rate within the goals"))
     else:
-        again += ["--rate", "auto"] * (options.rate == "auto")
+        load_words += ["--rate", "auto"] * (options.rate == "auto")
     rates = [level.arrivals.rate for level in serving.levels if level.arrivals.rate]
     if rates and saved is not None:
-        wanted = f"{2 * max(rates):.4g}"
-        words = ["torchgauge", "capacity", display_path(saved), "--rate", wanted]
+        rate_text = f"{2 * max(rates):.4g}"
+        words = ["torchgauge", "capacity", display_path(saved), "--rate", rate_text]
         commands.append((shlex.join(words), "how many workers twice the rate needs"))
-    page = (f"{shlex.join(again)} --open", "the same as a page")
+    page = (f"{shlex.join(load_words)} --open", "the same as a page")
     if saved is not None:
-        shown = shlex.join(["torchgauge", "report", display_path(saved), "--open"])
-        page = (shown, "the same as a page")
+        report_command = shlex.join(["torchgauge", "report", display_path(saved), "--open"])
+        page = (report_command, "the same as a page")
     return [*commands[: MAX_STEPS - 1], page]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from torchgauge.records.headline.figure import Figure, Named, by_name
+from torchgauge.records.headline.figure import Figure, Named, Unit, by_name
 from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Level
@@ -54,7 +54,7 @@ def level_figures(level: Level) -> Iterator[Figure]:
     yield Figure("serving_lateness_p99", "s", "measured", text, lateness)
 
 
-def _bounded(name: str, unit: Literal["s", "1/s"], text: str, estimate: Estimate | None) -> Figure:
+def _bounded(name: str, unit: Unit, text: str, estimate: Estimate | None) -> Figure:
     if estimate is None:
         return Figure(name, unit, "measured", text, None, bounded=True)
     return Figure(name, unit, estimate.how, text, estimate.value, True, estimate.interval)
@@ -79,9 +79,9 @@ def serving_figures(serving: Serving) -> Iterator[Figure]:
     loads: list[dict[str, str]] = []
     figures_of_levels = []
     for level in serving.levels:
-        again = {"again": str(loads.count(level.load))} if level.load in loads else {}
+        repetition = {"again": str(loads.count(level.load))} if level.load in loads else {}
         loads.append(level.load)
-        labels = tuple({**level.load, **again}.items())
+        labels = tuple({**level.load, **repetition}.items())
         figures_of_levels.append(
             [figure._replace(labels=labels) for figure in level_figures(level)]
         )

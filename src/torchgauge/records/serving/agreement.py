@@ -57,7 +57,7 @@ def _distribution(path: str, distribution: Distribution) -> Disagreements:
         yield f"{path}.count", "it is below 1"
     if distribution.low > distribution.high:
         yield f"{path}.low", "it is above `high`"
-    fractions = [0.0, *(shown.fraction for shown in distribution.percentiles), 1.0]
+    fractions = [0.0, *(percentile.fraction for percentile in distribution.percentiles), 1.0]
     if any(first >= second for first, second in itertools.pairwise(fractions)):
         yield f"{path}.percentiles", "their fractions do not rise from above 0 to below 1"
 

@@ -21,8 +21,8 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.generation.generation import shapes, stages
-from torchgauge.report.content.serving.serving import of_profile
 from torchgauge.report.content.sections import peak_place, sections, warnings
+from torchgauge.report.content.serving.serving import of_profile
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive

@@ -26,12 +26,12 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         parts.append(f"it waited for a core in {units.share(client.waiting)} of the time")
     if client.cpu is not None:
         parts.append(f"a request takes {units.time(client.cpu, 3)} of its CPU")
-    more = f", and at {len(limited) - 1} other levels" if len(limited) > 1 else ""
+    other_levels = f", and at {len(limited) - 1} other levels" if len(limited) > 1 else ""
     yield Finding(
         id="client-limited",
         severity="serious",
         title=f"The client was too slow for {name}: its figures are its own",
-        evidence=f"At {name} {', '.join(parts) or 'requests were sent late'}{more}.",
+        evidence=f"At {name} {', '.join(parts) or 'requests were sent late'}{other_levels}.",
         remedy="A lower rate, more cores for the client, or the server on another machine of "
         "yours; `torchgauge doctor` names what else takes its cores.",
     )

@@ -8,18 +8,18 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import Rule
 from torchgauge.records.finding import Finding
 
-MANY = 100  # times the requests there were: no run is as long
+MAX_FACTOR = 100  # times the requests there were: no run is as long
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     lacking = []
     for name, level in evidence.levels:
-        shown = None if level.latency is None else level.latency.percentile(0.99)
+        percentile = None if level.latency is None else level.latency.percentile(0.99)
         is_steady = level.saturation is None or not level.saturation.saturated
-        if shown is None or shown.interval is not None or not is_steady:
+        if percentile is None or percentile.interval is not None or not is_steady:
             continue
-        if shown.needed is not None and shown.needed < MANY * level.count:
-            lacking.append((shown.needed, level.count, name))
+        if percentile.needed is not None and percentile.needed < MAX_FACTOR * level.count:
+            lacking.append((percentile.needed, level.count, name))
     if not lacking:
         return
     needed, count, name = max(lacking)

@@ -11,7 +11,7 @@ from torchgauge.records.finding import Finding
 
 MIN_READINGS = 12
 NOTABLE = 0.1  # of the memory at first
-LEAST = 50_000_000  # bytes
+MIN_GROWTH = 50_000_000  # bytes
 
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
@@ -24,7 +24,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         parts = [use.memory[quarter * part : quarter * (part + 1)] for part in (1, 2, 3)]
         growth = min(parts[2]) - max(parts[0])
         rises = max(parts[0]) < min(parts[1]) and max(parts[1]) < min(parts[2])
-        if not rises or growth < max(LEAST, NOTABLE * max(parts[0])):
+        if not rises or growth < max(MIN_GROWTH, NOTABLE * max(parts[0])):
             continue
         seconds = use.time[3 * quarter] - use.time[2 * quarter - 1]
         yield Finding(

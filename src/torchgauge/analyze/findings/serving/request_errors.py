@@ -29,8 +29,8 @@ _REMEDIES: dict[Fate, str] = {
 
 def _find(evidence: Evidence) -> Iterator[Finding]:
     # Ctrl-C ended an interrupted level, and with it what was under way.
-    whole = [(name, level) for name, level in evidence.levels if not level.interrupted]
-    worst = max(whole, key=lambda pair: pair[1].failed_share or 0.0, default=None)
+    uninterrupted = [(name, level) for name, level in evidence.levels if not level.interrupted]
+    worst = max(uninterrupted, key=lambda pair: pair[1].failed_share or 0.0, default=None)
     if worst is None or not worst[1].failed_share:
         return
     name, level = worst

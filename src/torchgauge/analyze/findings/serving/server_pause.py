@@ -14,7 +14,7 @@ from torchgauge.records.serving.level import Level
 
 # Of the 99th percentile of gaps between answers while requests wait, and of the median latency.
 FACTOR = 5.0
-LEAST = 0.05  # seconds
+MIN_PAUSE = 0.05  # seconds
 MIN_ANSWERS = 50
 
 
@@ -69,7 +69,7 @@ def longest_pause(level: Level) -> Pause | None:
     ordered = sorted(gap for gap, _, _ in gaps)
     usual = ordered[round(0.99 * (len(ordered) - 1)) - 1]
     duration, begin, end = max(gaps)
-    if duration < max(LEAST, FACTOR * usual, FACTOR * median.value):
+    if duration < max(MIN_PAUSE, FACTOR * usual, FACTOR * median.value):
         return None
     waiting = sum(
         due <= end and (last is None or last >= end)
@@ -83,8 +83,8 @@ def _first_unanswered(level: Level, answers: list[float]) -> Iterator[float]:
     pairs = zip(level.requests.scheduled, level.requests.last, strict=True)
     waiting = sorted((last, due) for due, last in pairs if last is not None)
     earliest = [due for _, due in waiting]
-    least = list(itertools.accumulate(reversed(earliest), min))[::-1]
-    yield from least[1 : len(answers)]
+    earliest_due = list(itertools.accumulate(reversed(earliest), min))[::-1]
+    yield from earliest_due[1 : len(answers)]
 
 
 RULE = Rule("server-pause", _find)

@@ -266,13 +266,13 @@ def _server(level: Level) -> dict[str, Value]:
         "memory": units.size(max(use.memory), 3) if use.memory else "",
         "GPU": "" if gpu is None else units.share(gpu),
         "waiting": "" if waiting is None else units.share(waiting),
-        "disk": _both(use.read, use.written),
-        "network": _both(use.received, use.sent),
+        "disk": _transfer_rate(use.read, use.written),
+        "network": _transfer_rate(use.received, use.sent),
         "limit": use.first_saturated,
     }
 
 
-def _both(first: Sequence[float], second: Sequence[float]) -> str:
+def _transfer_rate(first: Sequence[float], second: Sequence[float]) -> str:
     """Return the sum of two rates of bytes."""
     rates = [rate for rate in (words.mean(first), words.mean(second)) if rate is not None]
     return f"{units.size(sum(rates), 2)}/s" if rates else ""

@@ -84,9 +84,9 @@ def loads(serving: Serving) -> str:
     kinds = ", ".join(dict.fromkeys(arrivals(level.arrivals) for level in levels))
     seconds = sorted(level.duration for level in levels)
     low, high = (units.duration(seconds[index]) for index in (0, -1))
-    each = high if low == high else f"{low} to {high}"
+    duration_text = high if low == high else f"{low} to {high}"
     count = sum(len(level.requests) or level.count for level in levels)
-    of_levels = f"{len(levels)} level{'s' * (len(levels) != 1)} of {each}"
+    of_levels = f"{len(levels)} level{'s' * (len(levels) != 1)} of {duration_text}"
     return f"{kinds}; {of_levels}; {count:,} requests"
 
 
@@ -158,10 +158,12 @@ def without_intervals(serving: Serving) -> Iterator[str]:
     """Yield why the 99th percentiles of levels have no interval, the same reason once."""
     by_reason: dict[str, list[str]] = {}
     for name, level in zip(serving.level_names, serving.levels, strict=True):
-        shown = None if level.latency is None else level.latency.percentile(0.99)
-        if shown is not None and shown.interval is None:
-            needed = "" if shown.needed is None else f" ({shown.needed:,} requests would do)"
-            by_reason.setdefault(shown.reason or "too few requests", []).append(name + needed)
+        percentile = None if level.latency is None else level.latency.percentile(0.99)
+        if percentile is not None and percentile.interval is None:
+            needed = (
+                "" if percentile.needed is None else f" ({percentile.needed:,} requests would do)"
+            )
+            by_reason.setdefault(percentile.reason or "too few requests", []).append(name + needed)
     for reason, names in by_reason.items():
         yield f"p99 without an interval: {'; '.join(names)}: {reason.rstrip('.')}."
 
@@ -186,10 +188,10 @@ def _statuses(level: Level) -> str:
 def controlled(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield the percentile of a goal as a control variate estimates it, by level."""
     for name, level in zip(serving.level_names, serving.levels, strict=True):
-        shown = level.controlled
-        if shown is not None:
-            within = f" ({times(shown.interval)})" if shown.interval is not None else ""
-            yield name, f"p{100 * shown.fraction:g} {units.time(shown.value, 3)}{within}"
+        percentile = level.controlled
+        if percentile is not None:
+            within = f" ({times(percentile.interval)})" if percentile.interval is not None else ""
+            yield name, f"p{100 * percentile.fraction:g} {units.time(percentile.value, 3)}{within}"
 
 
 def early_stopping(serving: Serving) -> Iterator[tuple[str, str]]:
@@ -221,13 +223,15 @@ def in_short(serving: Serving) -> Iterator[tuple[str, Detailed]]:
     if (text := capacity(serving)) is not None:
         yield "capacity", text
     for label, time, fraction in SHORT:
-        shown = [
+        times_by_level = [
             (name, percentile.value)
             for name, level in zip(serving.level_names, serving.levels, strict=True)
             if (times_of := getattr(level, time)) is not None
             and (percentile := times_of.percentile(fraction)) is not None
         ]
-        for name, seconds in dict([shown[0], shown[-1]]).items() if shown else ():
+        for name, seconds in (
+            dict([times_by_level[0], times_by_level[-1]]).items() if times_by_level else ()
+        ):
             yield label, Detailed(units.time(seconds, 3), f"  at {name}")
     for name, level in zip(serving.level_names, serving.levels, strict=True):
         if level.server is not None and level.server.first_saturated:
@@ -237,18 +241,20 @@ def in_short(serving: Serving) -> Iterator[tuple[str, Detailed]]:
 
 def capacity(serving: Serving) -> Detailed | None:
     """Return the highest rate within the goals in words; None without goals."""
-    known = serving.capacity
-    if known is None:
+    found_capacity = serving.capacity
+    if found_capacity is None:
         return None
     goals = " and ".join(map(goal, serving.goals))
-    if known.rate is None:
-        return Detailed("none", f"  {known.reason or f'no rate that was tried meets {goals}'}")
-    text = f"{rate(known.rate)} requests/s"
+    if found_capacity.rate is None:
+        return Detailed(
+            "none", f"  {found_capacity.reason or f'no rate that was tried meets {goals}'}"
+        )
+    text = f"{rate(found_capacity.rate)} requests/s"
     with_goals = f"  with {goals}" if goals else ""
-    if known.above_all_tried:
+    if found_capacity.above_all_tried:
         return Detailed(f"at least {text}", f"{with_goals}: the highest rate tried")
-    bounds = known.interval
+    bounds = found_capacity.interval
     within = "" if bounds is None else f" ({rate(bounds.low)} … {rate(bounds.high)})"
     second = {True: ", confirmed by a second run", False: ", not confirmed by a second run"}
-    confirmed = "" if known.confirmed is None else second[known.confirmed]
+    confirmed = "" if found_capacity.confirmed is None else second[found_capacity.confirmed]
     return Detailed(text + within, with_goals + confirmed)

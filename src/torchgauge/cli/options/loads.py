@@ -213,9 +213,9 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
     Raises InputError `option-conflict` for what does not go together.
     """
     _check(options)
-    given = {name: getattr(options, name) for name in SETTINGS}
-    given["goals"] = " ".join(options.goals) if options.goals else None
-    return {name: value for name, value in given.items() if value is not None}
+    values = {name: getattr(options, name) for name in SETTINGS}
+    values["goals"] = " ".join(options.goals) if options.goals else None
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check(options: argparse.Namespace) -> None:
