@@ -57,7 +57,7 @@ def plan_capacity(
         progress: Show progress; None does so on a terminal.
 
     Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `rate-missing`,
-    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`; of a path as `load`.
+    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`, and as `load`.
 
     Examples:
         >>> import torch, torchgauge as tg
@@ -70,8 +70,8 @@ def plan_capacity(
     from torchgauge.analyze.serving.goals import parse_goals
 
     options = CapacityOptions(
-        rate=rate, arrivals=arrivals, recorded=tuple(schedule), goals=parse_goals(goals) if goals.strip() else (),
-        max_batch=max_batch, max_delay=max_delay, workers=workers, failures=failures, tune=tune,
+        rate=rate, arrivals=arrivals, recorded=tuple(schedule),
+        goals=parse_goals(goals) if goals.strip() else (), max_batch=max_batch, max_delay=max_delay, workers=workers, failures=failures, tune=tune,
         price=price, tokens=tuple(tokens), token_budget=token_budget, seed=seed,
     )  # fmt: skip
     return capacity_request(record, options, progress=progress)

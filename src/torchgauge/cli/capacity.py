@@ -147,7 +147,7 @@ def _tokens(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, show, write; return the exit code: 4 where a plan is refused, 3 where none is enough."""
+    """Plan, show, write; return the exit code: 4 of a refused plan, 3 where none is enough."""
     forms = [*(options.formats or ()), *dict(options.outputs)]
     if unfit := [form for form in forms if form not in FORMS]:
         raise InputError(

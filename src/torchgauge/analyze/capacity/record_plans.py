@@ -42,8 +42,8 @@ def plan(
     if reason:
         refused = planner.empty(record.target, record.environment)
         return msgspec.structs.replace(refused, refused=reason, checks=all_checks)
-    made = planner.plan(record.target, record.environment)
-    return msgspec.structs.replace(made, checks=all_checks)
+    planned = planner.plan(record.target, record.environment)
+    return msgspec.structs.replace(planned, checks=all_checks)
 
 
 def level_checks(
@@ -55,7 +55,7 @@ def level_checks(
     compared.
     """
     workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
-    model = BatchModel.of(times)
+    model = BatchModel.from_times(times)
     all_checks: list[Check] = []
     for level in serving.levels:
         if level.scenario != "server":

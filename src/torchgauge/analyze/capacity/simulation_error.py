@@ -81,8 +81,8 @@ def _fit(references: Floats, logs: Floats) -> tuple[float, float]:
         return 0.0, spread
     slope = float(x @ y / (x @ x))
     residual = y - slope * x
-    left = float(np.sqrt(residual @ residual / (PARTS - 2)))
-    return (slope, left) if left**2 < (1 - EXPLAINED) * spread**2 else (0.0, spread)
+    remaining = float(np.sqrt(residual @ residual / (PARTS - 2)))
+    return (slope, remaining) if remaining**2 < (1 - EXPLAINED) * spread**2 else (0.0, spread)
 
 
 def _reference(arrivals: Floats, load: float) -> Floats:
@@ -97,7 +97,8 @@ def _long_reference(
     options: CapacityOptions, load: float, fractions: tuple[float | None, ...]
 ) -> tuple[dict[float | None, float], dict[float | None, float]]:
     """Return the quantities of a long reference, and their relative standard errors."""
-    latencies = _reference(unit_arrivals(options, REFERENCE), load)[REFERENCE // 50 :]
+    count = int(REFERENCE * min(1.0, options.effort))
+    latencies = _reference(unit_arrivals(options, count), load)[count // 50 :]
     parts = [_quantities(part, fractions) for part in np.array_split(latencies, PARTS)]
     errors = {
         fraction: float(np.std(np.log([part[fraction] for part in parts]), ddof=1))
@@ -109,9 +110,9 @@ def _long_reference(
 
 def _quantities(times: Floats, fractions: tuple[float | None, ...]) -> dict[float | None, float]:
     """Return the mean (None) and percentiles."""
-    wanted = sorted({fraction for fraction in fractions if fraction is not None})
-    quantiles = np.quantile(times, wanted).tolist()
-    return {None: float(times.mean()), **dict(zip(wanted, quantiles, strict=True))}
+    chosen = sorted({fraction for fraction in fractions if fraction is not None})
+    quantiles = np.quantile(times, chosen).tolist()
+    return {None: float(times.mean()), **dict(zip(chosen, quantiles, strict=True))}
 
 
 def _parts(outcome: Outcome) -> list[Outcome]:

@@ -51,7 +51,7 @@ class TokenModel:
     factors: tuple[float, float] = (1.0, 1.0)
 
     @classmethod
-    def of(
+    def from_times(
         cls, times: ServiceTimes, shapes: Sequence[tuple[int, int]], token_budget: int
     ) -> TokenModel:
         """Return the model of a record's fits. Raises InputError `request-too-long`."""
