@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         measure_generation,
         measure_latency,
         measure_memory,
+        measure_serving,
         measure_size,
         nvtx,
         plan_capacity,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from torchgauge.records.memory.memory import Memory
     from torchgauge.records.profile import Profile
     from torchgauge.records.serving.capacity_plan import CapacityPlan
+    from torchgauge.records.serving.serving import Serving
     from torchgauge.records.snapshot import Snapshot
     from torchgauge.records.sweep import Sweep
     from torchgauge.records.system import System
@@ -77,6 +79,7 @@ _HOMES = {
         "measure_generation",
         "measure_latency",
         "measure_memory",
+        "measure_serving",
         "measure_size",
         "nvtx",
         "plan_capacity",
@@ -111,6 +114,7 @@ _HOMES = {
     "torchgauge.records.profile": ("Profile",),
     "torchgauge.records.serving.capacity_plan": ("CapacityPlan",),
     "torchgauge.records.work.size": ("Size",),
+    "torchgauge.records.serving.serving": ("Serving",),
     "torchgauge.records.snapshot": ("Snapshot",),
     "torchgauge.records.sweep": ("Sweep",),
     "torchgauge.records.system": ("System",),
@@ -137,6 +141,7 @@ __all__ = [
     "Profiler",
     "RecordError",
     "Schedule",
+    "Serving",
     "Size",
     "Snapshot",
     "Sweep",
@@ -160,6 +165,7 @@ __all__ = [
     "measure_generation",
     "measure_latency",
     "measure_memory",
+    "measure_serving",
     "measure_size",
     "nvtx",
     "plan_capacity",

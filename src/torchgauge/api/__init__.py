@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from torchgauge.api.profiles import profile, profile_request
     from torchgauge.api.records import load, load_baseline, load_ranks
+    from torchgauge.api.servings import measure_serving, serving_request
     from torchgauge.api.snapshots import compare_snapshots, read_snapshot
     from torchgauge.api.sweeps import sweep, sweep_request
     from torchgauge.api.traces import (
@@ -65,6 +66,7 @@ _HOMES = {
     ),
     "profiles": ("profile", "profile_request"),
     "records": ("load", "load_baseline", "load_ranks"),
+    "servings": ("measure_serving", "serving_request"),
     "snapshots": ("compare_snapshots", "read_snapshot"),
     "sweeps": ("sweep", "sweep_request"),
     "traces": ("compare_traces", "convert_trace", "read_trace", "replay_operator"),

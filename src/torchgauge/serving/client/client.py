@@ -26,6 +26,7 @@ _LOCAL_ERRORS = frozenset(
 )
 _DONE, _TIMEOUT = CODES["done"], CODES["timeout"]
 _SLOWEST_WATCH = 0.1
+_BUFFER_SIZE = 1 << 17
 _BURST = 32  # requests that begin before answers are read again
 _NO_CONNECTION: frozenset[Fate] = frozenset(("refused", "tls", "local"))
 _PAUSE_SECONDS = 0.1  # of a user of a closed loop who got no connection
@@ -36,6 +37,7 @@ class LoadClient:
 
     Attributes:
         columns: Every request that was due.
+        buffer: Where answers are received.
         connections: How many were opened.
         problems: The first error text of each fate.
         software: What the server calls itself.
@@ -46,6 +48,7 @@ class LoadClient:
 
     def __init__(self, plan: SendPlan, *, descriptors: int = 1000) -> None:
         self.columns = Columns()
+        self.buffer = memoryview(bytearray(_BUFFER_SIZE))
         self.connections = 0
         self.problems: dict[Fate, str] = {}
         self.software = ""
@@ -213,11 +216,11 @@ class LoadClient:
         connection.idle_since = moment
         self._idle.append(connection)
 
-    def served_by(self, software: str) -> None:
+    def served_by(self, software: bytes) -> None:
         """Keep what the server calls itself."""
         if not self.software:
-            name = software if self._token is None else self._token.hidden(software)
-            self.software = name[:100]
+            name = software.decode("latin-1")
+            self.software = (name if self._token is None else self._token.hidden(name))[:100]
 
     def leads_elsewhere(self, location: str) -> bool:
         """Whether a redirect leads to another host."""
@@ -309,6 +312,7 @@ class LoadClient:
             row = len(self.columns)
             self.columns.add(moment, (plan.first_item + row * plan.item_step) % len(plan.items))
             self._note(row, CODES["unsent"])
+        self.columns.trim()
         self._over.set_result(None)
 
     def _task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

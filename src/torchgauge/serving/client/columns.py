@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 CODES: dict[Fate, int] = {fate: code for code, fate in enumerate(FATES)}
 PENDING = -1
-_NOT_KNOWN = math.nan
+_ROWS = 256
+_MANY_PENDING = array("q", [PENDING] * _ROWS)
+_MANY_UNKNOWN = array("d", [math.nan] * _ROWS)
+_MANY_UNCOUNTED = array("q", [-1] * _ROWS)
 
 
 def _floats() -> array[float]:
@@ -73,14 +76,32 @@ class Columns:
     def add(self, scheduled: float, item: int) -> int:
         """Add a request that is due, and return its row."""
         row = len(self.scheduled)
+        if row == len(self.fate):
+            self._grow()
         self.scheduled.append(scheduled)
         self.item.append(item)
-        self.fate.append(PENDING)
-        for times in (self.sent, self.first, self.last, self.reasoning, self.service):
-            times.append(_NOT_KNOWN)
-        for counts in (self.status, self.tokens_in, self.tokens_out, self.batch):
-            counts.append(-1)
         return row
+
+    def trim(self) -> None:
+        """Drop what `add` has prepared and no request has."""
+        for column in (self.fate, *self._times, *self._counts):
+            del column[len(self) :]
+
+    @property
+    def _times(self) -> tuple[array[float], ...]:
+        return self.sent, self.first, self.last, self.reasoning, self.service
+
+    @property
+    def _counts(self) -> tuple[array[int], ...]:
+        return self.status, self.tokens_in, self.tokens_out, self.batch
+
+    def _grow(self) -> None:
+        """Prepare many rows at once, which is cheaper than one by one."""
+        self.fate.extend(_MANY_PENDING)
+        for times in self._times:
+            times.extend(_MANY_UNKNOWN)
+        for counts in self._counts:
+            counts.extend(_MANY_UNCOUNTED)
 
 
 def merged(parts: Sequence[Columns], begin: float) -> Requests:

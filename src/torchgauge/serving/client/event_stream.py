@@ -12,7 +12,7 @@ class EventTooLongError(ValueError):
 
 
 class EventStream:
-    """Splits a stream of bytes into events, wherever it was cut: in lines, between \r and \n, in characters.
+    """Splits a stream of bytes into events, wherever it was cut: in lines and in characters.
 
     Bytes are split, never text, so that a character in two pieces is whole again in its event.
     """
@@ -48,7 +48,7 @@ class EventStream:
         return events
 
     def end(self) -> list[bytes]:
-        """Return the event that the stream's end completes; without its blank line, it may be one."""
+        """Return the event that the stream's end completes, though its blank line is missing."""
         return self._events([self._line.removesuffix(b"\r"), b""])
 
     def _events(self, lines: list[bytes]) -> list[bytes]:

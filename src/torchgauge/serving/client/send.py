@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import statistics
 import sys
 import tempfile
@@ -88,7 +89,7 @@ class _Process:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         self._process = start_worker(CHILD, stderr=self._errors)
         pipes = self._process.stdin, self._process.stdout
-        numbers = [pipe.fileno() for pipe in pipes if pipe is not None]
+        numbers = [os.dup(pipe.fileno()) for pipe in pipes if pipe is not None]
         self._orders = Pipe(numbers[0], readable=False)
         self.answers = Pipe(numbers[1], writable=False)
         self.progress = (0, 0, 0)
@@ -124,8 +125,8 @@ class _Process:
 
     def end(self) -> None:
         """End it, and free what it has."""
-        # The pipes are the process's, which closes them.
-        self._orders._handle = self.answers._handle = None  # type: ignore[attr-defined]
+        self._orders.close()
+        self.answers.close()
         end_worker(self._process)
         self._errors.close()
 

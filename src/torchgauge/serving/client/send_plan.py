@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from torchgauge.errors import InputError
 from torchgauge.serving.client.address import Address
@@ -59,7 +60,7 @@ class SendPlan:
             times = list(map(float, self.schedule))
             if not times or not times[0] >= 0 or not math.isfinite(times[-1]):
                 raise _invalid("A schedule needs at least one time, none of them negative.")
-            if any(not earlier <= later for earlier, later in zip(times, times[1:], strict=False)):
+            if any(not earlier <= later for earlier, later in pairwise(times)):
                 raise _invalid("The times of a schedule ascend.")
         if not self.items:
             raise _invalid("At least one body is needed.")

@@ -60,10 +60,12 @@ class TimerDescriptor:
             raise OSError(number, os.strerror(number))
         self._loop = loop
         self._call = call
+        self._armed = False
         loop.add_reader(self._descriptor, self._wake)
 
     def at(self, moment: float) -> None:
         """Call at `moment`; setting it also takes back an expiry that nobody has read."""
+        self._armed = True
         nanoseconds = max(int(moment * 1e9) + 1, 1)  # 0 would disarm it
         moment_parts = divmod(nanoseconds, 1_000_000_000)
         self._set(self._descriptor, _ABSOLUTE, _SPECIFICATION.pack(0, 0, *moment_parts), None)
@@ -74,8 +76,10 @@ class TimerDescriptor:
         os.close(self._descriptor)
 
     def _wake(self) -> None:
-        self._set(self._descriptor, 0, _SPECIFICATION.pack(0, 0, 0, 0), None)
+        self._armed = False
         self._call()
+        if not self._armed:  # setting a moment takes the expiry back, too
+            self._set(self._descriptor, 0, _SPECIFICATION.pack(0, 0, 0, 0), None)
 
 
 class LoopTimer:

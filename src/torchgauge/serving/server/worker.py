@@ -50,7 +50,7 @@ def serve(request: BinaryIO, max_batch: int, workers: int) -> None:
         device = open_device(placement.device)
         with device.current(), prepared(placement) as step:
             steps = batch_steps(placement, step, max_batch)
-            _warm_up(steps)
+            warm_up(steps)
             say(WorkerReady(target=describe(placement, training=False)))
             for line in sizes:
                 say(_computed(steps[int(line) - 1], device.synchronize))
@@ -115,7 +115,7 @@ def stacked_inputs(inputs: Inputs, max_batch: int) -> Iterator[Inputs]:
         yield with_batch(largest, rows * number)
 
 
-def _warm_up(steps: list[Step]) -> None:
+def warm_up(steps: list[Step]) -> None:
     numbers = set(range(1, min(len(steps), WARMED_SIZES) + 1)) | {len(steps)}
     numbers |= {2**power for power in range(len(steps).bit_length())}
     for number in sorted(numbers):

@@ -1,0 +1,175 @@
+"""Put a model or an endpoint under load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.progress import showing
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import Scenario
+from torchgauge.records.serving.serving import Serving
+
+if TYPE_CHECKING:
+    from torchgauge.serving.load_options import LoadOptions
+    from torchgauge.targets.target import TargetRequest
+
+_SCHEMES = ("http://", "https://")
+
+
+def measure_serving(
+    target: Callable[..., Any] | str,
+    inputs: Any = None,
+    *,
+    rate: float | Sequence[float] | Literal["auto"] | None = None,
+    goals: str | Sequence[Goal] = (),
+    arrivals: str = "poisson",
+    scenario: Scenario = "server",
+    duration: float | None = None,
+    requests: int | None = None,
+    in_flight: int | None = None,
+    api: str = "json",
+    body: str | Path | None = None,
+    prompts: str | Path | None = None,
+    tokens: tuple[int, int] | None = None,
+    max_batch: int = 1,
+    max_delay: float = 0.0,
+    workers: int = 1,
+    seed: int = 0,
+    mlperf: bool = False,
+    allow_remote: bool = False,
+    bearer_env: str = "",
+    timeout: float | None = None,
+    processes: int = 1,
+    device: str | None = None,
+    progress: bool | None = None,
+) -> Serving:
+    """Send requests to a model or an endpoint as users do, and return what they wait.
+
+    Requests come by the clock, whether or not earlier ones are answered, and their latency counts
+    from when they were due. A model runs behind a batching server of torchgauge's own, in another
+    process; a request is a call with its inputs. Only this machine is put under load, unless
+    `allow_remote`. Ctrl-C keeps what was measured.
+
+    Args:
+        target: A model with `inputs`, a target as on the command line ("file.py:factory"), or a
+            URL ("http://127.0.0.1:8000/predict").
+        inputs: The inputs of a request to a model.
+        rate: Requests per second, a level each; "auto" searches the highest within the goals, and
+            so does None with goals.
+        goals: Limits on what requests wait, such as "p99<100ms errors<1%".
+        arrivals: "poisson", "constant", "gamma:CV" or a file with a time in seconds on each line.
+        scenario: "server": by the clock; "single-stream": one after the other; "multi-stream": 8 at
+            once; "offline": all at once.
+        duration: Seconds of a level; None: 10.
+        requests: Requests of a level at most.
+        in_flight: Requests on their way at once at most; others wait, which counts.
+        api: What a URL answers: "json", "openai-chat", "openai-completions" or "kserve-v2".
+        body: A file with the body of every request, or one on each line.
+        prompts: A file with a prompt on each line.
+        tokens: Tokens of made-up prompts and of their answers.
+        max_batch: Requests that the server of a model computes at once at most.
+        max_delay: Seconds for which a batch waits to fill.
+        workers: Processes that compute, behind one queue.
+        seed: Of the schedule.
+        mlperf: Add what MLPerf's early stopping says.
+        allow_remote: Send to another machine too: only to one that you may put under load.
+        bearer_env: Environment variable with a token to authorize with.
+        timeout: Seconds after which a request has failed; None: 60.
+        processes: Processes that send.
+        device: Where a model runs; None leaves it where it is.
+        progress: Show progress; None does so on a terminal.
+
+    Raises InputError `option-invalid`, `option-conflict`, `rate-missing`, `goal-invalid`,
+    `address-…`, `not-batchable`, `not-picklable` and what loading raises.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> serving = tg.measure_serving(
+        ...     torch.nn.Linear(8, 8), torch.ones(1, 8), rate=50, duration=2, goals="p99<1s"
+        ... )
+        >>> level = serving.levels[0]
+        >>> level.label, level.requests.fate.count("done") == len(level.requests)
+        ('50 requests/s', True)
+    """
+    settings = {
+        "rate": rate, "goals": goals, "arrivals": arrivals, "scenario": scenario,
+        "duration": duration, "requests": requests, "in_flight": in_flight, "api": api,
+        "body": body, "prompts": prompts, "tokens": tokens, "max_batch": max_batch,
+        "max_delay": max_delay, "workers": workers, "seed": seed, "mlperf": mlperf,
+        "allow_remote": allow_remote, "bearer_env": bearer_env, "timeout": timeout,
+        "processes": processes,
+    }  # fmt: skip
+    options = load_options(**settings)
+    if isinstance(target, str):
+        if target.lower().startswith(_SCHEMES):
+            return _of_url(target, options, progress)
+        require_torch()
+        from torchgauge.targets.target import TargetRequest
+
+        return _of_request(TargetRequest(target, device=device or "auto"), options, progress)
+    require_torch()
+    from torchgauge.serving.load import measure
+    from torchgauge.targets.builds.source import Source
+
+    source = Source.of_object(target, inputs, device=device)
+    with measuring(progress) as display:
+        return measure(source, options, display)
+
+
+def serving_request(
+    subject: TargetRequest | str, *, progress: bool | None = None, **settings: Any
+) -> Serving:
+    """Put a target named as on the command line, or the endpoint of a URL, under load.
+
+    `settings` are those of `measure_serving`. Raises as it.
+    """
+    options = load_options(**settings)
+    if isinstance(subject, str):
+        return _of_url(subject, options, progress)
+    return _of_request(subject, options, progress)
+
+
+def load_options(
+    *,
+    rate: float | Sequence[float] | Literal["auto"] | None = None,
+    goals: str | Sequence[Goal] = (),
+    timeout: float | None = None,
+    **settings: Any,
+) -> LoadOptions:
+    """Return the options of arguments as users write them. Raises InputError."""
+    from torchgauge.analyze.serving.goals import parse_goals
+    from torchgauge.serving.load_options import TIMEOUT, LoadOptions
+
+    rates: tuple[float, ...] | Literal["auto"]
+    if rate == "auto":
+        rates = "auto"
+    elif rate is None or isinstance(rate, str):
+        rates = () if rate is None else (float(rate),)
+    else:
+        rates = (float(rate),) if isinstance(rate, int | float) else tuple(map(float, rate))
+    for name in ("body", "prompts"):
+        if settings.get(name) is not None:
+            settings[name] = Path(settings[name])
+    parsed = parse_goals(goals) if isinstance(goals, str) and goals else tuple(goals)
+    return LoadOptions(
+        rates=rates, goals=parsed, timeout=TIMEOUT if timeout is None else timeout, **settings
+    )
+
+
+def _of_url(url: str, options: LoadOptions, progress: bool | None) -> Serving:
+    from torchgauge.serving.load import measure
+
+    with showing(progress) as display:
+        return measure(url, options, display)
+
+
+def _of_request(request: TargetRequest, options: LoadOptions, progress: bool | None) -> Serving:
+    require_torch()
+    from torchgauge.serving.load import measure
+    from torchgauge.targets.builds.source import Source
+
+    with measuring(progress) as display:
+        return measure(Source.of_request(request), options, display)

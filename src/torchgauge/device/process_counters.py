@@ -1,0 +1,101 @@
+"""Counters of other processes of this machine; None where the system does not show them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from torchgauge.device.counters import READ_ERRORS
+
+_PROCESSES = Path("/proc")
+
+
+class ProcessReading(NamedTuple):
+    """A process at a moment: seconds and bytes since its start, and the bytes of memory it has.
+
+    `waiting` are the seconds in which its threads were ready and had no core, `running` those in
+    which they ran.
+    """
+
+    cpu: float
+    memory: int | None
+    read: int | None
+    written: int | None
+    waiting: float | None
+    running: float | None
+
+
+def listening(port: int) -> tuple[int, ...]:
+    """Return the processes that listen on a TCP port, and those that they started.
+
+    None are returned where the system does not tell whose a socket is.
+    """
+    numbers: dict[int, None] = {}
+    try:
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                if connection.pid is not None:
+                    numbers[connection.pid] = None
+        for number in list(numbers):
+            for child in psutil.Process(number).children(recursive=True):
+                numbers[child.pid] = None
+    except READ_ERRORS:
+        return tuple(numbers)
+    return tuple(numbers)
+
+
+def read_process(number: int) -> ProcessReading | None:
+    """Return a reading of a process; None where it has ended or may not be seen."""
+    try:
+        process = psutil.Process(number)
+        with process.oneshot():
+            times = process.cpu_times()
+            traffic = process.io_counters() if hasattr(process, "io_counters") else None
+    except READ_ERRORS:
+        return None
+    running, waiting = _scheduled(number)
+    return ProcessReading(
+        cpu=float(times.user + times.system),
+        memory=_memory(number, process),
+        read=getattr(traffic, "read_bytes", None),
+        written=getattr(traffic, "write_bytes", None),
+        waiting=waiting,
+        running=running,
+    )
+
+
+def cores_of(number: int) -> int | None:
+    """Return the cores that a process may use."""
+    try:
+        return len(os.sched_getaffinity(number))
+    except (AttributeError, OSError):
+        return None
+
+
+def _memory(number: int, process: psutil.Process) -> int | None:
+    """Return its share of memory (PSS), else what is resident: both are bytes."""
+    try:
+        for line in (_PROCESSES / str(number) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return int(process.memory_info().rss)
+    except READ_ERRORS:
+        return None
+
+
+def _scheduled(number: int) -> tuple[float | None, float | None]:
+    """Return the seconds that all its threads ran, and waited for a core (Linux)."""
+    running = waiting = 0
+    try:
+        for thread in (_PROCESSES / str(number) / "task").iterdir():
+            ran, waited, _ = (thread / "schedstat").read_text().split()
+            running, waiting = running + int(ran), waiting + int(waited)
+    except (OSError, ValueError):
+        return None, None
+    return running * 1e-9, waiting * 1e-9

@@ -1,0 +1,302 @@
+"""Load on a model or an endpoint, level by level: what requests wait, and the rate that it bears."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from torchgauge.analyze.serving.arrivals import schedule
+from torchgauge.analyze.serving.levels import level as level_of
+from torchgauge.analyze.serving.rate_search import RateSearch, Trial, capacity_of_levels
+from torchgauge.analyze.capacity.service_times import of_requests
+from torchgauge.device.environment import environment
+from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.errors import InputError
+from torchgauge.measure.interrupts import Interrupts
+from torchgauge.progress import Progress
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.serving.level import Arrivals, Level
+from torchgauge.records.serving.service_times import ServiceTimes
+from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
+from torchgauge.records.target import TargetDescription
+from torchgauge.serving.client.address import Address, parse_address
+from torchgauge.serving.client.send import SentLoad, send
+from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.load_options import OFFLINE_REQUESTS, LoadOptions
+from torchgauge.serving.recorded_arrivals import recorded_times
+from torchgauge.serving.request_items import request_items
+from torchgauge.serving.server_use import ServerWatch
+
+if TYPE_CHECKING:
+    from torchgauge.serving.server.reference_server import ReferenceServer
+    from torchgauge.targets.builds.source import Source
+
+# Between levels the server finishes what it does and its caches of connections settle.
+PAUSE = 0.5
+# A closed loop of this many users shows what the server answers at most; the search begins below.
+PROBE_USERS, PROBE_SECONDS, FIRST_SHARE = 32, 2.0, 0.6
+QUERY_SAMPLES = 8
+
+
+def measure(subject: Source | str, options: LoadOptions, progress: Progress) -> Serving:
+    """Put a target, behind the reference server, or the endpoint of a URL under load.
+
+    Single-stream, multi-stream and offline call a target in this process. Ctrl-C ends the level and
+    keeps it with those before. A server that ends is a result: its requests have their fates.
+
+    Raises what loading raises; InputError of the address, of the bodies, `rate-missing`,
+    `not-batchable`; MeasurementError `client-failed`, `child-…` where the server does not start.
+    """
+    with Interrupts() as interrupts:
+        if isinstance(subject, str):
+            return _of_endpoint(subject, options, progress, interrupts)
+        if options.scenario != "server":
+            from torchgauge.serving.direct_load import measure as measure_calls
+
+            return measure_calls(subject, options, progress, interrupts)
+        return _of_target(subject, options, progress, interrupts)
+
+
+def _of_endpoint(
+    url: str, options: LoadOptions, progress: Progress, interrupts: Interrupts
+) -> Serving:
+    address = parse_address(url, allow_remote=options.allow_remote)
+    address, items = request_items(address, options)
+    target = TargetDescription(
+        spec=address.text, kind="endpoint", name=address.text,
+        device="unknown", precision="unknown", precision_method="native",
+    )  # fmt: skip
+    served = ServedBy(kind="endpoint", api=options.api, address=address.text)
+    with ServerWatch.of_port(address) as watch:
+        load = _Load(address, items, options, progress, interrupts, watch)
+        return load.serving(target, served)
+
+
+def _of_target(
+    source: Source, options: LoadOptions, progress: Progress, interrupts: Interrupts
+) -> Serving:
+    from torchgauge.serving.server.reference_server import reference_server
+
+    with interrupts.allowed(), contextlib.ExitStack() as stack:
+        progress.start("loading")
+        server = stack.enter_context(
+            reference_server(
+                source,
+                max_batch=options.max_batch,
+                max_delay=options.max_delay,
+                workers=options.workers,
+            )
+        )
+        kept = stack.pop_all()
+    with kept, gpu_metrics(server.target.device) as gpus, ServerWatch(server.processes, gpus) as w:
+        served = ServedBy(
+            kind="reference", api="torchgauge", max_batch=options.max_batch,
+            max_delay=options.max_delay, workers=options.workers,
+        )  # fmt: skip
+        address = parse_address(server.address)
+        load = _Load(address, (b"{}",), options, progress, interrupts, w, server)
+        return load.serving(server.target, served)
+
+
+class _Load:
+    """One measurement: its levels so far."""
+
+    def __init__(
+        self,
+        address: Address,
+        items: tuple[bytes, ...],
+        options: LoadOptions,
+        progress: Progress,
+        interrupts: Interrupts,
+        watch: ServerWatch,
+        server: ReferenceServer | None = None,
+    ) -> None:
+        self._address, self._items, self._options = address, items, options
+        self._progress, self._interrupts = progress, interrupts
+        self._watch, self._server = watch, server
+        self._levels: list[Level] = []
+        self._warnings: list[MeasurementWarning] = []
+        self._sent: SentLoad | None = None
+        self._interrupted = self._server_ended = False
+
+    def serving(self, target: TargetDescription, served: ServedBy) -> Serving:
+        """Run every level, and return the record."""
+        capacity = self._searched() if self._options.searches else self._given()
+        sent = self._sent
+        served = replace(served, software=sent.software, version=sent.version) if sent else served
+        batches = of_requests(level.requests for level in self._levels)
+        times = ServiceTimes(
+            source="server", batches=batches, max_batch=served.max_batch,
+            max_delay=served.max_delay, workers=served.workers or 1,
+        )  # fmt: skip
+        return Serving(
+            target=target,
+            environment=environment(),
+            served_by=served,
+            goals=self._options.goals,
+            levels=tuple(self._levels),
+            capacity=capacity,
+            service_times=times if batches else None,
+            interrupted=self._interrupted or self._interrupts.noted,
+            warnings=tuple(self._warnings),
+        )
+
+    @property
+    def _over(self) -> bool:
+        return self._interrupted or self._interrupts.noted or self._server_ended
+
+    def _given(self) -> Capacity | None:
+        """Run the levels that were asked for, and return what they show of the capacity."""
+        options = self._options
+        rates = options.level_rates
+        self._progress.expect(len(rates))
+        for rate in rates:
+            if options.scenario == "server":
+                seconds = options.seconds_at(rate)
+                self._scheduled(options.arrivals_at(rate), seconds, options.requests)
+            else:
+                self._waiting()
+            if self._over:
+                break
+        return capacity_of_levels(self._levels) if options.scenario == "server" else None
+
+    def _searched(self) -> Capacity:
+        """Search the highest rate within the goals."""
+        search = self._begun_search()
+        while search is not None and not self._over and (trial := search.next()) is not None:
+            self._try(search, trial)
+        if search is None:
+            return Capacity(reason="The server answered nothing.")
+        ended = "The server ended during the search." if self._server_ended else ""
+        capacity = search.capacity(interrupted=self._interrupted or self._interrupts.noted)
+        return replace(capacity, reason=ended) if ended else capacity
+
+    def _begun_search(self) -> RateSearch | None:
+        """Begin below what a closed loop shows that the server answers at most."""
+        if self._options.rates not in ("auto", ()):
+            return None
+        arrivals = Arrivals(kind="closed", users=PROBE_USERS, seed=self._options.seed)
+        plan = self._plan(schedule=None, users=PROBE_USERS, duration=PROBE_SECONDS)
+        probe = self._run(plan, arrivals, PROBE_SECONDS, judged=False)
+        if probe is None or not probe.fates.get("done"):
+            return None
+        done = probe.completed.value if probe.completed is not None else 0.0
+        least = probe.fates["done"] / PROBE_SECONDS
+        return RateSearch(FIRST_SHARE * max(done, least), seed=self._options.seed)
+
+    def _try(self, search: RateSearch, trial: Trial) -> None:
+        options = self._options
+        count = None if options.requests is None else round(options.requests * trial.length)
+        seconds = options.seconds_at(trial.rate) * trial.length
+        level = self._scheduled(options.arrivals_at(trial.rate, trial.seed), seconds, count)
+        if level is not None and not level.interrupted:
+            search.add(trial, level)
+
+    def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
+        recorded = recorded_times(self._options.recorded)
+        times = schedule(arrivals, duration=seconds, count=count, recorded=recorded)
+        if not len(times):
+            raise InputError(
+                "No request is due in this time.",
+                id="rate-too-low",
+                cause=f"A level lasts {seconds:g} s.",
+                remedy="Give a longer time (--for), or a higher rate.",
+            )
+        # A recorded schedule ends by itself, and so does a number of requests.
+        ended = count is not None and len(times) == count
+        seconds = float(times[-1]) if ended or arrivals.kind == "file" else seconds
+        return self._run(self._plan(schedule=times.tolist()), arrivals, max(seconds, 1e-9))
+
+    def _waiting(self) -> Level | None:
+        """Run a level of the scenarios in which requests wait for each other."""
+        options = self._options
+        if options.scenario == "offline":
+            count = options.requests or OFFLINE_REQUESTS
+            arrivals = Arrivals(kind="at once", seed=options.seed)
+            plan = self._plan(schedule=[0.0] * count)
+            return self._run(plan, arrivals, options.seconds_at(None))
+        samples = QUERY_SAMPLES if options.scenario == "multi-stream" else 1
+        seconds = options.seconds_at(None)
+        arrivals = Arrivals(kind="closed", users=1, seed=options.seed)
+        plan = self._plan(
+            schedule=None, users=1, samples=samples, duration=seconds, count=options.requests
+        )
+        return self._run(plan, arrivals, seconds)
+
+    def _plan(self, **kind: object) -> SendPlan:
+        options = self._options
+        return SendPlan(
+            address=self._address, api="torchgauge" if self._server else options.api,
+            items=self._items, in_flight=options.in_flight, timeout=options.timeout,
+            drain=options.timeout, bearer_env=options.bearer_env, processes=options.processes,
+            **kind,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _run(
+        self, plan: SendPlan, arrivals: Arrivals, seconds: float, *, judged: bool = True
+    ) -> Level | None:
+        """Send the requests of a level, and keep its figures; None where nothing was sent."""
+        options = self._options
+        rate = arrivals.rate
+        try:
+            with self._interrupts.allowed():
+                if self._levels:
+                    time.sleep(PAUSE)
+                self._progress.start(f"{rate:,.4g} requests/s" if rate else options.scenario)
+                self._watch.start()
+                sent = send(plan, self._progress)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return None
+        self._sent = sent
+        self._interrupted = self._interrupted or sent.interrupted
+        level = level_of(
+            sent.requests,
+            scenario=options.scenario,
+            arrivals=arrivals,
+            duration=min(seconds, sent.seconds) if sent.interrupted else seconds,
+            goals=options.goals if judged else (),
+            client=sent.client,
+            server=self._watch.use(sent.seconds),
+            tokens_by=sent.tokens_by,
+            mlperf=options.mlperf,
+            interrupted=sent.interrupted,
+        )
+        level = replace(level, warnings=(*level.warnings, *_problems(sent)))
+        self._levels.append(level)
+        self._check_server(level)
+        return level
+
+    def _check_server(self, level: Level) -> None:
+        """Note that the server has ended: further levels would show nothing."""
+        fates = level.requests.fate
+        if self._server is not None:
+            self._server_ended = not self._server.runs
+        else:
+            self._server_ended = bool(fates) and fates[-1] == "refused"
+        if self._server_ended:
+            self._warnings.append(
+                MeasurementWarning(
+                    id="server-ended",
+                    message=f"The server no longer answered at the end of {level.label}.",
+                    probe="serving",
+                    failed=True,
+                    remedy="Look at the server's own log for the reason.",
+                )
+            )
+
+
+def _problems(sent: SentLoad) -> Iterator[MeasurementWarning]:
+    """Yield what the client met, one warning of each fate that has a text."""
+    for fate, text in sent.problems.items():
+        count = sent.requests.fate.count(fate)
+        yield MeasurementWarning(
+            id=f"requests-{fate}",
+            message=f"{count:,} requests ended as '{fate}'.",
+            probe="serving",
+            cause=text,
+        )

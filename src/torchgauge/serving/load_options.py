@@ -1,0 +1,193 @@
+"""Options of `measure_serving`: what load, on what, and within which goals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+from torchgauge.errors import InputError
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import Arrivals, Scenario
+from torchgauge.similar import did_you_mean, similar
+
+SCENARIOS: tuple[Scenario, ...] = ("server", "single-stream", "multi-stream", "offline")
+ARRIVALS = ("poisson", "constant", "gamma")
+DURATION = 10.0
+OFFLINE_REQUESTS = 256
+TIMEOUT = 60.0
+# A load is bounded in any case.
+LONGEST, MOST_REQUESTS = 24 * 3600.0, 10_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """The load and its limits; validated, torch-free.
+
+    Attributes:
+        rates: Requests per second, a level each; "auto" searches the highest within the goals;
+            empty: "auto" with goals, else the recorded schedule's own.
+        goals: The limits.
+        arrivals: "poisson", "constant", "gamma:CV" or the path of a file with a time a line.
+        scenario: How requests follow each other.
+        duration: Seconds of a level; None: 10, or as long as `requests` take.
+        requests: Requests of a level at most.
+        in_flight: Requests on their way at once at most.
+        api: The dialect of an endpoint.
+        body: A file with the body of every request, or one on each line.
+        prompts: A file with a prompt on each line.
+        tokens: Tokens of made-up prompts, and of their answers.
+        max_batch: Requests that the reference server computes at once at most.
+        max_delay: Seconds that it waits for a batch to fill at most.
+        workers: Its workers.
+        seed: Of the schedule.
+        mlperf: Whether MLPerf's early stopping is applied.
+        allow_remote: Whether another machine may be loaded.
+        bearer_env: Name of the environment variable with a token.
+        timeout: Seconds after which a request has failed.
+        processes: Client processes.
+
+    Raises InputError `option-invalid`, `option-conflict`, `rate-missing`, `scenario-unknown`,
+    `arrivals-unknown`.
+    """
+
+    rates: tuple[float, ...] | Literal["auto"] = ()
+    goals: tuple[Goal, ...] = ()
+    arrivals: str = "poisson"
+    scenario: Scenario = "server"
+    duration: float | None = None
+    requests: int | None = None
+    in_flight: int | None = None
+    api: str = "json"
+    body: Path | None = None
+    prompts: Path | None = None
+    tokens: tuple[int, int] | None = None
+    max_batch: int = 1
+    max_delay: float = 0.0
+    workers: int = 1
+    seed: int = 0
+    mlperf: bool = False
+    allow_remote: bool = False
+    bearer_env: str = ""
+    timeout: float = TIMEOUT
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.scenario not in SCENARIOS:
+            raise _unknown("scenario", self.scenario, SCENARIOS)
+        for name in ("requests", "in_flight", "max_batch", "workers", "processes"):
+            number = getattr(self, name)
+            if number is not None and not (_whole(number) and 1 <= number <= MOST_REQUESTS):
+                raise _invalid(name, number, "a whole number of at least 1")
+        for name in ("duration", "timeout"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 < seconds <= LONGEST:
+                raise _invalid(name, seconds, f"seconds above 0 and at most {LONGEST:,.0f}")
+        if not 0 <= self.max_delay <= LONGEST:
+            raise _invalid("max_delay", self.max_delay, "seconds, 0 or more")
+        if not _whole(self.seed) or self.seed < 0:
+            raise _invalid("seed", self.seed, "a whole number, 0 or more")
+        self._check_rates()
+        self.arrivals_at(None)
+        if sum(sent is not None for sent in (self.body, self.prompts, self.tokens)) > 1:
+            raise _conflict("Body, prompts and tokens all say what is sent.", "Give one of them.")
+
+    def _check_rates(self) -> None:
+        if self.rates and self.scenario != "server":
+            raise _conflict(
+                f"A {self.scenario} load has no rate: its requests wait for each other.",
+                "Leave the rate out, or choose the scenario server.",
+            )
+        if self.rates == "auto" and not self.goals:
+            raise _conflict(
+                "rate='auto' searches the highest rate within goals, and there is none.",
+                "Give goals, such as 'p99<100ms'.",
+            )
+        if self.rates != "auto":
+            for rate in self.rates:
+                if not 0 < rate < 1e9:
+                    raise _invalid("rate", rate, "requests per second above 0")
+
+    @property
+    def searches(self) -> bool:
+        """Whether the highest rate within the goals is searched."""
+        without = not self.rates and bool(self.goals) and not self.recorded
+        return self.scenario == "server" and (self.rates == "auto" or without)
+
+    @property
+    def recorded(self) -> Path | None:
+        """The file of arrival times, if there is one."""
+        kind = self.arrivals.partition(":")[0]
+        return None if kind in ARRIVALS else Path(self.arrivals)
+
+    @property
+    def level_rates(self) -> tuple[float | None, ...]:
+        """The rate of each level; None where it is the recorded schedule's own, or there is none.
+
+        Raises InputError `rate-missing`.
+        """
+        if self.rates and self.rates != "auto":
+            return tuple(self.rates)
+        if self.scenario == "server" and self.recorded is None:
+            raise InputError(
+                "The load has no rate.",
+                id="rate-missing",
+                cause="Requests come by the clock, at a number per second.",
+                remedy="Give a rate, such as --rate 50,100, or goals, whose capacity is searched.",
+            )
+        return (None,)
+
+    def arrivals_at(self, rate: float | None, seed: int | None = None) -> Arrivals:
+        """Return how requests arrive at a rate. Raises InputError `arrivals-unknown`."""
+        seed = self.seed if seed is None else seed
+        if self.recorded is not None:
+            if not self.recorded.is_file():
+                raise _unknown("arrivals", self.arrivals, ("poisson", "constant", "gamma:2"))
+            return Arrivals(kind="file", rate=rate, file=self.recorded.name, seed=seed)
+        kind, colon, text = self.arrivals.partition(":")
+        if kind != "gamma":
+            if colon:
+                raise _unknown("arrivals", self.arrivals, ("poisson", "constant", "gamma:2"))
+            return Arrivals(kind=kind, rate=rate, seed=seed)  # type: ignore[arg-type]
+        try:
+            variation = float(text)
+        except ValueError:
+            variation = math.nan
+        if not 0.01 <= variation <= 100:
+            raise _invalid("arrivals", self.arrivals, "gamma:CV with a variation above 0")
+        return Arrivals(kind="gamma", rate=rate, variation=variation, seed=seed)
+
+    def seconds_at(self, rate: float | None) -> float:
+        """Return the seconds for which a level schedules requests."""
+        if self.duration is not None:
+            return self.duration
+        if self.requests is not None and rate:
+            return min(1.2 * self.requests / rate + 1.0, LONGEST)
+        return DURATION
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _invalid(name: str, value: Any, expected: str) -> InputError:
+    return InputError(
+        f"{name} must be {expected}, not {value!r}.",
+        id="option-invalid",
+        remedy=f"Give {name} as {expected}.",
+    )
+
+
+def _conflict(message: str, remedy: str) -> InputError:
+    return InputError(message, id="option-conflict", remedy=remedy)
+
+
+def _unknown(subject: str, name: str, choices: tuple[str, ...]) -> InputError:
+    plural = "are" if subject == "arrivals" else "is"
+    remedy = f"Choose from {', '.join(choices)}" + ", or a file of times." * (plural == "are")
+    return InputError(
+        f"There {plural} no {subject} {name!r}.",
+        id=f"{subject}-unknown",
+        remedy=did_you_mean(similar(name, choices), remedy),
+    )

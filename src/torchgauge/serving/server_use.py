@@ -1,0 +1,209 @@
+"""What the processes of a local server use while they are under load, sampled beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from torchgauge.device import counters
+from torchgauge.device.gpu_metrics import GpuMetrics, NoGpu
+from torchgauge.device.process_counters import ProcessReading, cores_of, listening, read_process
+from torchgauge.records.serving.server_use import ServerUse
+from torchgauge.serving.client.address import Address
+
+INTERVAL = 0.5
+# Above this share of what there is, a resource has reached its limit.
+FULL = 0.9
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The sum of all processes' readings at a time, and the machine's network and GPU."""
+
+    time: float
+    processes: dict[int, ProcessReading]
+    network: tuple[int, int] | tuple[None, None]
+    gpu: float | None
+    gpu_memory: int | None
+
+
+class ServerWatch:
+    """Reads the counters of processes every half second, between `start` and `use`.
+
+    Args:
+        numbers: The processes; without any nothing is read, and `use` returns None.
+        gpus: The GPUs that they use.
+    """
+
+    def __init__(self, numbers: tuple[int, ...], gpus: GpuMetrics | None = None) -> None:
+        self._numbers = numbers
+        self._gpus = gpus or NoGpu()
+        self._moments: list[_Moment] = []
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @staticmethod
+    def of_port(address: Address) -> ServerWatch:
+        """Return the watch of what listens at an address of this machine."""
+        local = all(host.startswith("127.") or host == "::1" for host in address.hosts)
+        return ServerWatch(listening(address.port) if local else ())
+
+    def __enter__(self) -> Self:
+        """Return the watch."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End a reading that goes on."""
+        self._stop()
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._stop()
+        self._moments = []
+        if self._numbers:
+            self._done = threading.Event()
+            self._thread = threading.Thread(
+                target=self._sample, args=(self._done,), name="torchgauge-server", daemon=True
+            )
+            self._thread.start()
+
+    def use(self, seconds: float) -> ServerUse | None:
+        """End reading, and return what was used in the last `seconds`, which were the level."""
+        self._stop()
+        return server_use(self._moments, time.monotonic() - seconds)
+
+    def _stop(self) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _sample(self, done: threading.Event) -> None:
+        while True:
+            self._moments.append(self._moment())
+            if done.wait(INTERVAL):
+                self._moments.append(self._moment())
+                return
+
+    def _moment(self) -> _Moment:
+        readings = {number: read_process(number) for number in self._numbers}
+        gpus = [self._gpus.read(index) for index in self._gpus.names]
+        busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+        memory = [gpu.memory for gpu in gpus if gpu.memory is not None]
+        return _Moment(
+            time=time.monotonic(),
+            processes={number: reading for number, reading in readings.items() if reading},
+            network=counters.network(),
+            gpu=max(busy, default=None),
+            gpu_memory=sum(memory) if memory else None,
+        )
+
+
+def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
+    """Return the readings as columns, in seconds from `begin`; None without two of them."""
+    pairs = [
+        (before, after)
+        for before, after in zip(moments, moments[1:], strict=False)
+        if after.time > begin and after.time - before.time > INTERVAL / 10 and after.processes
+    ]
+    if not pairs:
+        return None
+    numbers = {number for _, after in pairs for number in after.processes}
+    cores = max((count for number in numbers if (count := cores_of(number))), default=None)
+    traffic = [
+        _rates(before, after, lambda m: m.network[0], lambda m: m.network[1])
+        for before, after in pairs
+    ]
+    sent, received = zip(*traffic, strict=True)
+    cpu = tuple(_rate(before, after, lambda r: r.cpu) or 0.0 for before, after in pairs)
+    memory = tuple(
+        sum(reading.memory or 0 for reading in after.processes.values()) for _, after in pairs
+    )
+    gpu = tuple(after.gpu for _, after in pairs if after.gpu is not None)
+    use = ServerUse(
+        processes=max(len(after.processes) for _, after in pairs),
+        cores=None if cores is None else float(cores),
+        time=tuple(max(after.time - begin, 0.0) for _, after in pairs),
+        cpu=cpu,
+        memory=memory if all(memory) else (),
+        read=_column(_rate(before, after, lambda r: r.read) for before, after in pairs),
+        written=_column(_rate(before, after, lambda r: r.written) for before, after in pairs),
+        sent=_column(sent),
+        received=_column(received),
+        gpu=gpu if len(gpu) == len(pairs) else (),
+        gpu_memory=tuple(a.gpu_memory for _, a in pairs if a.gpu_memory is not None),
+        waiting=_column(_waiting(before, after) for before, after in pairs),
+        first_saturated=_saturated(cpu, cores, gpu, memory),
+    )
+    return use
+
+
+def _rate(
+    before: _Moment, after: _Moment, field: Callable[[ProcessReading], float | None]
+) -> float | None:
+    """Return by how much the sum of a counter grew per second, of processes read twice."""
+    grown = 0.0
+    for number, reading in after.processes.items():
+        if number in before.processes:
+            first, last = field(before.processes[number]), field(reading)
+            if first is None or last is None:
+                return None
+            grown += max(last - first, 0.0)
+    return grown / (after.time - before.time)
+
+
+def _rates(
+    before: _Moment, after: _Moment, *fields: Callable[[_Moment], int | None]
+) -> list[float | None]:
+    """Return by how much counters of the machine grew per second."""
+    rates: list[float | None] = []
+    for field in fields:
+        first, last = field(before), field(after)
+        known = first is not None and last is not None
+        rates.append(max(last - first, 0) / (after.time - before.time) if known else None)  # type: ignore[operator]
+    return rates
+
+
+def _waiting(before: _Moment, after: _Moment) -> float | None:
+    """Return which share of the time that threads could run they waited for a core."""
+    waited = _rate(before, after, lambda r: r.waiting)
+    ran = _rate(before, after, lambda r: r.running)
+    if waited is None or ran is None:
+        return None
+    return waited / (waited + ran) if waited + ran else 0.0
+
+
+def _column(values: Iterator[float | None] | tuple[float | None, ...]) -> tuple[float, ...]:
+    """Return a column; empty where a value is unknown."""
+    column = tuple(values)
+    return tuple(v for v in column if v is not None) if None not in column else ()
+
+
+def _saturated(
+    cpu: tuple[float, ...],
+    cores: int | None,
+    gpu: tuple[float, ...],
+    memory: tuple[int, ...],
+) -> str:
+    """Return what reached its limit over the level: by the median of the readings."""
+    with contextlib.suppress(statistics.StatisticsError):
+        total = counters.memory_total()
+        shares = {
+            "gpu": statistics.median(gpu) if gpu else 0.0,
+            "cpu": statistics.median(cpu) / cores if cores else 0.0,
+            "memory": max(memory) / total if total else 0.0,
+        }
+        name = max(shares, key=lambda name: shares[name])
+        return name if shares[name] >= FULL else ""
+    return ""
