@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api.advices import advise, advise_request
-    from torchgauge.api.capacities import capacity_request, plan_capacity
+    from torchgauge.api.capacities import capacity_request, plan_capacity, verified_by_load
     from torchgauge.api.comparisons import compare, detect_regressions
     from torchgauge.api.gates import (
         calibrate,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "advices": ("advise", "advise_request"),
-    "capacities": ("capacity_request", "plan_capacity"),
+    "capacities": ("capacity_request", "plan_capacity", "verified_by_load"),
     "comparisons": ("compare", "detect_regressions"),
     "gates": (
         "calibrate",
@@ -109,6 +109,7 @@ __all__ = [
     "sweep",
     "sweep_request",
     "timeline",
+    "verified_by_load",
     "watch_generation",
 ]
 

@@ -9,10 +9,13 @@ from torchgauge.errors import InputError
 from torchgauge.records.serving.capacity_plan import CapacityPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
     from torchgauge.analyze.capacity.record_plans import Planned
+
+VERIFY_SECONDS = 10.0
 
 
 def plan_capacity(
@@ -31,11 +34,13 @@ def plan_capacity(
     tokens: Sequence[tuple[int, int]] = (),
     token_budget: int = 2048,
     seed: int = 0,
+    verify: Callable[..., Any] | str | None = None,
+    inputs: Any = None,
     progress: bool | None = None,
 ) -> CapacityPlan:
     """Estimate how many workers meet the goals at a rate, by simulation of measured service times.
 
-    Nothing runs but the simulation. Of a record of load the plan also has predictions beside its
+    Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan also has predictions beside its
     own levels, and none at all where these contradict one queue in order.
 
     Args:
@@ -54,10 +59,14 @@ def plan_capacity(
         tokens: Prompt and answer of each request of a language model, in turn.
         token_budget: Positions that an iteration of a language model computes at most.
         seed: Of what is drawn.
+        verify: What to put under the planned load afterwards, as `measure_serving` takes it: a
+            model behind the reference server, or a URL whose server has the planned workers.
+        inputs: Those of a request to that model.
         progress: Show progress; None does so on a terminal.
 
     Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `rate-missing`,
-    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`, and as `load`.
+    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`, and as `load`; with
+    `verify` also `verify-unfit`, and as `measure_serving`.
 
     Examples:
         >>> import torch, torchgauge as tg
@@ -74,7 +83,10 @@ def plan_capacity(
         goals=parse_goals(goals) if goals.strip() else (), max_batch=max_batch, max_delay=max_delay, workers=workers, failures=failures, tune=tune,
         price=price, tokens=tuple(tokens), token_budget=token_budget, seed=seed,
     )  # fmt: skip
-    return capacity_request(record, options, progress=progress)
+    plan = capacity_request(record, options, progress=progress)
+    if verify is None or plan.refused:
+        return plan
+    return verified_by_load(plan, verify, inputs, progress=progress)
 
 
 def capacity_request(
@@ -88,6 +100,43 @@ def capacity_request(
     with showing(progress) as display:
         display.start("simulating")
         return plan(planned, options, display.update)
+
+
+def verified_by_load(
+    plan: CapacityPlan,
+    target: Callable[..., Any] | str,
+    inputs: Any = None,
+    *,
+    progress: bool | None = None,
+) -> CapacityPlan:
+    """Put a target under the planned load, and return the plan with its predictions beside that.
+
+    Raises InputError `verify-unfit`, and as `measure_serving`.
+    """
+    from torchgauge.analyze.capacity.verification import verified, verifying_load
+    from torchgauge.api.servings import measure_serving
+
+    is_endpoint = isinstance(target, str) and "://" in target
+    cores = (2**31 if is_endpoint else plan.environment.machine.usable_cores) or 1
+    load = verifying_load(plan, cores)
+    arrivals = plan.arrivals.kind
+    if arrivals == "gamma":
+        arrivals = f"gamma:{plan.arrivals.variation:g}"  # type: ignore[assignment]
+    serving = measure_serving(
+        target,
+        inputs,
+        rate=load.rate,
+        goals=plan.goals,
+        # A recorded schedule is not in the plan.
+        arrivals="poisson" if arrivals == "file" else arrivals,
+        max_batch=load.setting.max_batch,
+        max_delay=load.setting.max_delay,
+        workers=load.workers,
+        seed=plan.arrivals.seed + 1,
+        duration=VERIFY_SECONDS,
+        progress=progress,
+    )
+    return verified(plan, load, serving)
 
 
 def _plannable(record: Planned | str | Path) -> Planned:

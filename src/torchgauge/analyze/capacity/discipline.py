@@ -31,7 +31,10 @@ def misfit(level: Level, workers: Workers) -> str:
 
 def _shed(level: Level) -> str:
     count = sum(level.fates.values())
-    away = {fate: level.fates[fate] for fate in SHED if level.fates.get(fate)}
+    # In a queue that grows without end, clients give up without the server's doing.
+    saturated = level.saturation is not None and level.saturation.saturated
+    fates = [fate for fate in SHED if not (saturated and fate == "timeout")]
+    away = {fate: level.fates[fate] for fate in fates if level.fates.get(fate)}
     share = sum(away.values()) / count if count else 0.0
     if share <= SHED_SHARE:
         return ""

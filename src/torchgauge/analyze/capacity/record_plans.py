@@ -52,13 +52,14 @@ def level_checks(
     """Return predictions beside the open-loop levels of a record, and what they contradict.
 
     Of a queue that grows, a percent of the service times decides how fast: its times are not
-    compared.
+    compared. A client that was too late measured itself.
     """
     workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
     model = BatchModel.from_times(times)
     all_checks: list[Check] = []
     for level in serving.levels:
-        if level.scenario != "server":
+        late_client = level.client is not None and level.client.limited
+        if level.scenario != "server" or late_client:
             continue
         reason = misfit(level, workers)
         if reason:
