@@ -5,11 +5,11 @@ import random
 
 import numpy as np
 from tests.support import servings
-from tests.support.serving_levels import level, requests
+from tests.support.serving_levels import requests
 
 from torchgauge.analyze.capacity.simulation import Workers, drawn, simulate
 from torchgauge.records.serving.goal import Goal
-from torchgauge.records.serving.level import Arrivals, Saturation
+from torchgauge.records.serving.level import Arrivals, Level
 from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
 
 FIXED, PER_REQUEST = 4e-3, 2e-3
@@ -100,18 +100,11 @@ def load_record(order, rate, *, workers=1, count=3000, seed=0, room=None, jitter
         service=took, batch=[1] * count, last=last, first=last,
         fate=["status" if end is None else "done" for end in last],
     )  # fmt: skip
-    fates = {"done": count - len(shed), "status": len(shed)}
-    shown = level(
-        made, Arrivals(kind="poisson", rate=float(rate)), due[-1], fates=fates, latency=None,
-        saturation=Saturation(saturated=False),
-    ) if not shed else None  # fmt: skip
-    if shown is None:
-        from torchgauge.records.serving.level import Level
-
-        shown = Level(
-            arrivals=Arrivals(kind="poisson", rate=float(rate)), duration=due[-1],
-            window=(0.0, due[-1]), requests=made, count=count, fates=fates,
-        )  # fmt: skip
+    fates = {"done": count - len(shed)} | ({"status": len(shed)} if shed else {})
+    shown = Level(
+        arrivals=Arrivals(kind="poisson", rate=float(rate)), duration=due[-1],
+        window=(0.0, due[-1]), requests=made, count=count, fates=fates,
+    )  # fmt: skip
     times = ServiceTimes(
         source="server", batches=(BatchTimes(batch=1, seconds=tuple(took)),), max_batch=1,
         workers=workers,

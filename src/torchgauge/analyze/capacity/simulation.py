@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,8 @@ Floats = npt.NDArray[np.float64]
 CHUNK = 4096
 
 
-class Workers(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Workers:
     """Workers behind one queue.
 
     Attributes:

@@ -58,9 +58,9 @@ def steadied(
     own = _reference(unit_arrivals(options, count), load)[begin:]
     fractions = tuple(fraction for _, fraction in figures(outcome))
     of_parts = [_quantities(part, fractions) for part in np.array_split(own, PARTS)]
-    of_own, long, long_errors = _quantities(own, fractions), *_long_reference(
-        options, round(load, 6), fractions
-    )  # fmt: skip
+    of_own = _quantities(own, fractions)
+    long_count = int(REFERENCE * min(1.0, options.effort))
+    long, long_errors = _long_reference(options, round(load, 6), fractions, long_count)
     values, errors = figures(outcome), {}
     for figure, value in values.items():
         fraction = figure[1]
@@ -94,10 +94,9 @@ def _reference(arrivals: Floats, load: float) -> Floats:
 
 @functools.lru_cache(maxsize=64)
 def _long_reference(
-    options: CapacityOptions, load: float, fractions: tuple[float | None, ...]
+    options: CapacityOptions, load: float, fractions: tuple[float | None, ...], count: int
 ) -> tuple[dict[float | None, float], dict[float | None, float]]:
-    """Return the quantities of a long reference, and their relative standard errors."""
-    count = int(REFERENCE * min(1.0, options.effort))
+    """Return the quantities of a reference of `count` requests, and their relative errors."""
     latencies = _reference(unit_arrivals(options, count), load)[count // 50 :]
     parts = [_quantities(part, fractions) for part in np.array_split(latencies, PARTS)]
     errors = {

@@ -179,7 +179,7 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
     ]
     notes = ["Knee: the highest rate within the goals. Busy: share of a worker's time."]
     if has_one_batching:
-        notes.insert(0, f"All with {setting_name(planned[0])}.")
+        notes.insert(0, f"All: {setting_name(planned[0])}.")
     return Table(
         title=title, how="estimated", columns=SETTINGS, rows=rows, layout="fitted", notes=notes
     )
