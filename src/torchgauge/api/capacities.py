@@ -40,8 +40,8 @@ def plan_capacity(
 ) -> CapacityPlan:
     """Estimate how many workers meet the goals at a rate, by simulation of measured service times.
 
-    Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan also has predictions beside its
-    own levels, and none at all where these contradict one queue in order.
+    Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan also has
+    predictions beside its own levels, and none at all where these contradict one queue in order.
 
     Args:
         record: A sweep over batches, a record of load whose server says how long it computes, a
@@ -57,10 +57,9 @@ def plan_capacity(
         tune: Try batches and delays too.
         price: Of a worker and hour.
         tokens: Prompt and answer of each request of a language model, in turn.
-        token_budget: Positions that an iteration of a language model computes at most.
+        token_budget: Positions that an iteration computes at most.
         seed: Of what is drawn.
-        verify: What to put under the planned load afterwards, as `measure_serving` takes it: a
-            model behind the reference server, or a URL whose server has the planned workers.
+        verify: A model, or the URL of a server with the planned workers, to load afterwards.
         inputs: Those of a request to that model.
         progress: Show progress; None does so on a terminal.
 
@@ -79,14 +78,13 @@ def plan_capacity(
     from torchgauge.analyze.serving.goals import parse_goals
 
     options = CapacityOptions(
-        rate=rate, arrivals=arrivals, recorded=tuple(schedule),
-        goals=parse_goals(goals) if goals.strip() else (), max_batch=max_batch, max_delay=max_delay, workers=workers, failures=failures, tune=tune,
-        price=price, tokens=tuple(tokens), token_budget=token_budget, seed=seed,
+        rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch,
+        goals=parse_goals(goals) if goals.strip() else (), max_delay=max_delay, workers=workers,
+        failures=failures, tune=tune, price=price, tokens=tuple(tokens), token_budget=token_budget,
+        seed=seed,
     )  # fmt: skip
     plan = capacity_request(record, options, progress=progress)
-    if verify is None or plan.refused:
-        return plan
-    return verified_by_load(plan, verify, inputs, progress=progress)
+    return plan if verify is None else verified_by_load(plan, verify, inputs, progress=progress)
 
 
 def capacity_request(
@@ -111,11 +109,13 @@ def verified_by_load(
 ) -> CapacityPlan:
     """Put a target under the planned load, and return the plan with its predictions beside that.
 
-    Raises InputError `verify-unfit`, and as `measure_serving`.
+    A refused plan stays as it is. Raises InputError `verify-unfit`, and as `measure_serving`.
     """
     from torchgauge.analyze.capacity.verification import verified, verifying_load
     from torchgauge.api.servings import measure_serving
 
+    if plan.refused:
+        return plan
     is_endpoint = isinstance(target, str) and "://" in target
     cores = (2**31 if is_endpoint else plan.environment.machine.usable_cores) or 1
     load = verifying_load(plan, cores)

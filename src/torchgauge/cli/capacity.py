@@ -26,8 +26,9 @@ Estimate how many workers a rate of requests needs, by simulation of measured se
   torchgauge capacity load.json --rate 500 --goal "p99<50ms" --headroom failure:1 --tune
 
 RECORD is a sweep over batches, a record of load, a generation or a profile. Nothing is run but the
-simulation, and with --verify the load that would show it wrong. Of a record of load the plan has predictions beside its levels too, and is refused where
-these show that its server is not one queue in order.
+simulation, and with --verify the load that would show it wrong. Of a record of load the plan has
+predictions beside its levels too, and is refused where these show that its server is not one queue
+in order.
 """
 FORMS = ("json", "text", "csv", "markdown", "html")
 KINDS = ("poisson", "constant", "gamma")
@@ -167,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge import api
 
     plan = api.capacity_request(options.record_file, _capacity_options(options))
-    if options.verify is not None and not plan.refused:
+    if options.verify is not None:
         with prints_to_stderr():
             plan = api.verified_by_load(plan, options.verify or plan.target.spec)
     written = formats.write(plan, options, "capacity")

@@ -49,7 +49,7 @@ class Planner:
         self.max_delay = (delay or 0.0) if self.max_batch > 1 and not times.tokens else 0.0
 
     def workers(self, count: int) -> Workers:
-        """Return so many workers as the options set them."""
+        """Return `count` workers as the options set them."""
         return Workers(count, self.max_batch, self.max_delay)
 
     def plan(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
@@ -88,7 +88,7 @@ class Planner:
         )
 
     def setting(self, count: int, *, interval: bool = False) -> PlannedSetting:
-        """Return what so many workers make of the rate; `interval` is of the knee."""
+        """Return what `count` workers make of the rate; with `interval` the knee has one."""
         return self._planned(self.workers(count), interval=interval)
 
     def _planned(
@@ -121,10 +121,10 @@ class Planner:
         return self.options.workers or max(1, math.ceil(self.rate / highest + 1e-9))
 
     def _needed(self) -> PlannedSetting | None:
-        """Return the setting of the fewest workers that surely meet the goals; None if none does.
+        """Return the setting of the fewest workers whose whole intervals meet the goals.
 
         With workers that may fail, those that are left meet them too. Without goals the queue stays
-        finite.
+        finite. None if no number of workers is enough.
         """
         failures = self.options.failures
         if self.options.workers is None and not self._reachable():

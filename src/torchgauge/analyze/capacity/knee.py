@@ -79,7 +79,9 @@ def _of_resamples(predictor: Predictor, workers: Workers, rate: float) -> list[f
         values = predictor.values(server, workers, load_rate, resampling=True)
         return headroom(values, predictor.options.goals)
 
-    below, own, above = (room(measured, rate * (1 + side)) for side in (-SLOPE_STEP, 0.0, SLOPE_STEP))
+    below, own, above = (
+        room(measured, rate * (1 + side)) for side in (-SLOPE_STEP, 0.0, SLOPE_STEP)
+    )
     slope = (above - below) / (2 * SLOPE_STEP * rate)
     rates = []
     for model in predictor.resamples:

@@ -65,7 +65,7 @@ def _check(
         predicted=Estimate(
             value=float(np.median(values)), interval=Interval(low=low, high=high), how="estimated"
         ),
-        measured=Estimate(value=value, reason="It is of these requests, not of a steady state."),
+        measured=Estimate(value=value, reason="These requests alone: no steady state."),
         inside=low <= value <= high,
     )
 

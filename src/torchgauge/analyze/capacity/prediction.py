@@ -1,4 +1,4 @@
-"""What requests would wait at a server that is known by its service times, with intervals."""
+"""Predict from service times what requests wait, with intervals."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
     metric = "latency" if goal.metric == "service" else goal.metric
     distribution = prediction.distributions.get(metric)
     if distribution is None:
-        reason = f"Nothing is known of {metric}."
+        reason = f"There is no prediction of {metric}."
         return GoalResult(goal=goal, verdict="unclear", reason=reason)
     figure = distribution.mean if goal.fraction is None else distribution.percentile(goal.fraction)
     if figure is None:
@@ -226,5 +226,9 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
         high = math.inf
     verdict = "met" if high <= goal.limit else "missed" if low > goal.limit else "unclear"
     return GoalResult(
-        goal=goal, verdict=verdict, value=figure.value, interval=figure.interval, reason=figure.reason
+        goal=goal,
+        verdict=verdict,
+        value=figure.value,
+        interval=figure.interval,
+        reason=figure.reason,
     )  # type: ignore[arg-type]

@@ -35,7 +35,8 @@ def plan(
     """
     times = service_times(record)
     planner = Planner(times, options, note)
-    all_checks, reason = (), ""
+    all_checks: tuple[Check, ...] = ()
+    reason = ""
     if isinstance(record, Serving):
         note("the levels of load")
         all_checks, reason = level_checks(record, times, options.seed)

@@ -21,7 +21,7 @@ class VerifyingLoad(NamedTuple):
 
 
 def verifying_load(plan: CapacityPlan, cores: int) -> VerifyingLoad:
-    """Return the load to run on a machine with so many cores; one is left to who sends.
+    """Return the load to run on a machine with `cores`; one is left to who sends.
 
     Fewer workers have their share of the rate, and a prediction of their own. Raises InputError
     `verify-unfit` for a plan without a stable setting, and of continuous batching.
