@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api.advices import advise, advise_request
-    from torchgauge.api.capacities import capacity_request, plan_capacity
+    from torchgauge.api.capacities import capacity_request, plan_capacity, verified_by_load
     from torchgauge.api.comparisons import compare, detect_regressions
     from torchgauge.api.gates import (
         calibrate,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "advices": ("advise", "advise_request"),
-    "capacities": ("capacity_request", "plan_capacity"),
+    "capacities": ("capacity_request", "plan_capacity", "verified_by_load"),
     "comparisons": ("compare", "detect_regressions"),
     "gates": (
         "calibrate",
@@ -98,6 +98,7 @@ __all__ = [
     "measure_generation",
     "measure_latency",
     "measure_memory",
+    "measure_serving",
     "measure_size",
     "nvtx",
     "plan_capacity",
@@ -106,9 +107,11 @@ __all__ = [
     "read_snapshot",
     "read_trace",
     "replay_operator",
+    "serving_request",
     "sweep",
     "sweep_request",
     "timeline",
+    "verified_by_load",
     "watch_generation",
 ]
 

@@ -9,10 +9,13 @@ from torchgauge.errors import InputError
 from torchgauge.records.serving.capacity_plan import CapacityPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
     from torchgauge.analyze.capacity.record_plans import Planned
+
+VERIFY_SECONDS = 10.0
 
 
 def plan_capacity(
@@ -31,12 +34,14 @@ def plan_capacity(
     tokens: Sequence[tuple[int, int]] = (),
     token_budget: int = 2048,
     seed: int = 0,
+    verify: Callable[..., Any] | str | None = None,
+    inputs: Any = None,
     progress: bool | None = None,
 ) -> CapacityPlan:
     """Estimate how many workers meet the goals at a rate, by simulation of measured service times.
 
-    Nothing runs but the simulation. Of a record of load the plan also has predictions beside its
-    own levels, and none at all where these contradict one queue in order.
+    Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan also has
+    predictions beside its own levels, and none at all where these contradict one queue in order.
 
     Args:
         record: A sweep over batches, a record of load whose server says how long it computes, a
@@ -52,12 +57,15 @@ def plan_capacity(
         tune: Try batches and delays too.
         price: Of a worker and hour.
         tokens: Prompt and answer of each request of a language model, in turn.
-        token_budget: Positions that an iteration of a language model computes at most.
+        token_budget: Positions that an iteration computes at most.
         seed: Of what is drawn.
+        verify: A model, or the URL of a server with the planned workers, to load afterwards.
+        inputs: Those of a request to that model.
         progress: Show progress; None does so on a terminal.
 
     Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `rate-missing`,
-    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`; of a path as `load`.
+    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`, and as `load`; with
+    `verify` also `verify-unfit`, and as `measure_serving`.
 
     Examples:
         >>> import torch, torchgauge as tg
@@ -70,11 +78,13 @@ def plan_capacity(
     from torchgauge.analyze.serving.goals import parse_goals
 
     options = CapacityOptions(
-        rate=rate, arrivals=arrivals, recorded=tuple(schedule), goals=parse_goals(goals) if goals.strip() else (),
-        max_batch=max_batch, max_delay=max_delay, workers=workers, failures=failures, tune=tune,
-        price=price, tokens=tuple(tokens), token_budget=token_budget, seed=seed,
+        rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch,
+        goals=parse_goals(goals) if goals.strip() else (), max_delay=max_delay, workers=workers,
+        failures=failures, tune=tune, price=price, tokens=tuple(tokens), token_budget=token_budget,
+        seed=seed,
     )  # fmt: skip
-    return capacity_request(record, options, progress=progress)
+    plan = capacity_request(record, options, progress=progress)
+    return plan if verify is None else verified_by_load(plan, verify, inputs, progress=progress)
 
 
 def capacity_request(
@@ -88,6 +98,45 @@ def capacity_request(
     with showing(progress) as display:
         display.start("simulating")
         return plan(planned, options, display.update)
+
+
+def verified_by_load(
+    plan: CapacityPlan,
+    target: Callable[..., Any] | str,
+    inputs: Any = None,
+    *,
+    progress: bool | None = None,
+) -> CapacityPlan:
+    """Put a target under the planned load, and return the plan with its predictions beside that.
+
+    A refused plan stays as it is. Raises InputError `verify-unfit`, and as `measure_serving`.
+    """
+    from torchgauge.analyze.capacity.verification import verified, verifying_load
+    from torchgauge.api.servings import measure_serving
+
+    if plan.refused:
+        return plan
+    is_endpoint = isinstance(target, str) and "://" in target
+    cores = (2**31 if is_endpoint else plan.environment.machine.usable_cores) or 1
+    load = verifying_load(plan, cores)
+    arrivals = plan.arrivals.kind
+    if arrivals == "gamma":
+        arrivals = f"gamma:{plan.arrivals.variation:g}"  # type: ignore[assignment]
+    serving = measure_serving(
+        target,
+        inputs,
+        rate=load.rate,
+        goals=plan.goals,
+        # A recorded schedule is not in the plan.
+        arrivals="poisson" if arrivals == "file" else arrivals,
+        max_batch=load.setting.max_batch,
+        max_delay=load.setting.max_delay,
+        workers=load.workers,
+        seed=plan.arrivals.seed + 1,
+        duration=VERIFY_SECONDS,
+        progress=progress,
+    )
+    return verified(plan, load, serving)
 
 
 def _plannable(record: Planned | str | Path) -> Planned:

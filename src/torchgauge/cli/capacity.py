@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
-from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
 
@@ -26,8 +26,9 @@ Estimate how many workers a rate of requests needs, by simulation of measured se
   torchgauge capacity load.json --rate 500 --goal "p99<50ms" --headroom failure:1 --tune
 
 RECORD is a sweep over batches, a record of load, a generation or a profile. Nothing is run but the
-simulation. Of a record of load the plan has predictions beside its levels too, and is refused where
-these show that its server is not one queue in order.
+simulation, and with --verify the load that would show it wrong. Of a record of load the plan has
+predictions beside its levels too, and is refused where these show that its server is not one queue
+in order.
 """
 FORMS = ("json", "text", "csv", "markdown", "html")
 KINDS = ("poisson", "constant", "gamma")
@@ -106,6 +107,14 @@ def _add_workers(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--tune", action="store_true", help="try batches and delays too, and show the best"
     )
+    group.add_argument(
+        "--verify",
+        nargs="?",
+        const="",
+        metavar="TARGET|URL",
+        help="put the target of the record, or another, under the planned load for 10 s, and show "
+        "what it took beside the prediction",
+    )
     group.add_argument("--price", type=_number, metavar="P", help="of a worker and hour")
 
 
@@ -147,7 +156,7 @@ def _tokens(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, show, write; return the exit code: 4 where a plan is refused, 3 where none is enough."""
+    """Plan, show, write; return the exit code: 4 of a refused plan, 3 where none is enough."""
     forms = [*(options.formats or ()), *dict(options.outputs)]
     if unfit := [form for form in forms if form not in FORMS]:
         raise InputError(
@@ -159,6 +168,9 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge import api
 
     plan = api.capacity_request(options.record_file, _capacity_options(options))
+    if options.verify is not None:
+        with prints_to_stderr():
+            plan = api.verified_by_load(plan, options.verify or plan.target.spec)
     written = formats.write(plan, options, "capacity")
     _show(plan, options)
     formats.say(written)

@@ -22,7 +22,11 @@ from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import LARGEST_INTEGER
-from torchgauge.records.serving.agreement import level_disagreements, serving_disagreements
+from torchgauge.records.serving.agreement import (
+    level_disagreements,
+    plan_disagreements,
+    serving_disagreements,
+)
 from torchgauge.records.serving.capacity_plan import CapacityPlan
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import DeviceMemory, Snapshot

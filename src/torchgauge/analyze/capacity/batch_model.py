@@ -15,7 +15,7 @@ from torchgauge.records.serving.service_times import ServiceTimes
 # A size of which fewer were measured has its mean from its neighbours, its scatter from all.
 ENOUGH = 20
 # Fewer batches in all do not show how certain their mean is.
-FEWEST = 8
+ENOUGH_IN_ALL = 8
 # One worker without batches is simulated so many times as fast.
 ONE_BY_ONE = 5.0
 
@@ -39,7 +39,7 @@ class BatchModel:
         self.means = [float(table.mean()) for table in self.tables]
 
     @classmethod
-    def of(cls, times: ServiceTimes) -> BatchModel:
+    def from_times(cls, times: ServiceTimes) -> BatchModel:
         """Return the model of a record's service times."""
         seconds = {part.batch: np.array(part.seconds) for part in times.batches if part.seconds}
         return cls(seconds, times.overhead)
@@ -47,7 +47,7 @@ class BatchModel:
     @property
     def uncertain(self) -> bool:
         """Whether enough batches were measured to say how certain their times are."""
-        return sum(map(len, self.seconds.values())) >= FEWEST
+        return sum(map(len, self.seconds.values())) >= ENOUGH_IN_ALL
 
     @property
     def largest_batch(self) -> int:

@@ -1,4 +1,4 @@
-"""What a plan of capacity is asked for."""
+"""The load, the limits and the workers of a plan of capacity."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -23,9 +24,11 @@ from torchgauge.records.target import TargetDescription
 
 MOST_WORKERS = 10_000
 # Settings beside the one that is needed.
-BESIDE = 2
+NEIGHBOURS = 2
 # Delays that `tune` tries, in mean seconds of a single request.
 DELAYS = (0.0, 0.5, 1.0, 2.0)
+# How much of the usual is simulated of a setting that is tried.
+TUNING_EFFORT = 0.15
 HOUR, MILLION = 3600.0, 1e6
 
 Note = Callable[[str], object]
@@ -46,7 +49,7 @@ class Planner:
         self.max_delay = (delay or 0.0) if self.max_batch > 1 and not times.tokens else 0.0
 
     def workers(self, count: int) -> Workers:
-        """Return so many workers as the options set them."""
+        """Return `count` workers as the options set them."""
         return Workers(count, self.max_batch, self.max_delay)
 
     def plan(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
@@ -54,7 +57,7 @@ class Planner:
         plan = self.empty(target, environment)
         needed = self._needed()
         around = needed.workers if needed is not None else self._start()
-        numbers = range(max(1, around - BESIDE), around + BESIDE + 1)
+        numbers = range(max(1, around - NEIGHBOURS), around + NEIGHBOURS + 1)
         settings = [
             needed if needed is not None and number == needed.workers else self.setting(number)
             for number in ([around] if self.options.workers is not None else numbers)
@@ -64,8 +67,8 @@ class Planner:
             front = self._front([setting.workers for setting in settings])
         failure = None
         if needed is not None and needed.workers > 1:
-            known = [setting for setting in settings if setting.workers == needed.workers - 1]
-            failure = known[0] if known else self.setting(needed.workers - 1)
+            fewer = [setting for setting in settings if setting.workers == needed.workers - 1]
+            failure = fewer[0] if fewer else self.setting(needed.workers - 1)
         plan = msgspec.structs.replace(
             plan, needed=needed, settings=tuple(settings), failure=failure, front=front
         )
@@ -85,12 +88,15 @@ class Planner:
         )
 
     def setting(self, count: int, *, interval: bool = False) -> PlannedSetting:
-        """Return what so many workers make of the rate; `interval` is of the knee."""
+        """Return what `count` workers make of the rate; with `interval` the knee has one."""
         return self._planned(self.workers(count), interval=interval)
 
-    def _planned(self, workers: Workers, *, interval: bool = False) -> PlannedSetting:
+    def _planned(
+        self, workers: Workers, *, interval: bool = False, predictor: Predictor | None = None
+    ) -> PlannedSetting:
         self.note(f"{workers.count} × batch {workers.max_batch}")
-        prediction = self.predictor.predict(workers, self.rate)
+        predictor = predictor or self.predictor
+        prediction = predictor.predict(workers, self.rate)
         price = None if self.options.price is None else self.options.price * workers.count
         distributions = {} if prediction is None else prediction.distributions
         return PlannedSetting(
@@ -104,7 +110,7 @@ class Planner:
             utilization=None if prediction is None else min(1.0, prediction.utilization),
             mean_batch=None if prediction is None else prediction.mean_batch,
             goals=judged(self.options.goals, prediction),
-            knee=knee(self.predictor, workers, interval=interval),
+            knee=knee(predictor, workers, interval=interval),
             price=price,
             price_per_million=None if price is None else price / HOUR / self.rate * MILLION,
         )
@@ -115,10 +121,10 @@ class Planner:
         return self.options.workers or max(1, math.ceil(self.rate / highest + 1e-9))
 
     def _needed(self) -> PlannedSetting | None:
-        """Return the setting of the fewest workers that surely meet the goals; None if none does.
+        """Return the setting of the fewest workers whose whole intervals meet the goals.
 
         With workers that may fail, those that are left meet them too. Without goals the queue stays
-        finite.
+        finite. None if no number of workers is enough.
         """
         failures = self.options.failures
         if self.options.workers is None and not self._reachable():
@@ -143,7 +149,7 @@ class Planner:
                 yield count
 
     def _enough(self, workers: Workers) -> bool:
-        values = self.predictor.values(self.model, workers, self.rate, again=True)
+        values = self.predictor.values(self.model, workers, self.rate, resampling=True)
         return bool(values) and (
             not self.options.goals or headroom(values, self.options.goals) >= 0
         )
@@ -169,13 +175,15 @@ class Planner:
         delays = {self.max_delay, *(share * single for share in DELAYS)}
         if self.times.tokens:
             delays = {0.0}
-        tried = [
-            self._planned(Workers(number, size, delay))
+        options = dataclasses.replace(self.options, effort=TUNING_EFFORT * self.options.effort)
+        predictor = Predictor(self.model, options)
+        settings = [
+            self._planned(Workers(number, size, delay), predictor=predictor)
             for number in sorted(numbers)
             for size in sorted(sizes)
             for delay in (sorted(delays) if size > 1 else [0.0])
         ]
-        return unbeaten(setting for setting in tried if setting.stable)
+        return unbeaten(setting for setting in settings if setting.stable)
 
 
 def unbeaten(settings: Iterable[PlannedSetting]) -> tuple[PlannedSetting, ...]:
@@ -201,7 +209,7 @@ def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
     Raises InputError `goal-unfit`, `request-too-long`, `no-service-times`.
     """
     if times.tokens:
-        return TokenModel.of(times, options.tokens, options.token_budget)
+        return TokenModel.from_times(times, options.tokens, options.token_budget)
     if not any(part.seconds for part in times.batches):
         raise InputError(
             "There are no service times.", id="no-service-times", remedy="Measure some batches."
@@ -212,7 +220,7 @@ def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
             id="goal-unfit",
             remedy="Give a record of `torchgauge generate`, or limits on latency.",
         )
-    return BatchModel.of(times)
+    return BatchModel.from_times(times)
 
 
 def _max_batch(times: ServiceTimes, options: CapacityOptions, largest: int) -> int:

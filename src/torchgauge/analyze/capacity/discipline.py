@@ -15,7 +15,7 @@ SHED_SHARE = 0.01
 # Requests whose batch began before that of an earlier one, in seconds and mean service times.
 EARLIER, EARLIER_SHARE = 2e-3, 0.02
 MARGIN = 0.25
-FEWEST = 50
+FEWEST_REQUESTS = 50
 
 
 def misfit(level: Level, workers: Workers) -> str:
@@ -31,7 +31,10 @@ def misfit(level: Level, workers: Workers) -> str:
 
 def _shed(level: Level) -> str:
     count = sum(level.fates.values())
-    away = {fate: level.fates[fate] for fate in SHED if level.fates.get(fate)}
+    # In a queue that grows without end, clients give up without the server's doing.
+    saturated = level.saturation is not None and level.saturation.saturated
+    fates = [fate for fate in SHED if not (saturated and fate == "timeout")]
+    away = {fate: level.fates[fate] for fate in fates if level.fates.get(fate)}
     share = sum(away.values()) / count if count else 0.0
     if share <= SHED_SHARE:
         return ""
@@ -49,7 +52,7 @@ def _overtaken(level: Level, workers: Workers) -> str:
         for sent, last, took in zip(requests.sent, requests.last, requests.service, strict=False)
         if sent is not None and last is not None and took is not None
     ]
-    if len(rows) < FEWEST:
+    if len(rows) < FEWEST_REQUESTS:
         return ""
     sent, began, took = np.array(sorted(rows)).T
     # By so much a begin may seem earlier: the way of the answer, and readings of two clocks.
@@ -57,8 +60,8 @@ def _overtaken(level: Level, workers: Workers) -> str:
     latest = np.maximum.accumulate(began)
     early = began < latest - slack
     # Of requests that were sent together, any may be first.
-    apart = sent > sent[np.maximum.accumulate(_argmax_so_far(began))] + EARLIER
-    share = float((early & apart).mean())
+    sent_later = sent > sent[np.maximum.accumulate(_argmax_so_far(began))] + EARLIER
+    share = float((early & sent_later).mean())
     if share <= EARLIER_SHARE:
         return ""
     several = " and the workers may have a queue each" if workers.count > 1 else ""

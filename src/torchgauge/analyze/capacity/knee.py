@@ -19,7 +19,7 @@ from torchgauge.records.serving.goal import Goal
 LOADS = (0.985, 0.96, 0.92, 0.87, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.005)
 HALVINGS = 6
 # Of the load, to either side of the knee: the slope there corrects what resamples differ by.
-BESIDE = 0.02
+SLOPE_STEP = 0.02
 
 
 def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Estimate | None:
@@ -30,7 +30,7 @@ def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Es
         return None
 
     def room(load: float) -> float:
-        values = predictor.values(predictor.model, workers, load * highest, again=True)
+        values = predictor.values(predictor.model, workers, load * highest, resampling=True)
         return headroom(values, goals)
 
     over, under = FULLEST, 0.0
@@ -76,11 +76,13 @@ def _of_resamples(predictor: Predictor, workers: Workers, rate: float) -> list[f
     measured = predictor.model
 
     def room(server: ServerModel, load_rate: float) -> float:
-        values = predictor.values(server, workers, load_rate, again=True)
+        values = predictor.values(server, workers, load_rate, resampling=True)
         return headroom(values, predictor.options.goals)
 
-    below, own, above = (room(measured, rate * (1 + side)) for side in (-BESIDE, 0.0, BESIDE))
-    slope = (above - below) / (2 * BESIDE * rate)
+    below, own, above = (
+        room(measured, rate * (1 + side)) for side in (-SLOPE_STEP, 0.0, SLOPE_STEP)
+    )
+    slope = (above - below) / (2 * SLOPE_STEP * rate)
     rates = []
     for model in predictor.resamples:
         moved = rate * model.highest_rate(workers) / measured.highest_rate(workers)

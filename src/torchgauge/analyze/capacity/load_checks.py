@@ -13,7 +13,7 @@ from torchgauge.records.serving.level import Level
 
 FRACTIONS = (0.5, 0.99)
 RESAMPLES = 100
-FEWEST = 100
+FEWEST_REQUESTS = 100
 # A measured median or mean so many times that of every resample shows another server.
 FAR, FAR_SECONDS = 1.25, 2e-3
 
@@ -25,18 +25,18 @@ def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) ->
     interval of a prediction is where 95 % of such runs of that length lie: each draws its own
     service times from a resample of the measured ones.
     """
-    sent, service, kept = _answered(level)
-    if kept.sum() < FEWEST:
+    sent, service, steady = _answered(level)
+    if steady.sum() < FEWEST_REQUESTS:
         return ()
     generator = np.random.default_rng((seed, 3))
     runs = []
     for number in range(RESAMPLES):
         resample = model.resampled(generator) if model.uncertain else model
-        runs.append(resample.run(sent, workers, number).latency[kept])
+        runs.append(resample.run(sent, workers, number).latency[steady])
     return tuple(
-        _check(f"latency p{100 * fraction:g}", fraction, runs, service[kept], level)
+        _check(f"latency p{100 * fraction:g}", fraction, runs, service[steady], level)
         for fraction in FRACTIONS
-        if kept.sum() * (1 - fraction) >= 5
+        if steady.sum() * (1 - fraction) >= 5
     )
 
 
@@ -58,15 +58,15 @@ def _check(
 ) -> Check:
     values = np.array([float(np.quantile(run, fraction)) for run in runs])
     low, high = np.quantile(values, (0.025, 0.975), method="weibull").tolist()
-    shown = float(np.quantile(measured, fraction))
+    value = float(np.quantile(measured, fraction))
     return Check(
         figure=figure,
         rate=level.arrivals.rate or level.offered or 0.0,
         predicted=Estimate(
             value=float(np.median(values)), interval=Interval(low=low, high=high), how="estimated"
         ),
-        measured=Estimate(value=shown, reason="It is of these requests, not of a steady state."),
-        inside=low <= shown <= high,
+        measured=Estimate(value=value, reason="These requests alone: no steady state."),
+        inside=low <= value <= high,
     )
 
 
@@ -80,10 +80,10 @@ def unlike(all_checks: tuple[Check, ...]) -> str:
         interval = check.predicted.interval
         if check.figure != "latency p50" or interval is None:
             continue
-        shown = check.measured.value
-        off = max(shown - interval.high, interval.low - shown)
-        if off > FAR_SECONDS and (shown > FAR * interval.high or shown < interval.low / FAR):
-            ratio = shown / check.predicted.value
+        seconds = check.measured.value
+        off = max(seconds - interval.high, interval.low - seconds)
+        if off > FAR_SECONDS and (seconds > FAR * interval.high or seconds < interval.low / FAR):
+            ratio = seconds / check.predicted.value
             return (
                 f"At {check.rate:,.4g} requests/s requests took {ratio:.2g} times as long as one "
                 "queue with these service times would let them."

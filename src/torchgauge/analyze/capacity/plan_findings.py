@@ -72,11 +72,11 @@ def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
             "and answering them take none of the model's cores.",
             remedy="Measure them in the server: torchgauge load TARGET --rate auto -o load.json.",
         )
-    shown = plan.needed or next((s for s in plan.settings if s.stable), None)
-    if shown is not None and shown.latency is not None and shown.latency.mean.interval is None:
+    setting = plan.needed or next((s for s in plan.settings if s.stable), None)
+    if setting is not None and setting.latency is not None and not setting.latency.mean.interval:
         yield MeasurementWarning(
             id="no-intervals",
-            message=f"Figures have no intervals: {shown.latency.mean.reason}",
+            message=f"Figures have no intervals: {setting.latency.mean.reason}",
             remedy="Measure more batches.",
         )
     if plan.discipline == "continuous":

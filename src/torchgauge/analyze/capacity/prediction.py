@@ -1,4 +1,4 @@
-"""What requests would wait at a server that is known by its service times, with intervals."""
+"""Predict from service times what requests wait, with intervals."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LOST = 0.025
 # Nearer to the highest rate no simulation is long enough: such a queue is taken as one without end.
 FULLEST = 0.99
 # Requests that are simulated: so many queues' memories, within limits.
-FEWEST, MOST, MEMORIES = 200_000, 1_000_000, 2_500
+FEWEST_REQUESTS, MOST_REQUESTS, MEMORIES = 200_000, 1_000_000, 2_500
 # The same of a resample, which is compared with the same requests at the measured times.
-FEWEST_AGAIN, MOST_AGAIN, MEMORIES_AGAIN = 20_000, 60_000, 150
+FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED = 20_000, 60_000, 150
 WARM_UP = 0.05
 NORMAL = 1.96
 
@@ -82,31 +82,31 @@ class Predictor:
         outcome = model.run(arrivals, workers, self.options.seed)
         seconds = float(arrivals[-1]) + float(outcome.latency[-1])
         begin = int(WARM_UP * count)
-        kept = Outcome(
+        steady = Outcome(
             outcome.latency[begin:],
             outcome.busy,
             outcome.batches,
             *(None if part is None else part[begin:] for part in (outcome.ttft, outcome.tpot)),
         )
-        return kept, outcome.busy / (workers.count * seconds) if seconds > 0 else 0.0
+        return steady, outcome.busy / (workers.count * seconds) if seconds > 0 else 0.0
 
-    def requests(self, workers: Workers, rate: float, *, again: bool = False) -> int:
+    def requests(self, workers: Workers, rate: float, *, resampling: bool = False) -> int:
         """Return how many requests to simulate: a fuller queue remembers longer."""
         idle = 1 - min(FULLEST, rate / self.model.highest_rate(workers))
-        limits = (FEWEST, MOST, MEMORIES)
-        if again:
-            limits = (FEWEST_AGAIN, MOST_AGAIN, MEMORIES_AGAIN)
-        fewest, most, memories = limits
-        count = min(most, max(fewest, memories / idle**2))
+        limits = (FEWEST_REQUESTS, MOST_REQUESTS, MEMORIES)
+        if resampling:
+            limits = (FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED)
+        at_least, at_most, memories = limits
+        count = min(at_most, max(at_least, memories / idle**2))
         return max(1000, int(count * self.options.effort * self.model.effort(workers)))
 
     def values(
-        self, model: ServerModel, workers: Workers, rate: float, *, again: bool = False
+        self, model: ServerModel, workers: Workers, rate: float, *, resampling: bool = False
     ) -> dict[Figure, float]:
-        """Return the figures of one simulation; infinite where the queue grows without end."""
+        """Return the figures of one simulation; none where the queue grows without end."""
         if not rate < FULLEST * model.highest_rate(workers):
             return {}
-        count = self.requests(workers, rate, again=again)
+        count = self.requests(workers, rate, resampling=resampling)
         outcome, _ = self.outcome(model, workers, rate, count)
         return self._figures(outcome)
 
@@ -150,12 +150,12 @@ class Predictor:
         """Return by which factors the figures of resamples differ; infinite of endless queues."""
         if not self.resamples:
             return {figure: np.array([]) for figure in figures}
-        same = self.values(self.model, workers, rate, again=True)
-        others = [self.values(model, workers, rate, again=True) for model in self.resamples]
+        baseline = self.values(self.model, workers, rate, resampling=True)
+        resampled = [self.values(model, workers, rate, resampling=True) for model in self.resamples]
         return {
             figure: np.array([
-                values.get(figure, math.inf) / same[figure] if same.get(figure) else 1.0
-                for values in others
+                values.get(figure, math.inf) / baseline[figure] if baseline.get(figure) else 1.0
+                for values in resampled
             ])
             for figure in figures
         }  # fmt: skip
@@ -166,11 +166,11 @@ class Predictor:
         mean = estimates[metric, None]
         percentiles = [
             Percentile(
-                fraction=fraction, value=shown.value, interval=shown.interval,
-                reason=shown.reason, how="estimated",
+                fraction=fraction, value=figure.value, interval=figure.interval,
+                reason=figure.reason, how="estimated",
             )
             for fraction in self.fractions
-            for shown in [estimates[metric, fraction]]
+            for figure in [estimates[metric, fraction]]
         ]  # fmt: skip
         return Distribution(
             count=len(times),
@@ -214,17 +214,21 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
     metric = "latency" if goal.metric == "service" else goal.metric
     distribution = prediction.distributions.get(metric)
     if distribution is None:
-        reason = f"Nothing is known of {metric}."
+        reason = f"There is no prediction of {metric}."
         return GoalResult(goal=goal, verdict="unclear", reason=reason)
-    shown = distribution.mean if goal.fraction is None else distribution.percentile(goal.fraction)
-    if shown is None:
+    figure = distribution.mean if goal.fraction is None else distribution.percentile(goal.fraction)
+    if figure is None:
         return GoalResult(goal=goal, verdict="unclear", reason="It was not simulated.")
-    low = high = shown.value
-    if shown.interval is not None:
-        low, high = shown.interval.low, shown.interval.high
-    elif "without end" in shown.reason:
+    low = high = figure.value
+    if figure.interval is not None:
+        low, high = figure.interval.low, figure.interval.high
+    elif "without end" in figure.reason:
         high = math.inf
     verdict = "met" if high <= goal.limit else "missed" if low > goal.limit else "unclear"
     return GoalResult(
-        goal=goal, verdict=verdict, value=shown.value, interval=shown.interval, reason=shown.reason
+        goal=goal,
+        verdict=verdict,
+        value=figure.value,
+        interval=figure.interval,
+        reason=figure.reason,
     )  # type: ignore[arg-type]

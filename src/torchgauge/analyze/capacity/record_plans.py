@@ -35,15 +35,16 @@ def plan(
     """
     times = service_times(record)
     planner = Planner(times, options, note)
-    all_checks, reason = (), ""
+    all_checks: tuple[Check, ...] = ()
+    reason = ""
     if isinstance(record, Serving):
         note("the levels of load")
         all_checks, reason = level_checks(record, times, options.seed)
     if reason:
         refused = planner.empty(record.target, record.environment)
         return msgspec.structs.replace(refused, refused=reason, checks=all_checks)
-    made = planner.plan(record.target, record.environment)
-    return msgspec.structs.replace(made, checks=all_checks)
+    planned = planner.plan(record.target, record.environment)
+    return msgspec.structs.replace(planned, checks=all_checks)
 
 
 def level_checks(
@@ -52,13 +53,14 @@ def level_checks(
     """Return predictions beside the open-loop levels of a record, and what they contradict.
 
     Of a queue that grows, a percent of the service times decides how fast: its times are not
-    compared.
+    compared. A client that was too late measured itself.
     """
     workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
-    model = BatchModel.of(times)
+    model = BatchModel.from_times(times)
     all_checks: list[Check] = []
     for level in serving.levels:
-        if level.scenario != "server":
+        late_client = level.client is not None and level.client.limited
+        if level.scenario != "server" or late_client:
             continue
         reason = misfit(level, workers)
         if reason:

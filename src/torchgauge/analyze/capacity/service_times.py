@@ -67,19 +67,20 @@ def _of_serving(serving: Serving) -> ServiceTimes:
 
 
 def _overhead(serving: Serving, delay: float) -> float:
-    """Return the seconds from sent to answered less the batch's, of requests that did not wait."""
-    least = []
+    """Return the median seconds of requests outside of their batch, of those that did not wait.
+
+    These were sent while no other was in flight. They waited for the batch's delay alone.
+    """
+    outside = []
     for level in serving.levels:
         requests = level.requests
+        answered = 0.0
         columns = zip(requests.sent, requests.last, requests.service, strict=False)
-        outside = sorted(
-            last - sent - took
-            for sent, last, took in columns
-            if sent is not None and last is not None and took is not None
-        )
-        least += outside[len(outside) // 20 :][:1]
-    # Those of a batch that is not full waited for its delay.
-    return max(0.0, min(least, default=0.0) - delay)
+        for sent, last, took in sorted(row for row in columns if None not in row):  # type: ignore[type-var]
+            if sent >= answered:  # type: ignore[operator]
+                outside.append(last - sent - took)  # type: ignore[operator]
+            answered = max(answered, last)  # type: ignore[type-var]
+    return max(0.0, statistics.median(outside) - delay) if outside else 0.0
 
 
 def of_requests(levels: Iterable[Requests]) -> tuple[BatchTimes, ...]:
@@ -94,8 +95,8 @@ def of_requests(levels: Iterable[Requests]) -> tuple[BatchTimes, ...]:
             for size, took in zip(requests.batch, requests.service, strict=False)
             if size is not None and took is not None
         )
-        for (size, took), alike in itertools.groupby(named):
-            seconds.setdefault(size, []).extend([took] * max(1, round(len(list(alike)) / size)))
+        for (size, took), group in itertools.groupby(named):
+            seconds.setdefault(size, []).extend([took] * max(1, round(len(list(group)) / size)))
     return tuple(
         BatchTimes(batch=size, seconds=tuple(values)) for size, values in sorted(seconds.items())
     )

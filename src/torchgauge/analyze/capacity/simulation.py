@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,8 @@ Floats = npt.NDArray[np.float64]
 CHUNK = 4096
 
 
-class Workers(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Workers:
     """Workers behind one queue.
 
     Attributes:
@@ -55,7 +57,7 @@ def simulate(arrivals: Floats, services: Sequence[Iterator[float]], workers: Wor
         return _lindley(arrivals, services[0])
     # A worker with nothing else to wait for starts at once: no delay fills a batch of one.
     delay = workers.max_delay if workers.max_batch > 1 else 0.0
-    count, most = len(arrivals), workers.max_batch
+    count, max_batch = len(arrivals), workers.max_batch
     times = arrivals.tolist()
     draws = [None, *(service.__next__ for service in services)]
     free = [0.0] * workers.count
@@ -64,7 +66,7 @@ def simulate(arrivals: Floats, services: Sequence[Iterator[float]], workers: Wor
     busy, index = 0.0, 0
     while index < count:
         start = times[index] + delay
-        stop = index + most
+        stop = index + max_batch
         if stop > count:
             stop = count
         elif times[stop - 1] < start:

@@ -58,9 +58,9 @@ def steadied(
     own = _reference(unit_arrivals(options, count), load)[begin:]
     fractions = tuple(fraction for _, fraction in figures(outcome))
     of_parts = [_quantities(part, fractions) for part in np.array_split(own, PARTS)]
-    of_own, long, long_errors = _quantities(own, fractions), *_long_reference(
-        options, round(load, 6), fractions
-    )  # fmt: skip
+    of_own = _quantities(own, fractions)
+    long_count = int(REFERENCE * min(1.0, options.effort))
+    long, long_errors = _long_reference(options, round(load, 6), fractions, long_count)
     values, errors = figures(outcome), {}
     for figure, value in values.items():
         fraction = figure[1]
@@ -81,8 +81,8 @@ def _fit(references: Floats, logs: Floats) -> tuple[float, float]:
         return 0.0, spread
     slope = float(x @ y / (x @ x))
     residual = y - slope * x
-    left = float(np.sqrt(residual @ residual / (PARTS - 2)))
-    return (slope, left) if left**2 < (1 - EXPLAINED) * spread**2 else (0.0, spread)
+    remaining = float(np.sqrt(residual @ residual / (PARTS - 2)))
+    return (slope, remaining) if remaining**2 < (1 - EXPLAINED) * spread**2 else (0.0, spread)
 
 
 def _reference(arrivals: Floats, load: float) -> Floats:
@@ -94,10 +94,10 @@ def _reference(arrivals: Floats, load: float) -> Floats:
 
 @functools.lru_cache(maxsize=64)
 def _long_reference(
-    options: CapacityOptions, load: float, fractions: tuple[float | None, ...]
+    options: CapacityOptions, load: float, fractions: tuple[float | None, ...], count: int
 ) -> tuple[dict[float | None, float], dict[float | None, float]]:
-    """Return the quantities of a long reference, and their relative standard errors."""
-    latencies = _reference(unit_arrivals(options, REFERENCE), load)[REFERENCE // 50 :]
+    """Return the quantities of a reference of `count` requests, and their relative errors."""
+    latencies = _reference(unit_arrivals(options, count), load)[count // 50 :]
     parts = [_quantities(part, fractions) for part in np.array_split(latencies, PARTS)]
     errors = {
         fraction: float(np.std(np.log([part[fraction] for part in parts]), ddof=1))
@@ -109,9 +109,9 @@ def _long_reference(
 
 def _quantities(times: Floats, fractions: tuple[float | None, ...]) -> dict[float | None, float]:
     """Return the mean (None) and percentiles."""
-    wanted = sorted({fraction for fraction in fractions if fraction is not None})
-    quantiles = np.quantile(times, wanted).tolist()
-    return {None: float(times.mean()), **dict(zip(wanted, quantiles, strict=True))}
+    chosen = sorted({fraction for fraction in fractions if fraction is not None})
+    quantiles = np.quantile(times, chosen).tolist()
+    return {None: float(times.mean()), **dict(zip(chosen, quantiles, strict=True))}
 
 
 def _parts(outcome: Outcome) -> list[Outcome]:

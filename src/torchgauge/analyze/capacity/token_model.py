@@ -51,7 +51,7 @@ class TokenModel:
     factors: tuple[float, float] = (1.0, 1.0)
 
     @classmethod
-    def of(
+    def from_times(
         cls, times: ServiceTimes, shapes: Sequence[tuple[int, int]], token_budget: int
     ) -> TokenModel:
         """Return the model of a record's fits. Raises InputError `request-too-long`."""
@@ -78,7 +78,7 @@ class TokenModel:
                 f"A request of {longest:,} tokens is longer than the window of {window:,} "
                 "positions that the model attends to.",
                 id="request-too-long",
-                cause="The simulation knows no windows.",
+                cause="The simulation has no windows.",
                 remedy="Give shorter ones, such as --tokens 128:64.",
             )
         return model

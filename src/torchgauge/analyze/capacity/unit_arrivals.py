@@ -12,7 +12,7 @@ from torchgauge.analyze.capacity.simulation import Floats
 
 @functools.lru_cache(maxsize=8)
 def unit_arrivals(options: CapacityOptions, count: int) -> Floats:
-    """Return the seconds of so many requests of the options' kind, from 0 on.
+    """Return the seconds of `count` requests of the options' kind; the first is at 0.
 
     A recorded schedule is repeated, without a gap at its end other than those within it.
     """

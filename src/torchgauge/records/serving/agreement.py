@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from torchgauge.records.serving.distribution import Distribution
 from torchgauge.records.serving.capacity_plan import CapacityPlan
+from torchgauge.records.serving.distribution import Distribution
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.server_use import ServerUse

@@ -65,5 +65,5 @@ def _estimates(setting: PlannedSetting) -> Iterator[tuple[str, str, Estimate | N
         distribution = getattr(setting, metric)
         yield f"{metric}_mean", "_s", None if distribution is None else distribution.mean
         for fraction in FRACTIONS:
-            shown = None if distribution is None else distribution.percentile(fraction)
-            yield f"{metric}_p{100 * fraction:g}", "_s", shown
+            figure = None if distribution is None else distribution.percentile(fraction)
+            yield f"{metric}_p{100 * fraction:g}", "_s", figure

@@ -117,9 +117,9 @@ def in_short(plan: CapacityPlan) -> Iterator[tuple[str, Detailed]]:
         return
     yield "workers", Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
     for label, distribution, fraction in _waits(needed):
-        shown = None if distribution is None else distribution.percentile(fraction)
-        if shown is not None:
-            yield label, Detailed(units.time(shown.value, 3), _within(shown))
+        figure = None if distribution is None else distribution.percentile(fraction)
+        if figure is not None:
+            yield label, Detailed(units.time(figure.value, 3), _within(figure))
     if needed.utilization is not None:
         yield "busy", Detailed(units.percent(needed.utilization), "  of the time, each worker")
     if needed.knee is not None:
@@ -143,19 +143,19 @@ def _waits(setting: PlannedSetting) -> tuple[tuple[str, Distribution | None, flo
     )
 
 
-def _within(shown: Estimate) -> str:
+def _within(figure: Estimate) -> str:
     """Return an interval behind a figure, or why it has none."""
-    if shown.interval is not None:
-        return f"  {words.times(shown.interval)}"
-    return f"  {shown.reason}" if shown.reason else ""
+    if figure.interval is not None:
+        return f"  {words.times(figure.interval)}"
+    return f"  {figure.reason}" if figure.reason else ""
 
 
 def _failed(setting: PlannedSetting) -> str:
     if setting.latency is None:
         return NO_END
-    shown = setting.latency.percentile(0.99)
+    figure = setting.latency.percentile(0.99)
     verdict = _verdict(setting)
-    p99 = "" if shown is None else f"p99 {units.time(shown.value, 3)}"
+    p99 = "" if figure is None else f"p99 {units.time(figure.value, 3)}"
     return f"{p99}, goals {verdict}" if verdict else p99
 
 
@@ -169,19 +169,19 @@ def setting_name(setting: PlannedSetting) -> str:
 
 def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
     """Return settings with what requests wait, how busy workers are, and the knee."""
-    alike = len({setting_name(setting) for setting in planned}) == 1
+    has_one_batching = len({setting_name(setting) for setting in planned}) == 1
     rows = [
         Row(
             f"{setting.workers:,} worker{'s' * (setting.workers != 1)}"
-            + ("" if alike else f", {setting_name(setting)}"),
+            + ("" if has_one_batching else f", {setting_name(setting)}"),
             _setting(setting),
             tone=TONES.get(_verdict(setting), ""),
         )
         for setting in planned
     ]
     notes = ["Knee: the highest rate within the goals. Busy: share of a worker's time."]
-    if alike:
-        notes.insert(0, f"All with {setting_name(planned[0])}.")
+    if has_one_batching:
+        notes.insert(0, f"All: {setting_name(planned[0])}.")
     return Table(
         title=title, how="estimated", columns=SETTINGS, rows=rows, layout="fitted", notes=notes
     )
@@ -190,11 +190,11 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
 def _setting(setting: PlannedSetting) -> dict[str, Value]:
     texts: dict[str, Value] = {}
     for label, distribution, fraction in _waits(setting):
-        shown = None if distribution is None else distribution.percentile(fraction)
-        if shown is not None:
-            texts[label] = units.time(shown.value, 3)
+        figure = None if distribution is None else distribution.percentile(fraction)
+        if figure is not None:
+            texts[label] = units.time(figure.value, 3)
             if label == "p99":
-                texts["p99 interval"] = words.times(shown.interval)
+                texts["p99 interval"] = words.times(figure.interval)
     values: dict[str, Value] = {
         **texts,
         "busy": "" if setting.utilization is None else units.percent(setting.utilization),

@@ -1,0 +1,222 @@
+"""Plans whose answer is known by arithmetic, and servers that no plan fits."""
+
+import msgspec
+import pytest
+from tests.support import capacity_worlds as worlds
+from tests.support import generations, records, servings, sweeps
+
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.capacity_plans import Planner, unbeaten
+from torchgauge.analyze.capacity.record_plans import level_checks, plan
+from torchgauge.analyze.capacity.service_times import of_requests, service_times
+from torchgauge.errors import InputError
+from torchgauge.records import codec
+from torchgauge.records.serving.capacity_plan import PlannedSetting
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.requests import Requests
+
+
+def planned(times, **options):
+    known = {"goals": (worlds.P99,), "effort": 0.1}
+    planner = Planner(times, CapacityOptions(**{**known, **options}))
+    return planner.plan(servings.target(), records.environment())
+
+
+def test_fewest_workers_by_arithmetic():
+    # Eight requests take 20 ms: a worker stands 400 a second, so 900 need three. Batches fill.
+    made = planned(worlds.exact((1, 2, 4, 8)), rate=900, price=2.0, max_delay=0.03)
+    assert made.needed.workers == 3
+    assert [setting.workers for setting in made.settings] == [1, 2, 3, 4, 5]
+    assert [setting.stable for setting in made.settings] == [False, False, True, True, True]
+    assert made.needed.utilization == pytest.approx(900 / 1200, rel=0.05)
+    assert made.needed.price == 6.0
+    assert made.needed.price_per_million == pytest.approx(6.0 / (900 * 3600) * 1e6)
+    assert 900 < made.needed.knee.value < 1200
+    assert made.failure.workers == 2
+    assert not made.failure.stable
+    assert made.needed.goals[0].verdict == "met"
+    assert made.discipline == "batches"
+    # The queue of two grows by 900 − 800 requests a second.
+    (finding,) = [f for f in made.findings if f.id == "capacity-failure"]
+    assert "800 requests/s at most: 100 more" in finding.evidence
+
+
+def test_worker_that_may_fail():
+    made = planned(worlds.exact((1, 2, 4, 8)), rate=900, failures=1)
+    assert made.needed.workers == 4
+    assert made.failure.workers == 3
+    assert made.failure.goals[0].verdict == "met"
+
+
+def test_goal_out_of_reach():
+    goal = Goal(metric="latency", fraction=0.99, limit=1e-3)
+    made = planned(worlds.exact((1, 2)), rate=100, goals=(goal,))
+    assert made.needed is None
+    assert made.findings[0].id == "capacity-none"
+
+
+def test_without_goals_the_queue_stays_finite():
+    made = planned(worlds.exact((1,)), rate=160, goals=())  # 6 ms each: 167 a second
+    assert made.needed.workers == 1
+    assert made.needed.knee is None
+    assert made.discipline == "one by one"
+
+
+def test_given_workers():
+    made = planned(worlds.exact((1,)), rate=200, workers=1)
+    assert made.needed is None
+    assert [setting.workers for setting in made.settings] == [1]
+    assert planned(worlds.exact((1,)), rate=200, workers=4).needed.workers == 4
+
+
+def test_front():
+    made = planned(worlds.exact((1, 2, 4)), rate=300, tune=True, effort=0.03)
+    assert made.front
+    assert len({(s.workers, s.max_batch, s.max_delay) for s in made.front}) == len(made.front)
+
+    def costs(setting):
+        return -setting.knee.value, setting.latency.percentile(0.99).value, setting.workers
+
+    for one in made.front:
+        for other in made.front:
+            better = [a <= b for a, b in zip(costs(other), costs(one), strict=True)]
+            assert not all(better) or costs(one) == costs(other)
+
+
+def test_unbeaten():
+    settings = [PlannedSetting(workers=number, rate=1.0) for number in (2, 1, 3)]
+    assert [setting.workers for setting in unbeaten(settings)] == [1]
+
+
+def test_plan_of_tokens():
+    goal = Goal(metric="ttft", fraction=0.95, limit=0.2, text="ttft_p95<200ms")
+    made = planned(worlds.tokens(), rate=60, goals=(goal,))
+    assert made.discipline == "continuous"
+    assert made.needed.ttft.percentile(0.95).interval.high <= 0.2
+    assert any(warning.id == "cache-unlimited" for warning in made.warnings)
+
+
+def test_request_that_no_cache_holds():
+    with pytest.raises(InputError, match="does not fit") as error:
+        planned(worlds.tokens(memory=1000), rate=1, goals=())
+    assert error.value.id == "request-too-long"
+
+
+@pytest.mark.parametrize(
+    ("options", "id"),
+    [
+        ({}, "rate-missing"),
+        ({"rate": 0.0}, "option-invalid"),
+        ({"rate": 1.0, "arrivals": "gamma"}, "option-invalid"),
+        ({"rate": 1.0, "arrivals": "gamma:x"}, "option-invalid"),
+        ({"rate": 1.0, "arrivals": "uniform"}, "option-invalid"),
+        ({"rate": 1.0, "workers": 0}, "option-invalid"),
+        ({"rate": 1.0, "max_delay": -1.0}, "option-invalid"),
+        ({"rate": 1.0, "failures": -1}, "option-invalid"),
+        ({"recorded": (1.0,)}, "option-invalid"),
+        ({"recorded": (1.0, 1.0)}, "option-invalid"),
+        ({"recorded": (2.0, 1.0)}, "option-invalid"),
+        ({"rate": 1.0, "goals": (Goal(metric="errors", limit=0.01),)}, "goal-unfit"),
+    ],
+)
+def test_invalid_options(options, id):
+    with pytest.raises(InputError) as error:
+        CapacityOptions(**options)
+    assert error.value.id == id
+
+
+def test_batches_that_were_not_measured():
+    with pytest.raises(InputError) as error:
+        planned(worlds.exact((1, 2)), rate=1, max_batch=4)
+    assert error.value.id == "batch-unmeasured"
+
+
+def test_first_token_of_what_makes_none():
+    with pytest.raises(InputError) as error:
+        planned(worlds.exact((1,)), rate=1, goals=(Goal(metric="ttft", limit=1.0),))
+    assert error.value.id == "goal-unfit"
+
+
+def test_service_times_of_a_sweep():
+    times = service_times(sweeps.sweep())
+    assert times.source == "sweep"
+    assert [part.batch for part in times.batches] == sorted({p.batch for p in times.batches})
+
+
+def test_service_times_of_a_profile():
+    profile = records.profile()
+    times = service_times(profile)
+    assert [(part.batch, part.seconds) for part in times.batches] == [(1, profile.latency.samples)]
+
+
+def test_service_times_of_a_generation():
+    generation = generations.grid()
+    times = service_times(generation)
+    prefill, decode = times.tokens
+    fit = generation.fit("decode", "dynamic")
+    assert (prefill.stage, decode.stage) == ("prefill", "decode")
+    assert decode.per_token == fit.per_token.value
+    assert times.how == "estimated"
+
+
+def test_service_times_of_answers():
+    # A batch of two that took 3 ms is named by both of its requests.
+    requests = Requests(
+        scheduled=(0.0,) * 5, batch=(1, 2, 2, None, 1), service=(1e-3, 3e-3, 3e-3, None, 2e-3)
+    )
+    one, two = of_requests([requests])
+    assert (one.seconds, two.seconds) == ((1e-3, 2e-3), (3e-3,))
+
+
+def test_nothing_to_plan_from():
+    with pytest.raises(InputError) as error:
+        service_times(msgspec.structs.replace(records.profile(), latency=None))
+    assert error.value.id == "no-service-times"
+
+
+@pytest.mark.parametrize(("rate", "workers"), [(20, 1), (70, 1), (90, 1), (140, 2), (180, 2)])
+def test_one_queue_is_accepted(rate, workers):
+    record = worlds.load_record("fifo", rate, workers=workers)
+    checks, reason = level_checks(record, service_times(record))
+    assert reason == ""
+    assert [check.figure for check in checks] == ["latency p50", "latency p99"]
+    assert all(check.inside for check in checks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("order", "rate", "workers", "words"),
+    [
+        ("lifo", 70, 1, "does not keep their order"),
+        ("lifo", 150, 2, "does not keep their order"),
+        ("two queues", 120, 2, "a queue each"),
+        ("two queues", 160, 2, "a queue each"),
+    ],
+)
+def test_other_orders_are_refused(order, rate, workers, words, seed):
+    record = worlds.load_record(order, rate, workers=workers, seed=seed)
+    made = plan(record, CapacityOptions(rate=100.0))
+    assert words in made.refused
+    assert made.settings == ()
+    assert made.needed is None
+
+
+def test_shedding_is_refused():
+    made = plan(worlds.load_record("fifo", 105, room=4), CapacityOptions(rate=50.0))
+    assert "turns requests away" in made.refused
+
+
+def test_server_that_is_slower_than_it_says_is_refused():
+    record = worlds.load_record("fifo", 60)
+    times = service_times(record)
+    halved = tuple(
+        msgspec.structs.replace(part, seconds=tuple(0.4 * second for second in part.seconds))
+        for part in times.batches
+    )
+    _, reason = level_checks(record, msgspec.structs.replace(times, batches=halved))
+    assert "times as long" in reason
+
+
+def test_plan_is_saved():
+    made = planned(worlds.exact((1, 2)), rate=100)
+    assert codec.decode(codec.encode(made)) == made

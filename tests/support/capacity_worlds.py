@@ -1,0 +1,131 @@
+"""Servers that are known in full, to plan for and to hold plans to."""
+
+import heapq
+import random
+
+import numpy as np
+from tests.support import servings
+from tests.support.serving_levels import requests
+
+from torchgauge.analyze.capacity.simulation import Workers, drawn, simulate
+from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import Arrivals, Level
+from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
+
+FIXED, PER_REQUEST = 4e-3, 2e-3
+P99 = Goal(metric="latency", fraction=0.99, limit=0.05, text="p99<50ms")
+SETTINGS = (Workers(1, 8, 5e-3), Workers(2, 4, 2e-3), Workers(1), Workers(3, 2, 0.0))
+
+
+def batch_seconds(size, count, generator, spread=0.05):
+    """Return the seconds of batches: 4 ms + 2 ms a request, of which some take longer."""
+    return (FIXED + PER_REQUEST * size) * generator.lognormal(-(spread**2) / 2, spread, count)
+
+
+def measured(sizes=(1, 2, 4, 8), count=1000, seed=0, spread=0.05, **changes):
+    """Return service times as a measurement of so many batches of each size shows them."""
+    generator = np.random.default_rng(seed)
+    batches = tuple(
+        BatchTimes(batch=size, seconds=tuple(batch_seconds(size, count, generator, spread)))
+        for size in sizes
+    )
+    known = {"source": "server", "batches": batches, "max_batch": max(sizes), "max_delay": 5e-3}
+    return ServiceTimes(**{**known, **changes})
+
+
+def exact(sizes=(1, 2, 4, 8), **changes):
+    """Return service times without any scatter."""
+    batches = tuple(
+        BatchTimes(batch=size, seconds=(FIXED + PER_REQUEST * size,) * 50) for size in sizes
+    )
+    known = {"source": "server", "batches": batches, "max_batch": max(sizes), "max_delay": 0.0}
+    return ServiceTimes(**{**known, **changes})
+
+
+def highest_rate(workers):
+    return workers.count * workers.max_batch / (FIXED + PER_REQUEST * workers.max_batch)
+
+
+def true_latencies(workers, load, count, seed, spread=0.05):
+    """Return what requests wait in a world of its own seed, after it has filled."""
+    generator = np.random.default_rng(seed)
+    arrivals = np.cumsum(generator.exponential(1 / (load * highest_rate(workers)), count))
+    services = [
+        drawn(np.sort(batch_seconds(size, 50_000, generator, spread)), generator)
+        for size in range(1, workers.max_batch + 1)
+    ]
+    return (simulate(arrivals, services, workers).ends - arrivals)[count // 20 :]
+
+
+def tokens(memory=None):
+    """Return a language model: 10 ms + 0.1 ms a token of a prompt; 5 ms + 1 ms a sequence."""
+    prefill = TokenTimes(
+        stage="prefill", fixed=0.01, per_token=1e-4, per_pair=0.0, noise=0.02, memory=memory
+    )
+    decode = TokenTimes(
+        stage="decode", fixed=5e-3, per_token=1e-3, per_pair=0.0, noise=0.02, cache=100.0,
+        memory=memory,
+    )  # fmt: skip
+    return ServiceTimes(
+        source="generation", tokens=(prefill, decode), max_batch=8, shapes=((100, 11),),
+        how="estimated",
+    )  # fmt: skip
+
+
+def load_record(order, rate, *, workers=1, count=3000, seed=0, room=None, jitter=3e-4):
+    """Return a record of load on a server that takes requests one by one, in `order`.
+
+    "fifo", "lifo", or "two queues": one for each worker, which requests choose at random. `room` is
+    how many may wait before requests are turned away.
+    """
+    draw = random.Random(seed)
+    clock, due = 0.0, []
+    for _ in range(count):
+        clock += draw.expovariate(rate)
+        due.append(clock)
+    took = [0.01 * draw.lognormvariate(0, 0.1) for _ in due]
+    queues = workers if order == "two queues" else 1
+    ends = [None] * count
+    for queue in range(queues):
+        chosen = [number for number in range(count) if draw.random() < 1 / (queues - queue)
+                  and ends[number] is None] if queues > 1 else list(range(count))  # fmt: skip
+        _serve(order, chosen, due, took, ends, 1 if queues > 1 else workers, room)
+        if queues > 1 and queue < queues - 1:
+            for number in set(range(count)) - set(chosen):
+                ends[number] = None
+    shed = [number for number, end in enumerate(ends) if end is None]
+    last = [None if end is None else end + draw.uniform(0, jitter) for end in ends]
+    made = requests(
+        due, [0.0 if end is None else end for end in last],
+        service=took, batch=[1] * count, last=last, first=last,
+        fate=["status" if end is None else "done" for end in last],
+    )  # fmt: skip
+    fates = {"done": count - len(shed)} | ({"status": len(shed)} if shed else {})
+    shown = Level(
+        arrivals=Arrivals(kind="poisson", rate=float(rate)), duration=due[-1],
+        window=(0.0, due[-1]), requests=made, count=count, fates=fates,
+    )  # fmt: skip
+    times = ServiceTimes(
+        source="server", batches=(BatchTimes(batch=1, seconds=tuple(took)),), max_batch=1,
+        workers=workers,
+    )  # fmt: skip
+    return servings.serving([shown], service_times=times)
+
+
+def _serve(order, chosen, due, took, ends, workers, room):
+    """Fill in when the chosen requests are answered; None stays of those turned away."""
+    free, waiting, following = [0.0] * workers, [], 0
+    while following < len(chosen) or waiting:
+        begin = heapq.heappop(free)
+        if not waiting:
+            begin = max(begin, due[chosen[following]])
+        while following < len(chosen) and due[chosen[following]] <= begin:
+            if room is None or len(waiting) < room:
+                waiting.append(chosen[following])
+            following += 1
+        if not waiting:
+            heapq.heappush(free, begin)
+            continue
+        number = waiting.pop() if order == "lifo" else waiting.pop(0)
+        ends[number] = begin + took[number]
+        heapq.heappush(free, ends[number])
