@@ -1,6 +1,7 @@
 """A connection reads its answer alike wherever it was cut, and reports one fate whatever comes."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +93,7 @@ def answered(pieces: list[bytes], *, streamed: bool = False, closes: bool = Fals
 def cut(data: bytes, cuts: set[int]) -> list[bytes]:
     """The data in pieces."""
     edges = [0, *sorted(edge for edge in cuts if 0 < edge < len(data)), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 @given(st.sets(st.integers(1, 600), max_size=40), st.sampled_from((PLAIN, EARLY)))

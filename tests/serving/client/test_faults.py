@@ -171,7 +171,7 @@ def test_no_descriptor_left(faulty):
     async def starved() -> LoadClient:
         client = LoadClient(plan)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        open_now = len(os.listdir("/proc/self/fd"))
+        open_now = len(list(Path("/proc/self/fd").iterdir()))
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 10, hard))
         try:
             await client.run(time.monotonic())
@@ -238,7 +238,8 @@ class _TlsServer:
         key, certificate = folder / "key.pem", folder / "certificate.pem"
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
-             "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+             "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+             str(key), "-out", str(certificate)],
             check=True, capture_output=True,
         )  # fmt: skip
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -300,7 +301,8 @@ def test_ctrl_c_at_a_terminal_reaches_the_clients_too(faulty):
         "from torchgauge.serving.client.send import send\n"
         "from torchgauge.serving.client.send_plan import SendPlan\n"
         "from torchgauge.serving.client.address import parse_address\n"
-        "plan = SendPlan(address=parse_address(sys.argv[1]), schedule=[i * .01 for i in range(3000)])\n"
+        "schedule = [index * .01 for index in range(3000)]\n"
+        "plan = SendPlan(address=parse_address(sys.argv[1]), schedule=schedule)\n"
         "print('begin', flush=True)\n"
         "load = send(plan)\n"
         "print(json.dumps([load.interrupted, len(load.requests)]))\n"
