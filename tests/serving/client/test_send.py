@@ -110,6 +110,14 @@ def test_no_request_is_sent_after_what_was_waited_for(fifo):
     assert load.seconds < 9
 
 
+def test_a_body_that_the_socket_takes_in_parts(fifo):
+    body = json.dumps({"service": 0.0, "padding": "x" * 8_000_000}).encode()
+    load = sent(fifo.address, items=(body,), schedule=[0.0, 0.0])
+    assert load.requests.fate == ("done", "done")
+    assert None not in load.requests.sent
+    assert in_order(load)
+
+
 def test_a_late_answer_is_a_timeout(fifo):
     load = sent(
         fifo.address, items=(b'{"service": 5}', b'{"service": 0}'), schedule=[0, 0.01], timeout=0.3
