@@ -10,10 +10,10 @@ from torchgauge.serving.client import event_stream
 from torchgauge.serving.client.event_stream import EventStream, EventTooLongError
 
 STREAM = (
-    '\ufeff: a comment\r\ndata: {"a": "tö"}\r\n\r\nevent: x\rdata:first\rdata: second\r\r'
+    '\ufeffdata: {"a":\r\ndata: "tö"}\r\n\r\n: a comment\revent: x\rdata:first\rdata: second\r\r'
     "id: 3\n\ndata\ndata: \n\ndata: 🙂\n\n"
 ).encode()
-EVENTS = ['{"a": "tö"}'.encode(), b"first\nsecond", b"", "🙂".encode()]
+EVENTS = ['{"a":\n"tö"}'.encode(), b"first\nsecond", b"", "🙂".encode()]
 
 
 def events(pieces: list[bytes]) -> list[bytes]:

@@ -103,7 +103,7 @@ def made_up_prompts(text: str, seed: int = 0) -> tuple[Prompt, ...]:
         raise InputError(
             f"'{text}' is not a number of tokens in and out.",
             id="tokens-invalid",
-            cause="It is of the form IN:OUT, both at least 1.",
+            cause="Its form is IN:OUT, both at least 1.",
             remedy="Write it like --tokens 128:64.",
         )
     tokens_in, tokens_out = map(int, match.groups())
