@@ -50,6 +50,17 @@ STREAMED = {
 ASKED = b'{"stream": true}'
 
 
+class Midway(Silent):
+    """Shows no progress, and does something half a second after sending began to be watched."""
+
+    def __init__(self, act) -> None:
+        self._timer = threading.Timer(0.5, act)
+
+    def update(self, detail: str, fraction: float | None = None) -> None:
+        if self._timer.ident is None:
+            self._timer.start()
+
+
 def sent(url: str, **options) -> SentLoad:
     """What sending gives; an answer is not waited for longer than a second."""
     limits = {"timeout": 1.0, "drain": 2.0, "items": (ASKED,)}
@@ -129,11 +140,13 @@ def test_users_of_a_server_that_refuses_do_not_spin():
 
 
 def test_a_server_that_is_killed():
+    schedule = [index * 0.01 for index in range(300)]
     with running("fifo_server", service=0.001) as server:
-        threading.Timer(0.4, server.kill).start()
-        load = sent(server.address, schedule=[index * 0.01 for index in range(80)])
+        plan = SendPlan(address=parse_address(server.address), schedule=schedule, timeout=1.0)
+        load = send(plan, Midway(server.kill))
     counts = collections.Counter(load.requests.fate)
-    assert set(counts) <= {"done", "reset", "refused"}
+    assert len(load.requests) == 300
+    assert set(counts) <= {"done", "reset", "refused", "timeout"}
     assert counts["done"] > 0
     assert counts["refused"] > 0
 
@@ -282,22 +295,10 @@ def test_tls_that_is_trusted(tmp_path, monkeypatch):
     assert load.requests.fate == ("done",) * 3
 
 
-class Interrupting(Silent):
-    """Shows no progress, and presses Ctrl-C half a second after sending began."""
-
-    def __init__(self) -> None:
-        self._pressed = False
-
-    def update(self, detail: str, fraction: float | None = None) -> None:
-        if not self._pressed:
-            self._pressed = True
-            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-
 def test_ctrl_c_keeps_what_was_measured(faulty):
     schedule = [index * 0.01 for index in range(6000)]
     plan = SendPlan(address=parse_address(faulty.address + "/ok"), schedule=schedule, processes=2)
-    load = send(plan, Interrupting())
+    load = send(plan, Midway(lambda: os.kill(os.getpid(), signal.SIGINT)))
     assert load.interrupted
     assert 0 < len(load.requests) < 6000
     assert set(load.requests.fate) <= {"done", "unfinished", "unsent"}
