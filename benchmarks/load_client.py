@@ -9,8 +9,8 @@ given to the socket; CPU is that of the client's process while it sends. PYTHON 
 httpx, each of which starts a task per request at its moment by the same timer as ours. AIPerf and
 guidellm are whole programs: of them counts the CPU of all their processes, by the difference of a
 long and a short run, so that starting is not counted, and likewise of ours; the server is then
-`language_server` with 4 tokens an answer, streamed. TOKENIZER is a local one, without which they
-ask the network. Best of the rounds, since whatever else runs on a machine can only add.
+`language_server` with 4 tokens an answer, streamed. TOKENIZER is a local folder for guidellm;
+AIPerf 0.13 takes no folder and needs the network for its own. Best of the rounds, since whatever else runs on a machine can only add.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ sys.path.insert(0, str(ROOT))
 Row = dict[str, float]
 RATES_OF_PEERS = {"httpx": 300.0, "aiohttp": 2000.0}  # beyond these they only fall behind
 PROGRAM_RATE = 50.0
+GUIDELLM_BACKEND = "validate_backend=false,request_format=/v1/completions"
 
 
 def poisson(rate: float, seconds: float) -> list[float]:
@@ -185,7 +186,7 @@ def program_cpu(command: Callable[[str, int, str], list[str]], rounds: int) -> f
 
     costs = []
     for _ in range(rounds):
-        used = []
+        used, served = [], []
         for number in (50, 550):
             with (
                 tempfile.TemporaryDirectory() as folder,
@@ -198,8 +199,9 @@ def program_cpu(command: Callable[[str, int, str], list[str]], rounds: int) -> f
                     env=os.environ | {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"},
                 )  # fmt: skip
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                served.append(len(server.log()))
                 used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        costs.append((used[1] - used[0]) / 500)
+        costs.append((used[1] - used[0]) / (served[1] - served[0]))
     return min(costs)
 
 
@@ -228,10 +230,12 @@ def compare_programs(options: argparse.Namespace) -> None:
 
     def guidellm(url: str, number: int, folder: str) -> list[str]:
         return [
-            *(options.guidellm, "benchmark", "run", "--target", url, "--profile", "poisson"),
-            *("--rate", str(PROGRAM_RATE), "--max-requests", str(number), "--model", "stub"),
-            *("--processor", options.tokenizer, "--data", "prompt_tokens=16,output_tokens=4"),
-            *("--output-dir", folder, "--disable-console"),
+            *(options.guidellm, "run", "--profile", f"kind=poisson,rate={PROGRAM_RATE}"),
+            *("--backend", f"kind=openai_http,target={url},model=stub,{GUIDELLM_BACKEND}"),
+            *("--constraint", f"kind=max_requests,count={number}"),
+            *("--data", "kind=synthetic_text,prompt_tokens=16,output_tokens=4"),
+            *("--tokenizer", f"kind=hf_auto,model={options.tokenizer}"),
+            *("--output", f"kind=json,path={folder}/report.json"),
         ]
 
     for name, command in (("torchgauge", ours), ("aiperf", aiperf), ("guidellm", guidellm)):
