@@ -10,7 +10,8 @@ httpx, each of which starts a task per request at its moment by the same timer a
 guidellm are whole programs: of them counts the CPU of all their processes, by the difference of a
 long and a short run, so that starting is not counted, and likewise of ours; the server is then
 `language_server` with 4 tokens an answer, streamed. TOKENIZER is a local folder for guidellm;
-AIPerf 0.13 takes no folder and needs the network for its own. Best of the rounds, since whatever else runs on a machine can only add.
+AIPerf 0.13 takes no folder and needs the network for its own. Best of the rounds, since
+whatever else runs on a machine can only add.
 """
 
 from __future__ import annotations
