@@ -1,6 +1,8 @@
 """A connection reads its answer alike wherever it was cut, and reports one fate whatever comes."""
 
+import math
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -92,7 +94,7 @@ def answered(pieces: list[bytes], *, streamed: bool = False, closes: bool = Fals
 def cut(data: bytes, cuts: set[int]) -> list[bytes]:
     """The data in pieces."""
     edges = [0, *sorted(edge for edge in cuts if 0 < edge < len(data)), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 @given(st.sets(st.integers(1, 600), max_size=40), st.sampled_from((PLAIN, EARLY)))
@@ -121,6 +123,19 @@ def test_a_body_that_ends_with_its_connection():
     assert answered([UNTIL_CLOSED], closes=True).fates == ["done"]
     assert answered([PLAIN[:-1]], closes=True).fates == ["reset"]
     assert answered([UNTIL_CLOSED[:17]], closes=True).fates == ["reset"]
+
+
+def test_a_request_is_sent_when_the_socket_has_all_of_it():
+    sender = Sender()
+    connection = Connection(sender, None)
+    transport = Transport()
+    transport.write = lambda data: connection.pause_writing()
+    connection.connection_made(transport)
+    row = sender.columns.add(0.0, 0)
+    connection.send(row, b"GET / HTTP/1.1\r\n\r\n", 0.0)
+    assert math.isnan(sender.columns.sent[row])
+    connection.resume_writing()
+    assert sender.columns.sent[row] > 0
 
 
 def test_a_second_answer_is_nobodys():

@@ -73,7 +73,7 @@ def test_requests_in_flight_are_limited_and_the_wait_counts():
         assert requests.sent[later] >= requests.last[earlier]
     assert requests.last[-1] - requests.scheduled[-1] >= 10 * 0.02
     # It waited for a slot, which is no lateness of the client's own.
-    assert load.client.lateness < requests.sent[5]
+    assert load.client.lateness < requests.sent[5] / 2
 
 
 def test_users_wait_for_their_answers(fifo):
@@ -108,6 +108,14 @@ def test_no_request_is_sent_after_what_was_waited_for(fifo):
     assert load.requests.fate == ("unfinished", "unsent")
     assert load.requests.sent[1] is None
     assert load.seconds < 9
+
+
+def test_a_body_that_the_socket_takes_in_parts(fifo):
+    body = json.dumps({"service": 0.0, "padding": "x" * 8_000_000}).encode()
+    load = sent(fifo.address, items=(body,), schedule=[0.0, 0.0])
+    assert load.requests.fate == ("done", "done")
+    assert None not in load.requests.sent
+    assert in_order(load)
 
 
 def test_a_late_answer_is_a_timeout(fifo):

@@ -3,6 +3,7 @@
 import pickle
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -19,7 +20,7 @@ class Echo(BaseHTTPRequestHandler):
     """A server that repeats the token wherever it can."""
 
     protocol_version = "HTTP/1.1"
-    heard: list[str | None] = []
+    heard: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         self.heard.append(self.headers["Authorization"])

@@ -169,7 +169,7 @@ class LoadClient:
 
     def idle(self, connection: Connection, moment: float) -> None:
         """Use a connection for another request; the one that was used last comes first."""
-        self._pool.put(connection, moment)
+        self._pool.keep(connection, moment)
 
     def served_by(self, software: bytes) -> None:
         """Keep what the server calls itself."""

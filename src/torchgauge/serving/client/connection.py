@@ -16,7 +16,7 @@ from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialect import AnswerReader
 
 LONGEST_HEAD = 1 << 17
-"""Bytes of the longest head of an answer; a longer one is no HTTP."""
+"""Bytes of the longest head of an answer; a longer one is a violation of the protocol."""
 _DELIMITERS = (b"content-length", b"transfer-encoding")
 _SERVER_TIMING = re.compile(rb'\s*(batch|service)\s*;[^,]*?\b(?:desc|dur)="?([0-9.eE+-]{1,24})"?')
 
@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._fail("tls" if tls else "reset", str(error or "the connection was closed"))
 
     def on_message_begin(self) -> None:
-        """An answer begins; a second one is none that was asked for."""
+        """An answer begins; a second one belongs to no request."""
         self._surplus = self._outcome is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -43,7 +43,7 @@ class ConnectionPool:
                 return connection
         return None
 
-    def put(self, connection: Connection, moment: float) -> None:
+    def keep(self, connection: Connection, moment: float) -> None:
         """Keep a connection that is idle since `moment`."""
         connection.idle_since = moment
         self._idle.append(connection)

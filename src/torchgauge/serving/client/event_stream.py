@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LONGEST_EVENT = 1 << 24
-"""Bytes of the longest event; a longer one is none."""
+"""Bytes of the longest event; a longer one is refused."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

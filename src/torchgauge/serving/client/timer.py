@@ -64,7 +64,7 @@ class TimerDescriptor:
         loop.add_reader(self._descriptor, self._wake)
 
     def wake_at(self, moment: float) -> None:
-        """Call at `moment`; setting it also takes back an expiry that nobody has read."""
+        """Call at `moment`; setting it also takes back an expiry that was not read."""
         self._armed = True
         nanoseconds = max(int(moment * 1e9) + 1, 1)  # 0 would disarm it
         moment_parts = divmod(nanoseconds, 1_000_000_000)
