@@ -122,7 +122,7 @@ class _Loop:
 
     def run(self, *, offline: bool) -> None:
         """Call; offline counts each request from the begin."""
-        begin = shown = time.perf_counter()
+        begin = updated = time.perf_counter()
         size, number = len(self._steps), 0
         while (now := time.perf_counter()) - begin < self._seconds or not number:
             # A limit counts queries in a closed loop, requests where all are due at once.
@@ -131,8 +131,8 @@ class _Loop:
             count = min(size, (self._limit or size) - number) if offline else size
             number += count if offline else 1
             self._call(count, begin, offline=offline)
-            if now - shown > SHOW:
-                shown = now
+            if now - updated > SHOW:
+                updated = now
                 self._progress.update(f"{number:,} calls", (now - begin) / self._seconds)
 
     def _call(self, count: int, begin: float, *, offline: bool) -> None:

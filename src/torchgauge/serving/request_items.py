@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-
 import urllib.request
 from pathlib import Path
 
