@@ -1,4 +1,4 @@
-"""Load on servers whose waiting times theory or their own log knows: figures of the same requests."""
+"""Load on servers whose waiting times theory or their own log knows: of the same requests."""
 
 import json
 

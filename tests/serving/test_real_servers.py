@@ -81,7 +81,7 @@ def body(folder):
 
 
 def test_a_torch_model_behind_fastapi(tmp_path):
-    with torch_service() as (address, child):
+    with torch_service() as (address, _):
         serving = tg.measure_serving(
             f"{address}/predict", rate=[30, 60], duration=2, body=body(tmp_path), goals="p50<10s"
         )
