@@ -429,10 +429,13 @@ def test_free_memory_stands_beside_what_was_asked_for(folder, capsys):
     assert "unknown are free" not in failed[0]["cause"]
 
 
+FURTHER = (
+    *("number", "words", "nested", "box", "slots", "pair", "sparse", "integers", "hooking"),
+    *("printing", "sleeping", "forking"),
+)
 FINE = (
-    *("nothing", "number", "words", "nested", "ring", "box", "slots", "pair", "yields", "empty"),
-    *("sparse", "complexes", "integers", "changing", "threading_", "hooking", "printing"),
-    *("sleeping", pytest.param("forking", marks=pytest.mark.thorough)),
+    *("nothing", "ring", "yields", "empty", "complexes", "changing", "threading_"),
+    *(pytest.param(factory, marks=pytest.mark.thorough) for factory in FURTHER),
     pytest.param("deep_with_limit", marks=pytest.mark.slow),
 )
 
@@ -456,8 +459,10 @@ def test_strange_models_are_measured_like_any_other(factory, folder, capsys):
     ("factory", "says"),
     [
         ("nan", "1 of 2 output tensors hold NaN."),
-        ("infinite", "1 of 2 output tensors hold infinities."),
-        ("complex_nan", "1 of 1 output tensors hold NaN."),
+        pytest.param(
+            "infinite", "1 of 2 output tensors hold infinities.", marks=pytest.mark.thorough
+        ),
+        pytest.param("complex_nan", "1 of 1 output tensors hold NaN.", marks=pytest.mark.thorough),
     ],
 )
 def test_outputs_that_are_no_numbers_bring_a_warning(factory, says, folder, capsys):

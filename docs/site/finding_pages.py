@@ -15,7 +15,7 @@ INTRODUCTION = """\
 # Findings
 
 What costs time or memory in a profile, a loop, the generation of a language model or a recorded
-trace, with evidence and a remedy. The same catalogue is used for all of them: on the terminal, the
+trace, and what a server under load runs out of, with evidence and a remedy. The same catalogue is used for all of them: on the terminal, the
 page, in Markdown and notebooks, and in the `findings` of every record.
 
 - `time` is the seconds of a step, of a call that generates, or of a trace's window, that a finding
@@ -32,6 +32,7 @@ TITLES = {
     "host": "The host",
     "device": "The device",
     "layers": "Layers and operators",
+    "serving": "Load",
 }
 
 

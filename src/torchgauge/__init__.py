@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         measure_serving,
         measure_size,
         nvtx,
+        plan_capacity,
         profile,
         read_snapshot,
         read_trace,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from torchgauge.records.latency.latency import Latency, Throughput
     from torchgauge.records.memory.memory import Memory
     from torchgauge.records.profile import Profile
+    from torchgauge.records.serving.capacity_plan import CapacityPlan
     from torchgauge.records.serving.serving import Serving
     from torchgauge.records.snapshot import Snapshot
     from torchgauge.records.sweep import Sweep
@@ -80,6 +82,7 @@ _HOMES = {
         "measure_serving",
         "measure_size",
         "nvtx",
+        "plan_capacity",
         "profile",
         "read_snapshot",
         "read_trace",
@@ -109,6 +112,7 @@ _HOMES = {
     "torchgauge.records.latency.latency": ("Latency", "Throughput"),
     "torchgauge.records.memory.memory": ("Memory",),
     "torchgauge.records.profile": ("Profile",),
+    "torchgauge.records.serving.capacity_plan": ("CapacityPlan",),
     "torchgauge.records.work.size": ("Size",),
     "torchgauge.records.serving.serving": ("Serving",),
     "torchgauge.records.snapshot": ("Snapshot",),
@@ -122,6 +126,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Advice",
+    "CapacityPlan",
     "Comparison",
     "Cost",
     "Generation",
@@ -163,6 +168,7 @@ __all__ = [
     "measure_serving",
     "measure_size",
     "nvtx",
+    "plan_capacity",
     "profile",
     "quick_profile",
     "read_snapshot",

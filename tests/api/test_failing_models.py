@@ -59,6 +59,7 @@ def test_what_a_model_raises_is_the_cause_of_an_input_error(name):
     assert "In linear (Linear)" in caught.value.cause
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["advise", *(pytest.param(verb, marks=pytest.mark.slow) for verb in ("gate", "compare"))],
@@ -78,6 +79,7 @@ def test_processes_of_their_own_tell_the_models_error():
     assert "in raising" in caught.value.traceback
 
 
+@pytest.mark.thorough
 def test_a_sweep_raises_where_no_cell_was_measured():
     with pytest.raises(tg.InputError, match="No cell was measured"):
         SLOW["sweep"](Net(), torch.ones(2, 5))

@@ -108,7 +108,7 @@ def test_a_plan_shows_what_is_needed_and_what_lay_outside(opened):
     point = page.locator("#front svg g").first
     point.scroll_into_view_if_needed()
     point.focus()
-    assert "1 worker, a request at a time" in page.locator("#front .readout").inner_text()
+    assert "1 worker, one by one" in page.locator("#front .readout").inner_text()
 
 
 def test_no_name_becomes_markup_or_code(opened):

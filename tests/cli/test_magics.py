@@ -74,6 +74,7 @@ def test_what_is_no_record_is_printed(shell, capsys):
     assert capsys.readouterr().out.startswith("torchgauge ")
 
 
+@pytest.mark.thorough
 def test_an_error_of_the_command_is_raised(shell, capsys):
     done = shell.run_cell("%torchgauge count nowhere.py:make")
     assert isinstance(done.error_in_exec, tg.TorchgaugeError)

@@ -9,7 +9,7 @@ from tests.support.records import profile as sample
 
 from torchgauge.cli import main as command_line
 from torchgauge.cli.main import VERBS, main
-from torchgauge.cli.next_steps import MAX_STEPS, steps, target_arguments
+from torchgauge.cli.steps.next_steps import MAX_STEPS, steps, target_arguments
 
 NET = """
 import torch

@@ -173,6 +173,7 @@ def test_a_full_disk_leaves_what_was_there(saved, tmp_path, monkeypatch, capsys)
     assert not list(out.glob(".*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("page")
 def test_the_verbs_that_measure_write_the_same_files(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)

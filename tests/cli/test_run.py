@@ -83,6 +83,7 @@ def test_a_training_script_finds_what_is_beside_it(script, arguments):
     assert (record["by"], record["count"]) == ("optimizer", 25)
 
 
+@pytest.mark.thorough
 def test_the_record_alone_is_on_standard_output_where_it_was_asked_for(script):
     done = run(script("print('mine')" + INFERENCE), "--json", "script.py", "9")
     assert json.loads(done.stdout)["count"] == 9

@@ -85,6 +85,7 @@ def test_results_are_a_mapping(profiler):
         results["nothing"]
 
 
+@pytest.mark.thorough
 def test_detailed_analysis():
     profiler = ModelProfiler(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
     results = profiler.profile(torch.randn(2, 8), num_runs=5, warmup_runs=1, detailed_analysis=True)
@@ -98,6 +99,7 @@ def test_detailed_analysis():
     assert not {"host_time", "Self CPU", "CPU total"} & {*whole, *addmm}
 
 
+@pytest.mark.thorough
 def test_benchmark(profiler):
     found = profiler.benchmark(
         [
@@ -127,6 +129,7 @@ def test_benchmark(profiler):
     assert profiler.model.precision == "fp32"
 
 
+@pytest.mark.thorough
 def test_a_batch_is_made_of_the_samples_in_turn():
     seen = []
 
@@ -141,6 +144,7 @@ def test_a_batch_is_made_of_the_samples_in_turn():
     assert all(one == [[1.0], [2.0], [1.0]] for one in seen)
 
 
+@pytest.mark.thorough
 def test_a_configuration_whose_model_raises_is_a_result():
     class Fixed(nn.Module):
         def forward(self, x):
@@ -178,6 +182,7 @@ def test_layers_by_path_pattern_and_class(profiler):
     assert "blocks.0.attention" in error.value.cause
 
 
+@pytest.mark.thorough
 def test_memory_profile(profiler):
     found = profiler.memory_profile(
         track_allocations=True, track_deallocations=True, memory_snapshots=True

@@ -26,6 +26,7 @@ RAISED = [
 ]
 
 
+@pytest.mark.thorough
 def test_no_other_file_uses_psutil():
     users = []
     for file in ROOT.rglob("*.py"):

@@ -15,7 +15,7 @@ def cell(source, outputs=()):
 
 
 def test_they_are_there():
-    names = ["colleague", "generation", "notebooks", "quickstart", "resnet50", "vit"]
+    names = ["colleague", "generation", "notebooks", "quickstart", "resnet50", "serving", "vit"]
     assert [path.stem for path in NOTEBOOKS] == names
 
 

@@ -56,6 +56,7 @@ class Seen(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.thorough
 def test_every_finding_has_a_row(site):
     text = (site / "findings.html").read_text()
     for file in FILES:

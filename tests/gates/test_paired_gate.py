@@ -15,6 +15,7 @@ from torchgauge.gates.gate_options import GateOptions
 from torchgauge.gates.paired_gate import gate_builds, pace_for
 from torchgauge.measure import forward
 from torchgauge.measure.latency import blocks
+from torchgauge.measure.latency import noise as noise_run
 from torchgauge.measure.latency.blocks import Timed
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes import separate_process as apart
@@ -55,12 +56,15 @@ def record(flops=1_000, parameters=100):
 class Bench:
     """Two builds whose times we decide: B is slower by `d`, with `noise` times a fixed pattern."""
 
-    def __init__(self, monkeypatch, d=0.0, noise=1.0, current=None, then=None, after=math.inf):
+    def __init__(
+        self, monkeypatch, d=0.0, noise=1.0, current=None, then=None, after=math.inf, others=0.0
+    ):
         self.d, self.noise, self.made, self.then, self.after = d, noise, 0, then, after
         self.paces = []
         sides = {"base": record(), "current": current or record()}
         monkeypatch.setattr(paired_gate, "first_look", lambda build, *_: sides[build.label])
         monkeypatch.setattr(blocks, "block", self)
+        monkeypatch.setattr(noise_run, "watch_share", lambda: lambda: others)
 
     def __call__(self, _a, _b, pace):
         if self.made >= self.after:
@@ -108,6 +112,15 @@ def test_a_slower_build_fails_by_how_much(monkeypatch):
     assert (change.judgement, change.baseline) == ("worse", pytest.approx(1e-3))
     assert len(verdict.blocks) == 8
     assert verdict.blocks[0].difference == pytest.approx(0.101)
+
+
+def test_other_load_while_the_blocks_ran_is_a_warning(monkeypatch):
+    Bench(monkeypatch, others=0.4)
+    (warning,) = gated().warnings
+    assert (warning.id, warning.probe) == ("other-load", "gate")
+    assert "40 %" in warning.message
+    Bench(monkeypatch, others=0.05)
+    assert gated().warnings == ()
 
 
 def test_what_is_undecided_is_extended_once_then_said_to_be(monkeypatch):

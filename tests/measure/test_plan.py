@@ -162,6 +162,7 @@ def test_a_gpu_that_is_not_there_is_no_silent_cpu_run(model):
     assert caught.value.id == "device-absent"
 
 
+@pytest.mark.thorough
 def test_images_and_tokens_are_named():
     profile = tg.profile(nn.Conv2d(3, 4, 3), torch.ones(2, 3, 16, 16), **SUMMARY)
     assert profile.throughput.images == pytest.approx(2 / profile.latency.median)
@@ -176,6 +177,7 @@ def test_images_and_tokens_are_named():
     assert profile.throughput.images is None
 
 
+@pytest.mark.thorough
 def test_profiling_twice_gives_the_same_counts(model):
     first, second = (tg.profile(model, torch.ones(2, 8), **SUMMARY) for _ in range(2))
     assert first.size == second.size
@@ -197,6 +199,7 @@ def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
         tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail="deep")
 
 
+@pytest.mark.thorough
 def test_tables_of_a_profile():
     profile = tg.profile(nn.Sequential(nn.Linear(4, 4)), torch.ones(2, 4), iterations=2)
     assert profile.table("layers").columns["path"] == ["", "0"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api.advices import advise, advise_request
+    from torchgauge.api.capacities import capacity_request, plan_capacity
     from torchgauge.api.comparisons import compare, detect_regressions
     from torchgauge.api.gates import (
         calibrate,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "advices": ("advise", "advise_request"),
+    "capacities": ("capacity_request", "plan_capacity"),
     "comparisons": ("compare", "detect_regressions"),
     "gates": (
         "calibrate",
@@ -75,6 +77,7 @@ __all__ = [
     "advise",
     "advise_request",
     "calibrate",
+    "capacity_request",
     "compare",
     "compare_snapshots",
     "compare_targets",
@@ -98,6 +101,7 @@ __all__ = [
     "measure_serving",
     "measure_size",
     "nvtx",
+    "plan_capacity",
     "profile",
     "profile_request",
     "read_snapshot",

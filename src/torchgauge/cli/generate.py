@@ -245,7 +245,7 @@ def show(generation: Generation, options: argparse.Namespace) -> None:
     if options.json:
         emit(rendering.text(generation, "json"))
         return
-    from torchgauge.cli.next_steps import with_next_steps
+    from torchgauge.cli.steps.next_steps import with_next_steps
     from torchgauge.report import kinds
     from torchgauge.report.console import blocks
 

@@ -25,6 +25,8 @@ VERBS = {
     "count": "count parameters, FLOPs and bytes by layer and operator; nothing is computed",
     "sweep": "measure a model over batch sizes, precisions and more, and find the best",
     "generate": "measure how a language model generates: first token, later ones, cache, growth",
+    "load": "send requests to a model or an endpoint as users do, and find the rate it bears",
+    "capacity": "estimate how many workers a rate needs, from measured service times",
     "advise": "try improvements on a model, and show those that held with their code",
     "compare": "show what changed between two runs or traces, and where",
     "gate": "tell whether a model got worse: pass, fail or inconclusive",

@@ -141,7 +141,7 @@ def show(profile: Profile, options: argparse.Namespace) -> None:
     if options.json:
         emit(rendering.text(profile, "json"))
         return
-    from torchgauge.cli.next_steps import with_next_steps
+    from torchgauge.cli.steps.next_steps import with_next_steps
     from torchgauge.report import kinds
     from torchgauge.report.console import blocks
 

@@ -175,6 +175,8 @@ class _Gate:
         if planned is None:
             return
         from torchgauge.measure.latency.blocks import block
+        from torchgauge.measure.latency.load import other_load
+        from torchgauge.measure.latency.noise import watch_share
         from torchgauge.measure.latency.paired_run import run
 
         pace = pace_for(self.records)
@@ -184,6 +186,7 @@ class _Gate:
                 "Four copies of the model do not fit into memory: one runs after the other.",
             )
         progress.start("timing both builds in turn")
+        other_share = watch_share()
         done = run(
             functools.partial(block, base, current, pace),
             planned,
@@ -191,6 +194,7 @@ class _Gate:
             self._decided,
             progress,
         )
+        self.warnings += other_load(other_share(), probe="gate")
         self._judge(done, planned)
 
     def _plan(self) -> int | None:

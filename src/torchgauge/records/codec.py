@@ -18,6 +18,7 @@ from torchgauge.records.generation.generation import Generation
 from torchgauge.records.migration import migrated
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
+from torchgauge.records.serving.capacity_plan import CapacityPlan
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import Growth, Snapshot
 from torchgauge.records.sweep import Sweep
@@ -32,6 +33,7 @@ from torchgauge.records.work.count import Count
 
 Saved = (
     Profile
+    | CapacityPlan
     | Diagnosis
     | Count
     | Loop

@@ -23,6 +23,7 @@ from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import LARGEST_INTEGER
 from torchgauge.records.serving.agreement import level_disagreements, serving_disagreements
+from torchgauge.records.serving.capacity_plan import CapacityPlan
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.sweep import Cell, Scaling, Sweep
@@ -175,6 +176,11 @@ def _generation_call(path: str, call: GenerationCall) -> Faults:
 def _serving(record: Serving) -> Faults:
     yield from _environment(record.environment)
     yield from itertools.starmap(Fault, serving_disagreements(record))
+
+
+def _capacity_plan(record: CapacityPlan) -> Faults:
+    yield from _environment(record.environment)
+    yield from itertools.starmap(Fault, plan_disagreements(record))
 
 
 def _trace(record: Trace) -> Faults:
@@ -334,7 +340,7 @@ def _instant(path: str, text: str) -> Faults:
 
 _CHECKS: dict[type, Callable[[Any], Faults]] = {
     Profile: _profile, Count: _count, Loop: _loop, Ranks: _ranks, Sweep: _sweep,
-    Generation: _generation, Serving: _serving,
+    Generation: _generation, Serving: _serving, CapacityPlan: _capacity_plan,
     Trace: _trace, TraceDiff: _trace_diff, Snapshot: _snapshot,
     Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,
 }  # fmt: skip

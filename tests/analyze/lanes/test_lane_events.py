@@ -93,6 +93,7 @@ def test_packing_keeps_every_event():
     assert [*disagreements(timeline)] == []
 
 
+@pytest.mark.thorough
 def test_short_events_share_blocks_where_there_are_too_many():
     whole, fewer = synthetic(20_000), synthetic(20_000, max_events=3_000)
     found = drawn(fewer)

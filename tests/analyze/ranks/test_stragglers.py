@@ -26,6 +26,7 @@ def named(calls):
     return [straggler.rank for straggler in compared(calls).stragglers]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "shape",
     [

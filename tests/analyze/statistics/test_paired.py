@@ -163,6 +163,7 @@ def test_who_is_undecided_needs_more_blocks(differences):
         assert blocks_to_decide(estimate(differences), one.tolerance) > len(differences)
 
 
+@pytest.mark.thorough
 def test_errors_are_kept_where_they_are_promised():
     """On normal noise: a false alarm at the boundary in 2.5 % of first looks, far fewer below."""
     rng = np.random.default_rng(1)

@@ -135,6 +135,7 @@ def test_the_profile_of_a_training_step_names_its_phases(tmp_path):
     assert profile.summary()["training_backward_ms"] == training.phase("backward") * 1e3
 
 
+@pytest.mark.thorough
 def test_gradients_are_scaled_with_fp16():
     model = nn.Linear(8, 4)
     train = named_training("mean", "sgd", precision="fp16", device="cpu")
@@ -145,6 +146,7 @@ def test_gradients_are_scaled_with_fp16():
     assert "fp16 autocast, scaled gradients" in " ".join(str(profile).split())
 
 
+@pytest.mark.thorough
 def test_inference_has_no_training_part():
     assert tg.profile(nn.Linear(2, 2), torch.ones(1, 2), **QUICK).training is None
 

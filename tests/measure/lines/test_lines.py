@@ -123,6 +123,7 @@ def loss(outputs, _inputs):
     return outputs.sum()
 
 
+@pytest.mark.thorough
 def test_a_loss_function_is_outside_of_the_model():
     step = tg.Training(loss, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     tree = profiled(nn.Linear(4, 4), torch.ones(2, 4), train=step).tree

@@ -11,7 +11,7 @@ from torchgauge.measure.machine.system import Flows
 
 def test_cores_are_cpu_time_over_wall_time(monkeypatch):
     clock, spent = FakeClock(), [0.0]
-    monkeypatch.setattr(system, "own_time", lambda: spent[0])
+    monkeypatch.setattr(time, "process_time", lambda: spent[0])
 
     def call():
         clock.advance(0.1)

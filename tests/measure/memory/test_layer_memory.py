@@ -243,6 +243,7 @@ def test_calls_and_memory_are_those_of_torch_s_own_table(train, shapes):
     assert sum(layers) == sum(own for _, _, own in outside)
 
 
+@pytest.mark.thorough
 def test_the_same_figures_stand_on_the_timed_tree():
     model, x = Net(), torch.rand(2, 3, 9, 9)
     found = measured(model, x, train=SGD)

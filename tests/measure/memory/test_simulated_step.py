@@ -37,6 +37,7 @@ def measured(case, *, again=False, optimizer="adam"):
     return tg.measure_memory(model, case.inputs(), train=train)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "optimizer"),
     [("LSTM, small batch", "adam"), ("U-Net", "sgd"), ("Recommender", "adam")],

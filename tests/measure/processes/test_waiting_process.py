@@ -204,6 +204,7 @@ def test_one_at_a_time_trains_a_step(model):
     assert [len(visits) for visits in found.figures["latency"]] == [1, 1, 1, 1]
 
 
+@pytest.mark.thorough
 def test_what_a_build_raises_is_its_own(model, tmp_path):
     with (
         pytest.raises(InputError) as caught,

@@ -144,6 +144,7 @@ def test_what_was_compiled_stays_so_and_nothing_is_compiled_for_us(make):
         assert (found.graphs, found.compile_time) == (None, None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", EVERY)
 def test_compiled_by_the_profile_it_is_compiled_afterwards(make):
     alone = make()

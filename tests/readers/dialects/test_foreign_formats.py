@@ -51,6 +51,7 @@ def test_a_recorded_xplane_says_what_its_json_says():
     assert names[0] == names[1]
 
 
+@pytest.mark.thorough
 def test_a_damaged_xplane_is_an_error(tmp_path):
     data = xspace([event for event in GPU["traceEvents"] if event])
     dice = random.Random(3)

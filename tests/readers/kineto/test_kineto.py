@@ -620,6 +620,7 @@ def test_cut_between_two_events_it_is_damaged_too(end):
     assert [warning.id for warning in part.warnings] == ["trace-damaged"]
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(some_events(), st.integers(1, 400), st.data())
 def test_cut_at_any_byte_it_is_refused_or_its_readable_part_is_read(text, chunk, data):

@@ -10,7 +10,7 @@ from tests.support.serving_levels import NETWORK, SERVICE, open_level
 
 from torchgauge.records.serving.requests import Requests
 from torchgauge.report.page.html import render
-from torchgauge.report.page.serving import load_series, request_points, tail_curves, token_gaps
+from torchgauge.report.page.serving import load_series, request_points, tail_curves
 from torchgauge.report.page.serving.page_serving import headline
 
 LEVEL_PARTS = {"over_time", "distribution", "requests", "server"}
@@ -140,13 +140,18 @@ def test_a_curve_is_exact_at_its_points():
     assert points[1] == 1_000_000
     assert points[100] == 100_000_000
     assert points[2] == 50_000_000  # p50: half of them do not exceed it
-    assert tail_curves.curve(np.array([np.nan])) == []
+    assert tail_curves.curve(np.array([np.nan, np.inf])) == []
+    half = dict(map(tuple, tail_curves.curve(np.array([1.0, 2.0, np.inf, np.inf]))))
+    assert half == {1: 1e9, round(4 / 3, 5): 2e9} | {2: 2e9}
 
 
-def test_unanswered_requests_are_in_no_curve_and_are_counted():
+def test_unanswered_requests_are_longer_than_all_others_and_are_counted():
     shown = parts(servings.with_errors())
     notes = " ".join(shown["distribution"]["notes"])
     assert "5 requests were not answered" in notes
+    count = shown["distribution"]["count"]
+    for series in shown["distribution"]["series"]:
+        assert series["points"][-1][0] == pytest.approx(count / 6, rel=1e-5)  # five are longer
     fates = {one["fate"]: sum(one["count"]) for one in shown["requests"]["unanswered"]}
     assert fates == {"timed out": 1, "refused": 1, "reset": 1, "answered by an error": 2}
     assert shown["requests"]["total"] == 400
@@ -221,7 +226,7 @@ def test_the_table_has_the_slowest_first_and_then_the_unanswered():
 
 def test_a_gap_ends_where_the_stream_stood_still():
     level = serving_pages.stalled().levels[1]
-    part = token_gaps.between_tokens(level, 100_000)
+    part = tail_curves.between_tokens(level, 100_000)
     stalls = [x for x, y in zip(part["gaps"]["x"], part["gaps"]["y"], strict=True) if y > 1e6]
     requests, at, expected = level.requests, 0, []
     for index, chunks in enumerate(requests.chunks):
@@ -236,8 +241,8 @@ def test_gaps_that_do_not_fit_their_chunks_are_not_drawn():
     level = serving_pages.stalled().levels[1]
     cut = msgspec.structs.replace(level.requests, gaps=level.requests.gaps[:-1])
     changed = msgspec.structs.replace(level, requests=cut)
-    assert token_gaps.between_tokens(changed, 1_000) is None
-    assert token_gaps.between_tokens(open_level(50, 100), 1_000) is None
+    assert tail_curves.between_tokens(changed, 1_000) is None
+    assert tail_curves.between_tokens(open_level(50, 100), 1_000) is None
 
 
 def test_every_request_has_its_fate_and_rare_ones_share_a_part():

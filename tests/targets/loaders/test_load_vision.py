@@ -51,9 +51,9 @@ def test_parameters_and_input_sizes(spec: str, parameters: int, shape: tuple[int
     [
         "torchvision:resnet18",
         "torchvision:mobilenet_v2",
-        "torchvision:lraspp_mobilenet_v3_large",
+        pytest.param("torchvision:lraspp_mobilenet_v3_large", marks=pytest.mark.thorough),
         "timm:mobilenetv3_small_050",
-        "timm:vit_tiny_patch16_224.augreg_in21k",
+        pytest.param("timm:vit_tiny_patch16_224.augreg_in21k", marks=pytest.mark.thorough),
     ],
 )
 def test_one_call_works_as_loaded(spec: str) -> None:

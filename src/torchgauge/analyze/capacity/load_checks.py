@@ -34,7 +34,7 @@ def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) ->
         resample = model.resampled(generator) if model.uncertain else model
         runs.append(resample.run(sent, workers, number).latency[kept])
     return tuple(
-        _check(f"p{100 * fraction:g}", fraction, runs, service[kept], level)
+        _check(f"latency p{100 * fraction:g}", fraction, runs, service[kept], level)
         for fraction in FRACTIONS
         if kept.sum() * (1 - fraction) >= 5
     )
@@ -78,7 +78,7 @@ def unlike(all_checks: tuple[Check, ...]) -> str:
     """
     for check in all_checks:
         interval = check.predicted.interval
-        if check.figure != "p50" or interval is None:
+        if check.figure != "latency p50" or interval is None:
             continue
         shown = check.measured.value
         off = max(shown - interval.high, interval.low - shown)

@@ -89,10 +89,24 @@ from torchgauge.analyze.findings.memory import (
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.recording import launched_before, missing_ranks
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule
+from torchgauge.analyze.findings.serving import (
+    client_limited,
+    few_requests,
+    first_resource,
+    in_flight_limit,
+    latency_growth,
+    memory_growth,
+    request_errors,
+    saturated,
+    server_pause,
+    small_batches,
+    stream_stalls,
+)
 from torchgauge.analyze.findings.training import optimizer_loop
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.trace import RankTrace, Trace
 
@@ -114,13 +128,15 @@ FILES = (
     zeroed_gradients, largest_part,
     prompt_recomputed, slow_assistant, beam_cost, decode_bound, attention_growth,
     between_forwards, small_batch, unused_cache, beyond_window, slow_first_call,
+    client_limited, request_errors, saturated, server_pause, in_flight_limit, stream_stalls,
+    memory_growth, first_resource, latency_growth, small_batches, few_requests,
     launched_before, missing_ranks,
 )  # fmt: skip
 RULES: dict[str, Rule] = {file.RULE.id: file.RULE for file in FILES}
 
 
 def findings(
-    record: Profile | Loop | RankTrace | Trace | Generation,
+    record: Profile | Loop | RankTrace | Trace | Generation | Serving,
 ) -> tuple[Finding, ...]:
     """Return the findings of a record, what is worth most first.
 

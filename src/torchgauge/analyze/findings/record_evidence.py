@@ -14,6 +14,8 @@ from torchgauge.analyze.work.categories import Category, category
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.node import Node, base_name
 from torchgauge.records.timeline.tree import Tree
@@ -77,6 +79,7 @@ class Evidence:
         rank: The rank of a trace that they are of.
         job: The trace of several ranks that they are of; it has no tree of its own.
         generation: The generation that they are of; its trees are in none of them.
+        serving: The record of load that they are of.
     """
 
     tree: Tree | None
@@ -86,10 +89,15 @@ class Evidence:
     rank: RankTrace | None = None
     job: Trace | None = None
     generation: Generation | None = None
+    serving: Serving | None = None
 
     @classmethod
-    def from_record(cls, record: Profile | Loop | RankTrace | Trace | Generation) -> Evidence:
+    def from_record(
+        cls, record: Profile | Loop | RankTrace | Trace | Generation | Serving
+    ) -> Evidence:
         """Return the evidence of a record."""
+        if isinstance(record, Serving):
+            return cls(None, 0.0, serving=record)
         if isinstance(record, Generation):
             longest = _longest_cell(record)
             call = None if longest is None else longest.end_to_end
@@ -107,6 +115,14 @@ class Evidence:
     def generation_cell(self) -> GenerationCell | None:
         """The cell that findings about generation are of; None of other records, or without one."""
         return None if self.generation is None else _longest_cell(self.generation)
+
+    @functools.cached_property
+    def levels(self) -> tuple[tuple[str, Level], ...]:
+        """The levels of load with what they are called; none of other records."""
+        serving = self.serving
+        return (
+            () if serving is None else tuple(zip(serving.level_names, serving.levels, strict=True))
+        )
 
     @property
     def has_launches(self) -> bool:

@@ -87,7 +87,7 @@ def _invalid(
     near, example = meant(amount_text, unit) or "", f"{limited.name}:{EXAMPLES[unit]}"
     if limited.rates and "samples" not in limited.rates:
         word = "tokens" if "tokens" in limited.rates else "requests"
-        near, example = (words.replace("samples", word) for words in (near, example))
+        near, example = (re.sub(r"[a-z]+/s$", f"{word}/s", text) for text in (near, example))
     return InputError(
         f"'{text}' is not a limit.",
         id="threshold-invalid",

@@ -23,13 +23,29 @@ def regressed_layers(comparison: Comparison, rulings: tuple[Ruling, ...]) -> tup
 
 
 def _by_time(layers: tuple[Place, ...]) -> list[str]:
+    """Return the slower layers: those that do other work first, the largest even if not proven.
+
+    A layer that does the same as before gets slower too, by what runs around it: its threads went
+    to sleep during a slow layer, its data left the caches, other processes took the cores.
+    """
     slower = sorted(
         (layer for layer in layers if layer.contribution > 0), key=lambda layer: -layer.contribution
     )
-    proven = [layer for layer in slower if layer.significant]
-    if proven:
-        return [_slower(layer) for layer in _largest(proven)]
-    return [f"{_slower(layer)} (not proven)" for layer in _largest(slower)[:3]]
+    proven = _largest([layer for layer in slower if layer.significant])
+    changed = [layer for layer in slower if layer.work_changed and layer not in proven]
+    named = proven or _largest(slower)[:3]
+    if changed and not any(layer.work_changed for layer in named):
+        named = [changed[0], *named][:MAX_LAYERS]
+    mixed = any(layer.work_changed for layer in named)
+    named.sort(key=lambda layer: not layer.work_changed)  # stable: by contribution
+    return [_slower(layer) + _remark(layer, mixed) for layer in named]
+
+
+def _remark(layer: Place, mixed: bool) -> str:
+    remarks = [] if layer.significant else ["not proven"]
+    if mixed and not layer.work_changed:
+        remarks.append("the same work as before")
+    return f" ({', '.join(remarks)})" if remarks else ""
 
 
 def _largest(layers: list[Place]) -> list[Place]:

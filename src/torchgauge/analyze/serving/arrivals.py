@@ -56,11 +56,12 @@ def _renewals(arrivals: Arrivals, duration: float, count: int | None) -> _Floats
     rate = arrivals.rate
     if rate is None or not 0 < rate < math.inf:
         raise _invalid(f"A rate of {rate} requests/s is not possible.")
-    most = min(rate * duration, count if count is not None else math.inf)
-    if not most <= MOST_REQUESTS:
-        raise _invalid(f"{most:.3g} requests are more than the {MOST_REQUESTS:,} that can be held.")
+    expected = min(rate * duration, count if count is not None else math.inf)
+    if not expected <= MOST_REQUESTS:
+        message = f"{expected:.3g} requests are more than the {MOST_REQUESTS:,} that can be held."
+        raise _invalid(message)
     if arrivals.kind == "constant":
-        return np.arange(math.ceil(most)) / rate
+        return np.arange(math.ceil(expected)) / rate
     variation = 1.0 if arrivals.kind == "poisson" else arrivals.variation
     if variation is None or not 0.01 <= variation <= 100:
         raise _invalid(f"A coefficient of variation of {variation} is not possible.")
@@ -68,7 +69,7 @@ def _renewals(arrivals: Arrivals, duration: float, count: int | None) -> _Floats
     random = np.random.default_rng(arrivals.seed)
     # Chunks of a fixed size: what is drawn does not depend on the duration.
     times = np.empty(0)
-    while times.size < most or (count is None and times[-1] < rate * duration):
+    while times.size < expected or (count is None and times[-1] < rate * duration):
         gaps = random.gamma(shape, 1 / shape, 4096)
         times = np.concatenate((times, gaps.cumsum() + (times[-1] if times.size else 0.0)))
     return times / rate

@@ -36,17 +36,17 @@ def distribution(
         fractions: Percentiles beside p50, p90, p95 and p99.
     """
     times = samples.samples
-    known = times[np.isfinite(times)]
-    if known.size == 0:
+    answered = times[np.isfinite(times)]
+    if answered.size == 0:
         return None
-    wanted = sorted({*FRACTIONS, *fractions})
-    figures = {fraction: samples.percentile(fraction) for fraction in wanted}
+    all_fractions = sorted({*FRACTIONS, *fractions})
+    figures = {fraction: samples.percentile(fraction) for fraction in all_fractions}
     return Distribution(
         count=times.size,
-        unanswered=times.size - known.size,
-        mean=_mean(known, times.size - known.size),
-        low=float(known.min()),
-        high=float(known.max()),
+        unanswered=times.size - answered.size,
+        mean=_mean(answered, times.size - answered.size),
+        low=float(answered.min()),
+        high=float(answered.max()),
         percentiles=tuple(
             _percentile(fraction, figure)
             for fraction, figure in figures.items()
@@ -68,8 +68,8 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
     return Percentile(fraction=fraction, value=figure.value, interval=interval)
 
 
-def _mean(known: _Floats, unanswered: int) -> Estimate:
-    figure = correlated_mean(known)
+def _mean(answered: _Floats, unanswered: int) -> Estimate:
+    figure = correlated_mean(answered)
     if unanswered:
         reason = f"{unanswered:,} requests were not answered: the mean is of the others."
         return Estimate(value=figure.value, reason=reason)
@@ -105,7 +105,8 @@ def rate(
     events = int(np.count_nonzero((np.asarray(times) >= begin) & (np.asarray(times) <= end)))
     if events < PARTS:
         return Estimate(value=value, reason="Too few requests.", needed=PARTS)
-    reach = _reach(counts / ((end - begin) / PARTS))
+    # A count in a window is known to a single event at best.
+    reach = max(_reach(counts / ((end - begin) / PARTS)), 1 / (end - begin))
     interval = Interval(low=max(value - reach, 0.0), high=value + reach, scope="process")
     return Estimate(value=value, interval=interval)
 

@@ -91,9 +91,11 @@ def early_stopping(
     )
 
 
-def longest_together(scheduled: npt.NDArray[np.float64], latencies: npt.ArrayLike) -> npt.ArrayLike:
+def longest_together(
+    scheduled: npt.NDArray[np.float64], latencies: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """Return the latency of each query: the longest of the requests that were due together."""
     if scheduled.size == 0:
         return latencies
     begins = np.flatnonzero(np.diff(scheduled, prepend=-np.inf))
-    return np.maximum.reduceat(np.asarray(latencies, dtype=np.float64), begins)
+    return np.maximum.reduceat(latencies, begins)

@@ -9,20 +9,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.serving.client_limits import client_warnings, with_limit
 from torchgauge.analyze.serving.distributions import distribution, rate, share
 from torchgauge.analyze.serving.early_stopping import early_stopping, longest_together
-from torchgauge.analyze.serving.goals import judged
-from torchgauge.analyze.serving.goodput import within_goals
-from torchgauge.analyze.serving.request_times import RequestTimes
-from torchgauge.analyze.serving.saturation import saturation
-from torchgauge.analyze.serving.steady_window import steady_window
+from torchgauge.analyze.serving.goals import judged, within_goals
+from torchgauge.analyze.serving.request_times import RequestTimes, steady_window
+from torchgauge.analyze.serving.saturation import client_warnings, saturation, with_limit
 from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, ClientLoad, EarlyStopping, Level, Scenario
-from torchgauge.records.serving.requests import Fate, Requests
+from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.server_use import ServerUse
 from torchgauge.records.serving.service_times import ServiceTimes
 
@@ -59,37 +56,52 @@ def level(
         interrupted: Whether Ctrl-C ended the level.
     """
     columns = RequestTimes(requests)
-    window = steady_window(columns, duration, scenario, interrupted=interrupted)
-    inside = (columns.scheduled >= window[0]) & (columns.scheduled < window[1])
-    closed = arrivals.kind in ("closed", "at once")
-    samples = _samples(columns, inside)
-    distributions = {metric: _distribution(metric, samples, goals) for metric in samples}
-    client = None if client is None else with_limit(client, distributions.get("latency"))
-    figures = Level(
+    bare = Level(
         scenario=scenario,
         arrivals=arrivals,
         duration=duration,
-        window=window,
+        window=steady_window(columns, duration, scenario, interrupted=interrupted),
         requests=requests,
-        count=int(inside.sum()),
-        fates=_fates(requests, inside),
-        offered=None if closed else _offered(inside, window),
-        completed=rate(columns.last[columns.done], window),
-        goodput=_goodput(columns, window, inside, goals),
-        errors=share(~columns.done[inside]),
-        tokens=_tokens(columns, columns.tokens_out, window),
-        tokens_in=_tokens(columns, columns.tokens_in, window),
-        tokens_by=tokens_by or ("chunks" if np.nansum(columns.chunks) > 0 else ""),
-        saturation=saturation(columns, window, closed=closed),
-        client=client,
         server=server,
-        early_stopping=_early_stopping(columns, inside, scenario, goals) if mlperf else None,
+        tokens_by=tokens_by or ("chunks" if np.nansum(columns.chunks) > 0 else ""),
         interrupted=interrupted,
+    )
+    inside = (columns.scheduled >= bare.window[0]) & (columns.scheduled < bare.window[1])
+    counted = _with_counts(bare, columns, inside, goals)
+    samples = _samples(columns, inside)
+    distributions = {metric: _distribution(metric, samples, goals) for metric in samples}
+    client = None if client is None else with_limit(client, distributions.get("latency"))
+    figures = msgspec.structs.replace(
+        counted,
+        client=client,
+        early_stopping=_early_stopping(columns, inside, scenario, goals) if mlperf else None,
         warnings=() if client is None else client_warnings(client),
         **distributions,
     )
     results = tuple(judged(goal, figures, _over(goal, samples)) for goal in goals)
     return msgspec.structs.replace(figures, goals=results)
+
+
+def _with_counts(
+    bare: Level, columns: RequestTimes, inside: _Bools, goals: Sequence[Goal]
+) -> Level:
+    """Add numbers of requests, rates and the backlog."""
+    window = bare.window
+    closed = bare.arrivals.kind in ("closed", "at once")
+    length = window[1] - window[0]
+    fates = Counter(bare.requests.fate[index] for index in np.flatnonzero(inside))
+    return msgspec.structs.replace(
+        bare,
+        count=int(inside.sum()),
+        fates=dict(fates),
+        offered=float(inside.sum()) / length if length > 0 and not closed else None,
+        completed=rate(columns.last[columns.done], window),
+        goodput=_goodput(columns, window, inside, goals),
+        errors=share(~columns.done[inside]),
+        tokens=_tokens(columns, columns.tokens_out, window),
+        tokens_in=_tokens(columns, columns.tokens_in, window),
+        saturation=saturation(columns, window, closed=closed),
+    )
 
 
 def _samples(columns: RequestTimes, inside: _Bools) -> dict[str, CorrelatedSamples]:
@@ -101,15 +113,15 @@ def _samples(columns: RequestTimes, inside: _Bools) -> dict[str, CorrelatedSampl
     # A stall that several streams share is one event: pooled by time, its gaps are neighbours.
     gaps = np.flatnonzero(inside[columns.gap_owners])
     values["itl"] = columns.gaps[gaps[np.argsort(columns.gap_ends[gaps], kind="stable")]]
-    known = {metric: seconds[~np.isnan(seconds)] for metric, seconds in values.items()}
-    return {metric: CorrelatedSamples(seconds) for metric, seconds in known.items() if seconds.size}
+    known_values = {metric: seconds[~np.isnan(seconds)] for metric, seconds in values.items()}
+    return {metric: CorrelatedSamples(s) for metric, s in known_values.items() if s.size}
 
 
 def _distribution(
     metric: str, samples: dict[str, CorrelatedSamples], goals: Sequence[Goal]
 ) -> Distribution | None:
-    wanted = (goal.fraction for goal in goals if goal.metric == metric)
-    return distribution(samples[metric], (f for f in wanted if f is not None))
+    fractions = (goal.fraction for goal in goals if goal.metric == metric)
+    return distribution(samples[metric], (f for f in fractions if f is not None))
 
 
 def _over(goal: Goal, samples: dict[str, CorrelatedSamples]) -> Interval | None:
@@ -117,16 +129,6 @@ def _over(goal: Goal, samples: dict[str, CorrelatedSamples]) -> Interval | None:
         return None
     _, low, high = samples[goal.metric].share_above(goal.limit)
     return Interval(low=low, high=high, scope="process")
-
-
-def _fates(requests: Requests, inside: _Bools) -> dict[Fate, int]:
-    chosen = np.flatnonzero(inside)
-    return dict(Counter(requests.fate[index] for index in chosen))
-
-
-def _offered(inside: _Bools, window: tuple[float, float]) -> float | None:
-    length = window[1] - window[0]
-    return float(inside.sum()) / length if length > 0 else None
 
 
 def _goodput(

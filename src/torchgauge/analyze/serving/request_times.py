@@ -1,21 +1,29 @@
-"""Requests as arrays: what each waited, infinite where it was never answered."""
+"""Requests as arrays: what each waited, and the window in which they are steady."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.records.serving.level import Scenario
 from torchgauge.records.serving.requests import Requests
 
 _Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
 
+# Shares of a level's duration.
+WARM_UP = 0.1
+MOST_DRAIN = 0.1
+
 
 class RequestTimes:
-    """Columns of requests in the order of their schedule; NaN is unknown.
+    """Columns of requests in the order of their schedule, in seconds; NaN is unknown.
+
+    A time that a request ended without, since it was not answered, is infinite.
 
     Attributes:
         scheduled: Seconds from the level's begin.
@@ -109,3 +117,33 @@ class RequestTimes:
 
 def _column(values: Sequence[float | None], count: int) -> _Floats:
     return np.asarray(values, dtype=np.float64) if values else np.full(count, np.nan)
+
+
+def steady_window(
+    times: RequestTimes, duration: float, scenario: Scenario, *, interrupted: bool = False
+) -> tuple[float, float]:
+    """Return begin and end of the window in seconds from the level's begin.
+
+    The first tenth is warm-up: the queue begins empty, caches and connections cold. The drain is
+    as long as nine of ten requests took, a tenth of the duration at most: what was scheduled in it
+    was answered under less load. After an interruption it is as long as the longest request took,
+    since slow requests lack their answer. Requests that were all due at once are not cut.
+
+    Args:
+        times: Those of all requests.
+        duration: Seconds for which requests were scheduled.
+        scenario: "offline": until the last answer.
+        interrupted: Whether `duration` ended before its time.
+    """
+    answered = times.latency[np.isfinite(times.latency)]
+    if scenario == "offline":
+        last = times.last[np.isfinite(times.last)]
+        return 0.0, float(last.max()) if last.size else duration
+    if answered.size == 0:
+        return WARM_UP * duration, duration
+    if interrupted:
+        drain = min(float(answered.max()), duration / 2)
+    else:
+        rank = math.ceil(0.9 * answered.size) - 1
+        drain = min(float(np.partition(answered, rank)[rank]), MOST_DRAIN * duration)
+    return WARM_UP * duration, duration - drain

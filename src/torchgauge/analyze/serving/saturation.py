@@ -1,16 +1,19 @@
-"""Whether the backlog grew: by a test that allows for how far it wanders by chance."""
+"""Who reached a limit: the server, whose backlog grew, or the client, which was late."""
 
 from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 
+from torchgauge import units
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
 from torchgauge.imports import imported
-from torchgauge.records.record import Interval
-from torchgauge.records.serving.level import Saturation
+from torchgauge.records.record import Interval, MeasurementWarning
+from torchgauge.records.serving.distribution import Distribution
+from torchgauge.records.serving.level import ClientLoad, Saturation
 
 PARTS = 40
 FEWEST_REQUESTS = 2 * PARTS
@@ -18,6 +21,9 @@ CONFIDENCE = 0.975
 # Beyond this share of requests that nobody answered they count as waiting to the end; fewer are
 # faults of their own, and leave the backlog when the client gives up.
 MOST_GIVEN_UP = 0.05
+# A client is too late above this, and above this share of the median latency.
+MOST_LATENESS = 1e-3
+MOST_LATENESS_SHARE = 0.05
 
 
 def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool) -> Saturation:
@@ -38,8 +44,8 @@ def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool
         return Saturation(saturated=None)
     edges = np.linspace(begin, end, PARTS + 1)
     due = np.searchsorted(np.sort(times.scheduled), edges, side="right")
-    gone = np.searchsorted(np.sort(_ends(times)), edges, side="right")
-    backlog = due - gone
+    ended = np.searchsorted(np.sort(_ends(times)), edges, side="right")
+    backlog = due - ended
     inside = int(due[-1] - due[0])
     if inside < FEWEST_REQUESTS:
         return Saturation(saturated=None, backlog=int(backlog[-1]))
@@ -48,9 +54,9 @@ def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool
     effective = PARTS / initial_positive_sequence(changes)
     freedom = max(effective - 1, 1.0)
     student = float(imported("scipy.special").stdtrit(freedom, CONFIDENCE))
-    # Less than one request is no backlog, whatever the scatter.
-    least = 1 / (end - begin)
-    reach = max(student * float(changes.std(ddof=1)) / math.sqrt(effective), least)
+    # A single request is no backlog, whatever the scatter.
+    single = 1 / (end - begin)
+    reach = max(student * float(changes.std(ddof=1)) / math.sqrt(effective), single)
     return Saturation(
         saturated=slope > reach,
         slope=slope,
@@ -64,5 +70,32 @@ def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     ends = np.where(np.isnan(times.last), times.scheduled, times.last)
     # A time-out has no answer, but a moment at which the client gave up may be known.
     given_up = times.waiting & np.isnan(times.last)
-    many = times.waiting.mean() > MOST_GIVEN_UP
-    return np.where(times.waiting if many else given_up, np.inf, ends)
+    overloaded = times.waiting.sum() > MOST_GIVEN_UP * times.waiting.size
+    return np.where(times.waiting if overloaded else given_up, np.inf, ends)
+
+
+def with_limit(client: ClientLoad, latency: Distribution | None) -> ClientLoad:
+    """Mark a client whose lateness p99 is above 1 ms and above 5 % of the median latency."""
+    median = None if latency is None else latency.percentile(0.5)
+    allowed = max(MOST_LATENESS, MOST_LATENESS_SHARE * median.value if median is not None else 0.0)
+    limited = client.lateness_p99 is not None and client.lateness_p99 > allowed
+    return msgspec.structs.replace(client, limited=limited)
+
+
+def client_warnings(client: ClientLoad) -> tuple[MeasurementWarning, ...]:
+    """Return the warning of a level at which the client was too slow: it measured itself."""
+    if not client.limited:
+        return ()
+    waiting = ""
+    if client.waiting is not None:
+        waiting = f", waiting for a core {units.significant(client.waiting * 100)} % of the time"
+    return (
+        MeasurementWarning(
+            id="client-limited",
+            message=f"The client sent requests late: p99 {units.time(client.lateness_p99)}"
+            f"{waiting}. The latencies are the client's as much as the server's.",
+            probe="serving",
+            cause="It had too little CPU for this rate, or shares its cores with the server.",
+            remedy="Use another machine or further client processes, or offer a lower rate.",
+        ),
+    )

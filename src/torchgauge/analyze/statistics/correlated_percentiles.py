@@ -17,7 +17,7 @@ _Floats = npt.NDArray[np.float64]
 # The upper end fails more often than the lower one: a run that saw too few long queues shows both
 # too low a percentile and too little correlation (benchmarks/load_coverage.py).
 LOWER_TAIL = 0.025
-UPPER_TAIL = 0.001
+UPPER_TAIL = 0.0005
 # Independent samples beyond a percentile, on the side with fewer, below which τ is not known.
 MIN_BEYOND = 10
 # Besides the median and the percentile itself: long queues build up between them.
@@ -79,15 +79,15 @@ class CorrelatedSamples:
         tau = enlarged(max(self._common_time, self.correlation_time(fraction)), n)
         value = self.value(fraction)
         effective = int(n / tau)
-        least = independent_needed(fraction)
-        if effective < least:
-            return PercentileFigure(value, None, None, tau, math.ceil(least * tau))
+        needed = math.ceil(independent_needed(fraction) * tau)
+        if n < needed:
+            return PercentileFigure(value, None, None, tau, needed)
         low, high = _ranks(effective, fraction)
         samples_per_rank = n / effective
         first = math.floor((low - 1) * samples_per_rank)
         last = n - 1 - math.floor((effective - high) * samples_per_rank)
         ends = float(self.ascending[first]), float(self.ascending[last])
-        return PercentileFigure(value, *ends, tau, math.ceil(least * tau))
+        return PercentileFigure(value, *ends, tau, needed)
 
     def share_above(self, limit: float) -> tuple[float, float, float]:
         """Return the share of samples above a limit, with the ends of its 95 % interval.
@@ -115,9 +115,9 @@ def share_interval(share: float, count: float) -> tuple[float, float]:
 
 
 def enlarged(tau: float, n: int) -> float:
-    """Return τ′ = τ·(1 + 3·sqrt(τ/n) + 10·τ/n): on few samples τ is found too small."""
+    """Return τ′ = τ·(1 + 4·sqrt(τ/n) + 20·τ/n): on few samples τ is found too small."""
     share = tau / n
-    return tau * (1 + 3 * math.sqrt(share) + 10 * share)
+    return tau * (1 + 4 * math.sqrt(share) + 20 * share)
 
 
 def independent_needed(fraction: float) -> int:

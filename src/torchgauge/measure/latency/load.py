@@ -15,12 +15,7 @@ MOST_STEAL = 0.01
 
 def load_warnings(load: Load) -> Iterator[MeasurementWarning]:
     """Yield warnings of what made the samples slower or more scattered than the model is."""
-    if load.other is not None and load.other > MOST_OTHER:
-        yield _warning(
-            "other-load",
-            f"Other processes took {units.percent(load.other)} of the machine meanwhile.",
-            "Stop them, or measure again on an idle machine.",
-        )
+    yield from other_load(load.other)
     if load.steal is not None and load.steal > MOST_STEAL:
         yield _warning(
             "steal-time",
@@ -41,5 +36,16 @@ def load_warnings(load: Load) -> Iterator[MeasurementWarning]:
         )
 
 
-def _warning(id: str, message: str, remedy: str) -> MeasurementWarning:
-    return MeasurementWarning(id=id, message=message, remedy=remedy, probe="latency")
+def other_load(share: float | None, probe: str = "latency") -> Iterator[MeasurementWarning]:
+    """Yield a warning where other processes took more than a tenth of the machine."""
+    if share is not None and share > MOST_OTHER:
+        yield _warning(
+            "other-load",
+            f"Other processes took {units.percent(share)} of the machine meanwhile.",
+            "Stop them, or measure again on an idle machine.",
+            probe,
+        )
+
+
+def _warning(id: str, message: str, remedy: str, probe: str = "latency") -> MeasurementWarning:
+    return MeasurementWarning(id=id, message=message, remedy=remedy, probe=probe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib.util
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -95,6 +96,17 @@ def watch_others() -> Callable[[], float | None]:
         return max(after - before, 0.0) / max(end - start, 1e-9)
 
     return cores
+
+
+def watch_share() -> Callable[[], float | None]:
+    """Return a function that returns the share of all cores' time that others took from now on."""
+    watched = watch_others()
+
+    def share() -> float | None:
+        cores, count = watched(), os.cpu_count()
+        return None if cores is None or not count else min(cores / count, 1.0)
+
+    return share
 
 
 def fresh_block() -> tuple[list[float], str]:

@@ -91,13 +91,14 @@ def measure(
         duration = GPU_DURATION if gpus.names else DURATION
     flowed, spent, times = flows(), own_time(), machine_times()
     sampler = Sampler(interval, gpus)
-    start = clock.now()
+    # Not in ticks as `spent`, of which a short run on a busy machine has none.
+    start, used = clock.now(), time.process_time()
     calls = 0
     with _running(sampler):
         while calls == 0 or (clock.now() - start) * 1e-9 < duration:
             call()
             calls += 1
-    seconds = (clock.now() - start) * 1e-9
+    seconds, used = (clock.now() - start) * 1e-9, time.process_time() - used
     rates: dict[str, Any] = flowed.rates(flows(), seconds)
     own_seconds, times_after = own_time() - spent, machine_times()
     machine_share = _busy(times, times_after)
@@ -105,7 +106,7 @@ def measure(
         interval=interval,
         duration=seconds,
         calls=calls,
-        cores=Use(mean=own_seconds / seconds, max=max(s.cores for s in sampler.samples)),
+        cores=Use(mean=used / seconds, max=max(s.cores for s in sampler.samples)),
         core_count=cores_granted(),
         machine=_use(sampler.machine or [share for share in (machine_share,) if share is not None]),
         other=_busy(times, times_after, own_seconds),

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from torchgauge.records.serving.distribution import Distribution
+from torchgauge.records.serving.capacity_plan import CapacityPlan
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.server_use import ServerUse
@@ -99,3 +100,16 @@ def service_disagreements(path: str, times: ServiceTimes) -> Disagreements:
         if not batch.seconds:
             yield f"{path}.batches[{index}].seconds", "it is empty"
         before = batch.batch
+
+
+def plan_disagreements(plan: CapacityPlan) -> Disagreements:
+    """Yield the path and the message of each inconsistency of a plan of capacity."""
+    yield from service_disagreements("times", plan.times)
+    named = {"needed": plan.needed, "failure": plan.failure}
+    named |= {f"settings[{index}]": setting for index, setting in enumerate(plan.settings)}
+    named |= {f"front[{index}]": setting for index, setting in enumerate(plan.front)}
+    for path, setting in named.items():
+        if setting is not None and min(setting.workers, setting.max_batch) < 1:
+            yield path, "it has no worker, or batches of none"
+        if setting is not None and setting.rate <= 0:
+            yield f"{path}.rate", "it is not above 0"

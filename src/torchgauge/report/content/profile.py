@@ -21,6 +21,7 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.generation.generation import shapes, stages
+from torchgauge.report.content.serving.serving import of_profile
 from torchgauge.report.content.sections import peak_place, sections, warnings
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
@@ -39,6 +40,8 @@ def document(profile: Profile, options: Options) -> Document:
     blocks: list[Block] = [*figures]
     if profile.generation is not None:
         blocks += [shapes([profile.generation]), *stages([profile.generation])]
+    if profile.serving is not None or profile.capacity is not None:
+        blocks += of_profile(profile)
     if profile.memory is not None and profile.memory.tensors:
         blocks.append(alive(profile.memory))
     if profile.tree is not None:

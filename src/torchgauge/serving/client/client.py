@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import math
-import ssl
 from collections import Counter, deque
 from collections.abc import Coroutine
 from time import monotonic
@@ -14,16 +12,12 @@ from typing import Any
 from torchgauge.records.serving.requests import FATES, Fate
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import Connection
+from torchgauge.serving.client.connection_pool import IDLE_SECONDS, ConnectionPool
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.request_bytes import Token, request_bytes
 from torchgauge.serving.client.send_plan import SendPlan
 from torchgauge.serving.client.timer import timer
 
-IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is not used again: its server may be closing it."""
-_LOCAL_ERRORS = frozenset(
-    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EACCES)
-)
 _DONE, _TIMEOUT = CODES["done"], CODES["timeout"]
 _SLOWEST_WATCH = 0.1
 _BUFFER_SIZE = 1 << 17
@@ -38,33 +32,28 @@ class LoadClient:
     Attributes:
         columns: Every request that was due.
         buffer: Where answers are received.
-        connections: How many were opened.
         problems: The first error text of each fate.
         software: What the server calls itself.
         interrupted: Whether `interrupt` ended it.
-        stopped: The moment at which it ended.
+        end_moment: The moment at which it ended.
         timer_kind: How it waits for moments.
     """
 
     def __init__(self, plan: SendPlan, *, descriptors: int = 1000) -> None:
         self.columns = Columns()
         self.buffer = memoryview(bytearray(_BUFFER_SIZE))
-        self.connections = 0
         self.problems: dict[Fate, str] = {}
         self.software = ""
         self.interrupted = False
-        self.stopped = math.nan
+        self.end_moment = math.nan
         self._plan = plan
         dialect = dialect_named(plan.api)
-        self._reader = dialect.reader
         self._token = Token(plan.bearer_env) if plan.bearer_env else None
         self._address = plan.address.with_default_path(dialect.path)
         self._requests = [request_bytes(self._address, body, self._token) for body in plan.items]
-        self._hosts = list(plan.address.hosts)
-        self._tls = ssl.create_default_context() if plan.address.secure else None
+        self._pool = ConnectionPool(self._address, dialect, self)
         self._slots = min(plan.in_flight or descriptors, descriptors)
         self._waiting: deque[int] = deque()
-        self._idle: deque[Connection] = deque()
         self._busy: dict[int, Connection | asyncio.Task[None]] = {}
         self._oldest = 0  # every request before it has its fate
         self._counts = [0] * len(FATES)
@@ -82,21 +71,25 @@ class LoadClient:
         self._queries = Queries(plan) if plan.schedule is None else None
         self._due = [] if plan.schedule is None else [begin + time for time in plan.schedule]
         self._next = 0
-        self._timer.at(self._due[0] if self._due else begin)
+        self._timer.wake_at(self._due[0] if self._due else begin)
         watch = self._task(self._watch(min(plan.timeout / 20, _SLOWEST_WATCH)))
         try:
             await self._over
         finally:
             watch.cancel()
             self._timer.close()
-            while self._idle:
-                self._idle.pop().abort()
+            self._pool.close_idle(since=math.inf)
 
     def interrupt(self) -> None:
         """End now: what is not answered is unfinished, what was not due yet is left out."""
         if not self._over.done():
             self.interrupted = True
             self._stop()
+
+    @property
+    def connections(self) -> int:
+        """How many connections were opened."""
+        return self._pool.opened
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -115,7 +108,7 @@ class LoadClient:
             return
         self._begin_due(monotonic())
         if self._next < len(self._due):
-            self._timer.at(self._due[self._next])
+            self._timer.wake_at(self._due[self._next])
 
     def _begin_due(self, now: float) -> None:
         due = self._due
@@ -141,11 +134,10 @@ class LoadClient:
 
     def _dispatch(self, row: int, ready: float) -> None:
         """Send a request that could be sent since `ready`, on a connection that is free."""
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable:
-                self._send(connection, row, ready)
-                return
+        connection = self._pool.take()
+        if connection is not None:
+            self._send(connection, row, ready)
+            return
         self._busy[row] = self._task(self._open(row, ready))
 
     def _send(self, connection: Connection, row: int, ready: float) -> None:
@@ -156,7 +148,7 @@ class LoadClient:
         """Send a user's next query, if there is to be one."""
         queries = self._queries
         now = monotonic()
-        if queries is None or self._over.done() or now >= self._end or not queries.left:
+        if queries is None or self._over.done() or now >= self._end or not queries.remaining:
             return
         queries.begin(user)
         for _ in range(self._plan.samples):
@@ -167,54 +159,17 @@ class LoadClient:
     async def _open(self, row: int, ready: float) -> None:
         started = monotonic()
         try:
-            connection = await self._connected()
-        except ssl.SSLError as error:
-            self.ended(row, "tls", monotonic(), str(error))
+            connection = await self._pool.open()
         except OSError as error:
-            self.ended(row, self._reason(error), monotonic(), str(error))
+            self.ended(row, self._pool.fate_of(error), monotonic(), str(error))
         else:
             self._send(connection, row, ready + monotonic() - started)
-
-    async def _connected(self) -> Connection:
-        """Open a connection to the first of the host's addresses that takes one."""
-        problem: OSError | None = None
-        for host in tuple(self._hosts):
-            try:
-                _, connection = await self._loop.create_connection(
-                    self._connection,
-                    host,
-                    self._address.port,
-                    ssl=self._tls,
-                    server_hostname=self._address.host if self._tls else None,
-                )
-            except OSError as error:
-                problem = error
-                if isinstance(error, ssl.SSLError) or self._reason(error) != "refused":
-                    break
-            else:
-                if host != self._hosts[0]:
-                    self._hosts.remove(host)
-                    self._hosts.insert(0, host)
-                self.connections += 1
-                return connection
-        raise problem or OSError("the host has no address")
-
-    def _connection(self) -> Connection:
-        return Connection(self, self._reader() if self._reader is not None else None)
-
-    def _reason(self, error: OSError) -> Fate:
-        if error.errno in _LOCAL_ERRORS:
-            return "local"
-        # A server that takes connections and ends them before they are secure has no TLS for us.
-        lost = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
-        return "tls" if self._tls is not None and lost else "refused"
 
     # What connections report.
 
     def idle(self, connection: Connection, moment: float) -> None:
         """Use a connection for another request; the one that was used last comes first."""
-        connection.idle_since = moment
-        self._idle.append(connection)
+        self._pool.put(connection, moment)
 
     def served_by(self, software: bytes) -> None:
         """Keep what the server calls itself."""
@@ -260,7 +215,7 @@ class LoadClient:
         if self._queries is None:
             over = self._next == len(self._due)
         else:
-            over = not self._queries.left or monotonic() >= self._end
+            over = not self._queries.remaining or monotonic() >= self._end
         if over:
             self._stop()
 
@@ -269,8 +224,7 @@ class LoadClient:
         while not self._over.done():
             await asyncio.sleep(period)
             now = monotonic()
-            while self._idle and self._idle[0].idle_since < now - IDLE_SECONDS:
-                self._idle.popleft().abort()
+            self._pool.close_idle(since=now - IDLE_SECONDS)
             self._time_out(now - self._plan.timeout)
             self._check_over()
             if now > self._end + self._plan.drain:
@@ -298,7 +252,7 @@ class LoadClient:
         """Give each request that has none its fate."""
         if self._over.done():
             return
-        self.stopped = monotonic()
+        self.end_moment = monotonic()
         waiting = set(self._waiting)
         self._waiting.clear()
         for row in range(self._oldest, len(self.columns)):
@@ -307,7 +261,7 @@ class LoadClient:
                 self._note(row, CODES["unsent" if row in waiting else "unfinished"])
         plan = self._plan
         for moment in self._due[self._next :]:
-            if moment > self.stopped:  # was not due when it was interrupted
+            if moment > self.end_moment:  # was not due when it was interrupted
                 break
             row = len(self.columns)
             self.columns.add(moment, (plan.first_item + row * plan.item_step) % len(plan.items))
@@ -337,14 +291,14 @@ class Queries:
     """The queries of a closed loop: which requests each has, and how many may follow."""
 
     def __init__(self, plan: SendPlan) -> None:
-        self.left = plan.count if plan.count is not None else 1 << 62
+        self.remaining = plan.count if plan.count is not None else 1 << 62
         self._user_of: dict[int, int] = {}
         self._open: Counter[int] = Counter()
         self._samples = plan.samples
 
     def begin(self, user: int) -> None:
         """Count a user's query; all its requests are still to be sent."""
-        self.left -= 1
+        self.remaining -= 1
         self._open[user] = self._samples
 
     def add(self, user: int, row: int) -> None:

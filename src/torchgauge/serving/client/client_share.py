@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -34,7 +35,7 @@ class ShareResult:
         timer: How it waited for moments.
         event_loop: "asyncio" or "uvloop".
         interrupted: Whether it was stopped.
-        stopped: The moment of its end.
+        end_moment: The moment of its end.
     """
 
     columns: Columns
@@ -46,7 +47,7 @@ class ShareResult:
     timer: str
     event_loop: str
     interrupted: bool
-    stopped: float
+    end_moment: float
 
 
 def answered(orders: Pipe, answers: Pipe) -> None:
@@ -55,7 +56,7 @@ def answered(orders: Pipe, answers: Pipe) -> None:
     Raises EOFError or OSError where whoever gives the orders is gone.
     """
     plan: SendPlan = orders.recv()
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             result = runner.run(_sent(plan, orders, answers))
         except TorchgaugeError as error:
@@ -92,7 +93,7 @@ async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
         timer=client.timer_kind,
         event_loop=type(loop).__module__.partition(".")[0],
         interrupted=client.interrupted,
-        stopped=client.stopped,
+        end_moment=client.end_moment,
     )
 
 
@@ -105,6 +106,16 @@ async def _report(client: LoadClient, answers: Pipe) -> None:
     while True:
         await asyncio.sleep(_REPORT_SECONDS)
         answers.send(client.progress)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return uvloop's loop if it is installed, which takes less CPU time, else asyncio's."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.SelectorEventLoop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 def _descriptors() -> int:

@@ -84,8 +84,10 @@ class Columns:
 
     def trim(self) -> None:
         """Drop what `add` has prepared and no request has."""
-        for column in (self.fate, *self._times, *self._counts):
-            del column[len(self) :]
+        for times in self._times:
+            del times[len(self) :]
+        for counts in (self.fate, *self._counts):
+            del counts[len(self) :]
 
     @property
     def _times(self) -> tuple[array[float], ...]:

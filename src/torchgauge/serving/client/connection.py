@@ -47,8 +47,8 @@ class Sender(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """Sends a request, reads its answer, and is idle again.
 
-    Its methods `on_…` are called by the parser while it is fed. What arrives goes into one buffer of
-    all connections: a new one for each reading costs a third of a request.
+    Its methods `on_…` are called by the parser while it is fed. What arrives goes into one buffer
+    of all connections: a new one for each reading costs a third of a request.
     """
 
     def __init__(self, sender: Sender, reader: AnswerReader | None) -> None:

@@ -223,7 +223,7 @@ def _load(results: Sequence[ShareResult], begin: float, interrupted: bool) -> Se
         event_loop=results[0].event_loop,
         problems=problems,
         interrupted=interrupted or any(result.interrupted for result in results),
-        seconds=max(max(result.stopped for result in results) - begin, 0.0),
+        seconds=max(max(result.end_moment for result in results) - begin, 0.0),
     )
 
 

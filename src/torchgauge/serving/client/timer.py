@@ -26,7 +26,7 @@ class Timer(Protocol):
 
     kind: str
 
-    def at(self, moment: float) -> None:
+    def wake_at(self, moment: float) -> None:
         """Call at `moment`, or at once if it has passed; replaces an earlier moment."""
         ...
 
@@ -63,7 +63,7 @@ class TimerDescriptor:
         self._armed = False
         loop.add_reader(self._descriptor, self._wake)
 
-    def at(self, moment: float) -> None:
+    def wake_at(self, moment: float) -> None:
         """Call at `moment`; setting it also takes back an expiry that nobody has read."""
         self._armed = True
         nanoseconds = max(int(moment * 1e9) + 1, 1)  # 0 would disarm it
@@ -92,7 +92,7 @@ class LoopTimer:
         self._call = call
         self._handle: asyncio.TimerHandle | None = None
 
-    def at(self, moment: float) -> None:
+    def wake_at(self, moment: float) -> None:
         """Call at `moment`."""
         self.close()
         self._handle = self._loop.call_at(moment, self._call)

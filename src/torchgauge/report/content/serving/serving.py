@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
+from torchgauge.records.profile import Profile
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.serving import Serving
+from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -23,6 +24,7 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.notebook import serving_charts
 
 LABEL = 12
 LOAD = (
@@ -86,8 +88,7 @@ def title(serving: Serving) -> str:
 
 def document(serving: Serving, _: Options) -> Document:
     """Return the load by level, tokens, goals, client and server, and the capacity."""
-    blocks: list[Block] = [load(serving)] if serving.levels else []
-    blocks += _tables(serving)
+    blocks = _level_blocks(serving)
     for heading, pairs in (
         ("Without a whole answer", words.failures(serving)),
         ("By a simulation of the same schedule", words.controlled(serving)),
@@ -112,8 +113,28 @@ def document(serving: Serving, _: Options) -> Document:
         facts=Facts(words.facts(serving), label=LABEL),
         blocks=blocks,
         conclusion=[*in_short, *most_important(serving)],
+        charts=serving_charts.serving(serving),
         names=(title(serving),),
     )
+
+
+def of_profile(profile: Profile) -> list[Block]:
+    """Return the level or the capacity of a profile that is a part of a record of load."""
+    levels = () if profile.serving is None else (profile.serving,)
+    serving = Serving(
+        target=profile.target,
+        environment=profile.environment,
+        served_by=ServedBy(kind="endpoint"),
+        levels=levels,
+        capacity=profile.capacity,
+    )
+    capacity = words.capacity(serving)
+    facts = [] if capacity is None else [Facts([("capacity", capacity)], "Load", label=LABEL)]
+    return [*_level_blocks(serving), *facts]
+
+
+def _level_blocks(serving: Serving) -> list[Block]:
+    return [*[load(serving)] * bool(serving.levels), *_tables(serving)]
 
 
 def load(serving: Serving) -> Table:

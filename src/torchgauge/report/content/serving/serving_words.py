@@ -244,10 +244,11 @@ def capacity(serving: Serving) -> Detailed | None:
     if known.rate is None:
         return Detailed("none", f"  {known.reason or f'no rate that was tried meets {goals}'}")
     text = f"{rate(known.rate)} requests/s"
+    with_goals = f"  with {goals}" if goals else ""
     if known.above_all_tried:
-        return Detailed(f"at least {text}", f"  with {goals}: the highest rate tried")
+        return Detailed(f"at least {text}", f"{with_goals}: the highest rate tried")
     bounds = known.interval
     within = "" if bounds is None else f" ({rate(bounds.low)} … {rate(bounds.high)})"
     second = {True: ", confirmed by a second run", False: ", not confirmed by a second run"}
     confirmed = "" if known.confirmed is None else second[known.confirmed]
-    return Detailed(text + within, f"  with {goals}{confirmed}")
+    return Detailed(text + within, with_goals + confirmed)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchgauge import units
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.goal import Goal
 from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.content.serving.capacity import setting_name
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.rate_curves import DRAWN, rate_text, scaled
@@ -77,7 +77,7 @@ def _by_workers(plan: CapacityPlan) -> dict[str, Any] | None:
         "series": _series([(setting.workers, setting) for setting in chosen]),
         "unstable": [setting.workers for setting in chosen if not setting.stable],
         "rate": like.rate,
-        "note": batching(like),
+        "note": setting_name(like),
     }
 
 
@@ -93,7 +93,7 @@ def _by_rate(plan: CapacityPlan) -> list[dict[str, Any]]:
         if len({setting.rate for setting in ordered}) > 1:
             ends = ordered[0].knee
             charts.append({
-                "title": f"{workers:,} worker{'s' * (workers != 1)}, {batching(ordered[0])}",
+                "title": f"{workers:,} worker{'s' * (workers != 1)}, {setting_name(ordered[0])}",
                 "series": _series([(setting.rate, setting) for setting in ordered]),
                 "unstable": [setting.rate for setting in ordered if not setting.stable],
                 "knee": None if ends is None else _knee(ends),
@@ -105,8 +105,8 @@ def _series(settings_at: Sequence[tuple[float, PlannedSetting]]) -> list[dict[st
     series = []
     for fraction in DRAWN:
         points = [
-            [at, *scaled(percentile)]
-            for at, setting in settings_at
+            [position, *scaled(percentile)]
+            for position, setting in settings_at
             if setting.latency is not None
             and (percentile := setting.latency.percentile(fraction)) is not None
         ]
@@ -180,7 +180,7 @@ def front(plan: CapacityPlan) -> dict[str, Any] | None:
         {
             "workers": setting.workers,
             "text": f"{setting.workers:,} worker{'s' * (setting.workers != 1)}, "
-            f"{batching(setting)}",
+            f"{setting_name(setting)}",
             "batch": setting.max_batch,
             "knee": setting.knee.value,
             "latency": round(latency * 1e9),
@@ -189,13 +189,6 @@ def front(plan: CapacityPlan) -> dict[str, Any] | None:
         if setting.knee is not None and (latency := _percentile(setting.latency, 0.99))
     ]
     return {"points": points, "table": _table("front", plan.front)}
-
-
-def batching(setting: PlannedSetting) -> str:
-    """Return how a setting batches requests, in words."""
-    if setting.max_batch <= 1:
-        return "a request at a time"
-    return f"batches up to {setting.max_batch:,}, waiting {units.time(setting.max_delay, 3)}"
 
 
 def _percentile(distribution: Distribution | None, fraction: float) -> float | None:

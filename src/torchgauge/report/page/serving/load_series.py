@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge import units
+from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.server_use import ServerUse
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.serving.request_times import (
-    RequestTimes,
     Times,
+    answered,
     nanoseconds,
-    request_times,
     stretches,
 )
 
@@ -26,7 +26,8 @@ Counts = npt.NDArray[np.int64]
 
 def over_time(level: Level) -> dict[str, Any] | None:
     """Return the latency by when a request was due, and what was due, answered and in flight."""
-    times = request_times(level)
+    times = RequestTimes(level.requests)
+    is_done = answered(times)
     if len(times.scheduled) < PER_BIN:
         return None
     edges = _edges(level, times)
@@ -35,13 +36,13 @@ def over_time(level: Level) -> dict[str, Any] | None:
     latency, service = times.latency, times.service
     return {
         "time": nanoseconds(middles),
-        "median": nanoseconds(_quantiles(number, latency, times.is_done, len(middles), 0.5)),
-        "p90": nanoseconds(_quantiles(number, latency, times.is_done, len(middles), 0.9)),
-        "slowest": nanoseconds(_quantiles(number, latency, times.is_done, len(middles), 1.0)),
-        "service": nanoseconds(_quantiles(number, service, times.is_done, len(middles), 0.5)),
+        "median": nanoseconds(_quantiles(number, latency, is_done, len(middles), 0.5)),
+        "p90": nanoseconds(_quantiles(number, latency, is_done, len(middles), 0.9)),
+        "slowest": nanoseconds(_quantiles(number, latency, is_done, len(middles), 1.0)),
+        "service": nanoseconds(_quantiles(number, service, is_done, len(middles), 0.5)),
         "due": _per_second(times.scheduled, edges),
-        "answered": _per_second(times.last[times.is_done], edges),
-        "in_flight": _most_in_flight(times, edges).tolist(),
+        "answered": _per_second(times.last[is_done], edges),
+        "in_flight": _most_in_flight(times.scheduled[is_done], times.last[is_done], edges).tolist(),
         "stretches": stretches(level),
         "goals": [
             {"value": round(goal.limit * 1e9), "label": words.goal(goal)}
@@ -53,7 +54,7 @@ def over_time(level: Level) -> dict[str, Any] | None:
 
 
 def _edges(level: Level, times: RequestTimes) -> Times:
-    end = max(level.duration, float(np.nanmax(times.scheduled)), 1e-6)
+    end = max(level.duration, float(times.scheduled.max()), 1e-6)
     count = min(MAX_BINS, max(1, len(times.scheduled) // PER_BIN))
     return np.linspace(0.0, end, count + 1)
 
@@ -62,8 +63,8 @@ def _quantiles(
     number: Counts, values: Times, is_shown: npt.NDArray[np.bool_], bins: int, fraction: float
 ) -> Times:
     """Return the value of each bin that a fraction of its values do not exceed; NaN without any."""
-    shown = is_shown & np.isfinite(values)
-    number, values = number[shown], values[shown]
+    is_counted = is_shown & np.isfinite(values)
+    number, values = number[is_counted], values[is_counted]
     order = np.lexsort((values, number))
     begins = np.searchsorted(number[order], np.arange(bins))
     counts = np.bincount(number, minlength=bins)
@@ -79,24 +80,20 @@ def _per_second(moments: Times, edges: Times) -> list[float]:
     return [float(f"{rate:.4g}") for rate in (counts / np.diff(edges)).tolist()]
 
 
-def _most_in_flight(times: RequestTimes, edges: Times) -> Counts:
+def _most_in_flight(due: Times, ended: Times, edges: Times) -> Counts:
     """Return the most requests in each bin that were due and not yet answered.
 
     Those that were never answered are left out: when they ended is not known.
     """
-    due = times.scheduled[times.is_done]
-    moments = np.concatenate([due, times.last[times.is_done]])
+    moments = np.concatenate([due, ended])
     changes = np.concatenate([np.ones(len(due), np.int64), -np.ones(len(due), np.int64)])
     order = np.lexsort((changes, moments))
-    moments, waiting = moments[order], np.cumsum(changes[order])
-    before = np.searchsorted(moments, edges[:-1], "left")
-    most = np.where(before > 0, waiting[np.maximum(before - 1, 0)], 0) if len(waiting) else (
-        np.zeros(len(edges) - 1, np.int64)
-    )  # fmt: skip
+    moments, waiting = moments[order], np.append(0, np.cumsum(changes[order]))
+    most_waiting: Counts = waiting[np.searchsorted(moments, edges[:-1], "left")]
     number = np.searchsorted(edges, moments, "right") - 1
-    inside = (number >= 0) & (number < len(most))
-    np.maximum.at(most, number[inside], waiting[inside])
-    return most
+    inside = (number >= 0) & (number < len(most_waiting))
+    np.maximum.at(most_waiting, number[inside], waiting[1:][inside])
+    return most_waiting
 
 
 def server(level: Level) -> dict[str, Any] | None:

@@ -17,13 +17,14 @@ from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, Planne
 from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.service_times import TokenTimes
+from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_method, page_tables
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
-from torchgauge.report.page.serving.capacity_settings import batching, front, settings
+from torchgauge.report.page.serving.capacity_settings import front, settings
 from torchgauge.report.page.serving.rate_curves import rate_text, scaled
 
 MAX_OF_BATCH = 400  # points of one batch size
@@ -38,18 +39,6 @@ CHECKS = (
     Column("inside", "measured is inside", "text"),
 )
 RATES = ("knee", "capacity", "throughput", "goodput", "completed")  # figures in requests/s
-SOURCES = {
-    "server": "the server's own clock under load",
-    "sweep": "a sweep of batch sizes",
-    "profile": "a profile's latency",
-    "generation": "fits of a generation",
-    "file": "a file",
-}
-DISCIPLINES = {
-    "batches": "one queue, batches that fill or wait",
-    "one by one": "one queue, a request at a time",
-    "continuous": "continuous batching, token by token",
-}
 WORDS = (
     ["knee", "the highest rate within the goals", ""],
     ["utilization", "share of the time in which a worker computes", ""],
@@ -87,8 +76,8 @@ def _facts(plan: CapacityPlan) -> Iterator[list[str]]:
     if plan.goals:
         yield ["goals", ", ".join(map(words.goal, plan.goals)), ""]
     workers = f"{plan.times.workers:,} worker{'s' * (plan.times.workers != 1)}"
-    yield ["service times", SOURCES[plan.times.source], f"{plan.times.how} with {workers}"]
-    yield ["discipline", DISCIPLINES[plan.discipline], ""]
+    yield ["service times", capacity.SOURCES[plan.times.source], f"{plan.times.how} with {workers}"]
+    yield ["discipline", capacity.DISCIPLINES[plan.discipline], ""]
 
 
 def arrivals_text(arrivals: Arrivals) -> str:
@@ -104,7 +93,7 @@ def _figures(plan: CapacityPlan) -> Iterator[dict[str, str]]:
             note = "no setting that was simulated meets the goals"
             yield _card("workers needed", units.UNKNOWN, note, "")
         return
-    yield _card("workers needed", f"{needed.workers:,}", batching(needed), "estimated")
+    yield _card("workers needed", f"{needed.workers:,}", capacity.setting_name(needed), "estimated")
     yield from _latency_cards(needed, "")
     if needed.knee is not None:
         ends = needed.knee.interval
@@ -168,7 +157,7 @@ def service(plan: CapacityPlan) -> dict[str, Any] | None:
         "rows": [row for token in times.tokens for row in _token_rows(token)],
         "how": times.how,
         "overhead": round(times.overhead * 1e9),
-        "source": SOURCES[times.source],
+        "source": capacity.SOURCES[times.source],
     }
 
 
@@ -243,9 +232,9 @@ def method(plan: CapacityPlan) -> dict[str, Any]:
         ["Capacity", [*WORDS]],
         ["How a figure is known", [*page_method.KINDS]],
         ["Simulation", [
-            ["discipline", DISCIPLINES[plan.discipline], ""],
+            ["discipline", capacity.DISCIPLINES[plan.discipline], ""],
             ["arrivals", arrivals_text(plan.arrivals), f"seed {plan.arrivals.seed}"],
-            ["service times", SOURCES[plan.times.source], plan.times.how],
+            ["service times", capacity.SOURCES[plan.times.source], plan.times.how],
             ["overhead", units.time(plan.times.overhead, 3), "a request, outside of its batch"],
         ]],
     ]  # fmt: skip

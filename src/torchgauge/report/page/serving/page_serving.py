@@ -24,7 +24,6 @@ from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving import load_series, tail_curves
 from torchgauge.report.page.serving.rate_curves import rate_text, rates, state
 from torchgauge.report.page.serving.request_points import points_of_level, requests
-from torchgauge.report.page.serving.token_gaps import between_tokens
 
 MAX_PARTS = 6  # of a bar of fates
 WORDS = (
@@ -111,11 +110,8 @@ def _figures(serving: Serving) -> Iterator[dict[str, str]]:
     level = serving.levels[index]
     yield from _latency_cards(level)
     yield from _rate_cards(level)
-    failed = level.failed_share
-    if failed is not None:
-        count = sum(level.fates.values()) - level.fates.get("done", 0)
-        note = f"{count:,} of {sum(level.fates.values()):,} requests"
-        yield _card("not answered", units.share(failed), note, "measured", "fates")
+    if level.failed_share is not None:
+        yield _errors_card(level, level.failed_share)
 
 
 def _capacity_card(capacity: Capacity) -> dict[str, str]:
@@ -180,6 +176,15 @@ def _rate_cards(level: Level) -> Iterator[dict[str, str]]:
             yield _card(label, value, note, estimate.how, "rates")
 
 
+def _errors_card(level: Level, share: float) -> dict[str, str]:
+    total = sum(level.fates.values())
+    note = f"{total - level.fates.get('done', 0):,} of {total:,} requests"
+    ends = None if level.errors is None else level.errors.interval
+    if ends is not None:
+        note += f"; 95 %: {units.share(ends.low)} … {units.share(ends.high)}"
+    return _card("not answered", units.share(share), note, "measured", "fates")
+
+
 def _card(label: str, value: str, note: str, how: str, view: str) -> dict[str, str]:
     return {"label": label, "value": value, "note": note, "how": how, "view": view}
 
@@ -190,23 +195,32 @@ def fates(serving: Serving) -> dict[str, Any] | None:
     totals = sum(counts, Counter())
     if not totals:
         return None
-    known = sorted((fate for fate in FATES if totals[fate]), key=lambda fate: -totals[fate])
-    shown = known if len(known) <= MAX_PARTS else known[: MAX_PARTS - 1]
-    others = [fate for fate in known if fate not in shown]
+    fates_by_count = sorted(
+        (fate for fate in FATES if totals[fate]), key=lambda fate: -totals[fate]
+    )
+    named_fates = (
+        fates_by_count if len(fates_by_count) <= MAX_PARTS else fates_by_count[: MAX_PARTS - 1]
+    )
+    other_fates = [fate for fate in fates_by_count if fate not in named_fates]
     return {
-        "parts": [*(words.FATES[fate] for fate in shown), *(["others"] if others else [])],
+        "parts": [
+            *(words.FATES[fate] for fate in named_fates),
+            *(["others"] if other_fates else []),
+        ],
         "more": [],
         "whole": "requests",
         "unit": "count",
-        "note": f"Others are: {', '.join(words.FATES[fate] for fate in others)}." if others else "",
+        "note": f"Others are: {', '.join(words.FATES[fate] for fate in other_fates)}."
+        if other_fates
+        else "",
         "rows": [
             {
                 "name": name,
                 "level": 0,
                 "whole": count.total(),
                 "amounts": [
-                    *(count[fate] for fate in shown),
-                    *([sum(count[fate] for fate in others)] if others else []),
+                    *(count[fate] for fate in named_fates),
+                    *([sum(count[fate] for fate in other_fates)] if other_fates else []),
                 ],
                 "more": [],
                 "note": "",
@@ -227,7 +241,7 @@ def choice(serving: Serving) -> Choice:
                 "over_time": load_series.over_time(level),
                 "distribution": tail_curves.distribution(level),
                 "requests": requests(level, max_points),
-                "gaps": between_tokens(level, max_points),
+                "gaps": tail_curves.between_tokens(level, max_points),
                 "server": load_series.server(level),
             },
         )
@@ -273,10 +287,10 @@ def _client(client: ClientLoad) -> Iterator[list[str]]:
     yield ["client", f"{client.processes:,} process{'es' * (client.processes != 1)}",
            f"{client.connections:,} connections"]  # fmt: skip
     if client.lateness_p99 is not None:
-        most = (
+        largest = (
             "" if client.lateness_max is None else f"at most {units.time(client.lateness_max, 3)}"
         )
-        yield ["late by", f"{units.time(client.lateness_p99, 3)} (p99)", most]
+        yield ["late by", f"{units.time(client.lateness_p99, 3)} (p99)", largest]
     if client.cpu is not None:
         waiting = (
             "" if client.waiting is None else f"{units.percent(client.waiting)} without a core"

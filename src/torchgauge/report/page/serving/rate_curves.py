@@ -1,4 +1,4 @@
-"""Levels beside each other: percentiles and requests answered by offered rate, and the knee."""
+"""Percentiles and requests answered by offered rate, the knee, and the table of levels."""
 
 from __future__ import annotations
 
@@ -144,11 +144,11 @@ def _throughput(levels: Sequence[Level]) -> list[list[Any]]:
     """Return (offered, answered and ends, goodput and ends, state) by offered rate."""
     rows = []
     for level in by_rate(levels):
-        known = [
+        estimates = [
             [None] * 3 if estimate is None else scaled(estimate, 1.0)
             for estimate in (level.completed, level.goodput)
         ]
-        rows.append([level.arrivals.rate, *known[0], *known[1], state(level)])
+        rows.append([level.arrivals.rate, *estimates[0], *estimates[1], state(level)])
     return rows if len({row[0] for row in rows}) > 1 else []
 
 
@@ -156,8 +156,8 @@ def _notes(serving: Serving) -> Iterator[str]:
     states = {state(level) for level in serving.levels}
     if "saturated" in states:
         yield (
-            "A ring is a saturated level: the backlog grew, so its percentiles are of the time "
-            "that was measured and of no steady state."
+            "A ring is a saturated level: the backlog grew, so its percentiles describe the time "
+            "that was measured, and no steady state."
         )
     if "client-limited" in states:
         yield "At a ring the client may have been too slow to be believed: the table says where."

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import FATES
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.request_times import (
-    RequestTimes,
     Times,
+    answered,
+    in_window,
     microseconds,
-    request_times,
     stretches,
 )
 from torchgauge.report.page.serving.thinned_points import COLUMNS, thinned
@@ -44,33 +44,34 @@ TABLE = (
 
 
 def points_of_level(levels: int) -> int:
-    """Return how many points each of so many levels may have."""
+    """Return how many points a level may have, by the number of levels."""
     return max(MIN_OF_LEVEL, min(MAX_OF_LEVEL, MAX_POINTS // max(levels, 1)))
 
 
 def points(x: Times, y: Times, max_points: int) -> dict[str, Any]:
     """Return points in microseconds, and how many requests or gaps each stands for."""
-    shown = thinned(x, y, max_points)
-    is_thinned = len(shown.index) < len(x)
+    drawn = thinned(x, y, max_points)
+    is_thinned = len(drawn.indices) < len(x)
     return {
-        "x": microseconds(x[shown.index]),
-        "y": microseconds(y[shown.index]),
-        "count": shown.count.tolist() if is_thinned else [],
+        "x": microseconds(x[drawn.indices]),
+        "y": microseconds(y[drawn.indices]),
+        "count": drawn.counts.tolist() if is_thinned else [],
     }
 
 
 def requests(level: Level, max_points: int) -> dict[str, Any] | None:
     """Return the requests of a level as points, and a table of the slowest and the unanswered."""
-    times = request_times(level)
+    times = RequestTimes(level.requests)
     if not len(times.scheduled):
         return None
-    steady, other = times.steady, times.is_done & ~times.in_window
-    answered = int(times.is_done.sum())
-    share = max(int(max_points * int(other.sum()) / max(answered, 1)), min(max_points // 10, 500))
+    is_done, inside = answered(times), in_window(level, times)
+    steady, other = is_done & inside, is_done & ~inside
+    share = int(max_points * other.sum() / max(is_done.sum(), 1))
+    share = max(share, min(max_points // 10, 500))
     return {
         "series": [
-            {"label": label, **points(times.scheduled[flags], times.latency[flags], most)}
-            for label, flags, most in (
+            {"label": label, **points(times.scheduled[flags], times.latency[flags], max_drawn)}
+            for label, flags, max_drawn in (
                 ("in the steady window", steady, max_points),
                 ("before or after it, in no figure", other, share),
             )
@@ -92,11 +93,9 @@ def _unanswered(level: Level, times: RequestTimes) -> Iterator[dict[str, Any]]:
     """Yield the times at which requests of each fate were due, one for each column of a screen."""
     by_fate: dict[str, list[float]] = {}
     fates = level.requests.fate
-    for position in np.flatnonzero(~times.is_done).tolist():
-        index = int(times.index[position])
-        fate = fates[index] if index < len(fates) else "unfinished"
-        by_fate.setdefault(fate, []).append(float(times.scheduled[position]))
-    end = max(float(times.scheduled[-1]), 1e-9)
+    for index in np.flatnonzero(~answered(times)).tolist():
+        by_fate.setdefault(fates[index], []).append(float(times.scheduled[index]))
+    end = max(float(times.scheduled.max()), 1e-9)
     for fate in FATES:
         due = np.array(by_fate.get(fate, []))
         if len(due):
@@ -111,40 +110,39 @@ def _unanswered(level: Level, times: RequestTimes) -> Iterator[dict[str, Any]]:
 
 def _table(level: Level, times: RequestTimes) -> dict[str, Any]:
     """Return the slowest of the answered requests, and the first of the unanswered ones."""
-    latency = np.where(times.is_done, times.latency, -1.0)
-    slowest = np.argsort(-latency, kind="stable")[: min(SLOWEST, int(times.is_done.sum()))]
-    unanswered = np.flatnonzero(~times.is_done)[:UNANSWERED]
-    positions: npt.NDArray[np.int64] = np.concatenate([slowest, unanswered])
-    rows = [_row(level, times, position) for position in positions.tolist()]
+    is_done = answered(times)
+    latency = np.where(is_done, times.latency, -1.0)
+    slowest = np.argsort(-latency, kind="stable")[: min(SLOWEST, int(is_done.sum()))]
+    unanswered = np.flatnonzero(~is_done)[:UNANSWERED]
+    rows = [_row(level, times, index) for index in [*slowest.tolist(), *unanswered.tolist()]]
     cells = {column.key: [row.get(column.key) for row in rows] for column in TABLE}
     return {**page_tables.table("requests", TABLE, cells), "sorted": "latency"}
 
 
-def _row(level: Level, times: RequestTimes, position: int) -> dict[str, Any]:
+def _row(level: Level, times: RequestTimes, index: int) -> dict[str, Any]:
     requests = level.requests
-    index = int(times.index[position])
-    status = _at(requests.status, index)
-    item = _at(requests.item, index)
+    status = _entry(requests.status, index)
+    item = _entry(requests.item, index)
     return {
         "number": f"{index + 1:,}",
-        "due": _known(times.scheduled[position]),
-        "wait": _known(times.sent[position] - times.scheduled[position]),
-        "latency": _known(times.latency[position]),
-        "service": _known(times.service[position]),
-        "ttft": _known(times.ttft[position]) if level.ttft is not None else None,
-        "fate": words.FATES.get(_at(requests.fate, index), ""),
+        "due": _finite(times.scheduled[index]),
+        "wait": _finite(times.wait[index]),
+        "latency": _finite(times.latency[index]),
+        "service": _finite(times.service[index]),
+        "ttft": _finite(times.ttft[index]) if level.ttft is not None else None,
+        "fate": words.FATES.get(_entry(requests.fate, index), ""),
         "status": "" if status is None else str(status),
         "item": "" if item is None else f"{item + 1}",
-        "tokens_in": _at(requests.tokens_in, index),
-        "tokens_out": _at(requests.tokens_out, index),
-        "batch": _at(requests.batch, index),
-        "computed": _at(requests.service, index),
+        "tokens_in": _entry(requests.tokens_in, index),
+        "tokens_out": _entry(requests.tokens_out, index),
+        "batch": _entry(requests.batch, index),
+        "computed": _entry(requests.service, index),
     }
 
 
-def _at(column: Sequence[Any], index: int) -> Any:
+def _entry(column: Sequence[Any], index: int) -> Any:
     return column[index] if index < len(column) else None
 
 
-def _known(seconds: float) -> float | None:
+def _finite(seconds: float) -> float | None:
     return float(seconds) if np.isfinite(seconds) else None

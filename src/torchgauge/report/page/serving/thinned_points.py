@@ -15,12 +15,12 @@ class Thinned(NamedTuple):
     """The points that are drawn.
 
     Attributes:
-        index: Which of all points these are, in ascending order.
-        count: How many points each stands for, itself included; they add up to all.
+        indices: Which of all points these are, in ascending order.
+        counts: How many points each stands for, itself included; they add up to all.
     """
 
-    index: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
 
 
 def thinned(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], max_points: int) -> Thinned:
@@ -31,7 +31,7 @@ def thinned(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], max_points: 
     nor a fast one is lost.
 
     Args:
-        x: Ascending, finite.
+        x: Finite.
         y: Above 0.
         max_points: As many are drawn at most, but at least one for each column.
     """
@@ -53,7 +53,7 @@ def _steps(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64]
     low, high = values.min(), values.max()
     if high <= low or count < 2:
         return np.zeros(len(values), np.int64)
-    steps = ((values - low) / (high - low) * count).astype(np.int64)
+    steps: npt.NDArray[np.int64] = ((values - low) / (high - low) * count).astype(np.int64)
     return np.minimum(steps, count - 1)
 
 
@@ -67,10 +67,10 @@ def _chosen(
     begins = np.flatnonzero(np.append(True, np.diff(column[by_column]) > 0))
     lowest = np.setdiff1d(by_column[begins], highest)
     # A lowest point stands for itself alone, and no longer among those of its place.
-    shown = dict(zip(highest.tolist(), count.tolist(), strict=True))
+    counts = dict(zip(highest.tolist(), count.tolist(), strict=True))
     highest_at = dict(zip(place[highest].tolist(), highest.tolist(), strict=True))
     for index in lowest.tolist():
-        shown[highest_at[int(place[index])]] -= 1
-        shown[index] = 1
-    chosen = np.array(sorted(shown), np.int64)
-    return Thinned(chosen, np.array([shown[index] for index in chosen.tolist()], np.int64))
+        counts[highest_at[int(place[index])]] -= 1
+        counts[index] = 1
+    chosen = np.array(sorted(counts), np.int64)
+    return Thinned(chosen, np.array([counts[index] for index in chosen.tolist()], np.int64))

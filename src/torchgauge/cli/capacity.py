@@ -1,0 +1,226 @@
+"""`torchgauge capacity`: how many workers a rate needs, from a saved record."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli import formats
+from torchgauge.cli.options.numbers import positive, seconds, whole_number
+from torchgauge.cli.output import emit, print_view
+from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
+
+if TYPE_CHECKING:
+    from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+    from torchgauge.records.serving.capacity_plan import CapacityPlan
+
+DESCRIPTION = """\
+Estimate how many workers a rate of requests needs, by simulation of measured service times.
+
+  torchgauge sweep TARGET --batch 1,2,4,8 -o sweep.json
+  torchgauge capacity sweep.json --rate 500 --goal "p99<50ms" --max-batch 8 --max-delay 2ms
+  torchgauge capacity generation.json --rate 4 --goal "ttft_p95<1s tpot_p95<50ms" --tokens 512:128
+  torchgauge capacity load.json --rate 500 --goal "p99<50ms" --headroom failure:1 --tune
+
+RECORD is a sweep over batches, a record of load, a generation or a profile. Nothing is run but the
+simulation. Of a record of load the plan has predictions beside its levels too, and is refused where
+these show that its server is not one queue in order.
+"""
+FORMS = ("json", "text", "csv", "markdown", "html")
+KINDS = ("poisson", "constant", "gamma")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument("record_file", type=Path, metavar="RECORD", help="the saved record")
+    _add_load(parser.add_argument_group("the load and its limits"))
+    _add_workers(parser.add_argument_group("the workers"))
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out)
+    out.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+
+
+def _add_load(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--rate", type=_number, metavar="R", help="requests per second")
+    group.add_argument(
+        "--arrivals",
+        default="poisson",
+        metavar="KIND|FILE",
+        help="poisson (default), constant, gamma:CV, or a file with a time in seconds on each line",
+    )
+    group.add_argument(
+        "--goal", default="", metavar="GOALS", help="such as 'p99<100ms ttft_p95<300ms'"
+    )
+    group.add_argument(
+        "--tokens",
+        type=_tokens,
+        default=(),
+        metavar="P:N,P:N",
+        help="prompt and answer of requests, in turn, of a language model (default: as measured)",
+    )
+    group.add_argument(
+        "--seed", type=whole_number, default=0, metavar="N", help="of what is drawn (default: 0)"
+    )
+
+
+def _add_workers(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--workers",
+        type=_workers,
+        default=None,
+        metavar="N|auto",
+        help="how many (default: auto, as many as it takes)",
+    )
+    group.add_argument(
+        "--max-batch",
+        type=positive,
+        metavar="N",
+        help="requests at once (default: as the server was set, or the largest measured)",
+    )
+    group.add_argument(
+        "--max-delay",
+        type=_delay,
+        metavar="TIME",
+        help="how long a batch waits to fill (default: as the server was set, or 0)",
+    )
+    group.add_argument(
+        "--token-budget",
+        type=positive,
+        default=2048,
+        metavar="N",
+        help="positions that an iteration of a language model computes at most (default: 2048)",
+    )
+    group.add_argument(
+        "--headroom",
+        type=_failures,
+        default=0,
+        metavar="failure:N",
+        dest="failures",
+        help="meet the goals with N workers less too",
+    )
+    group.add_argument(
+        "--tune", action="store_true", help="try batches and delays too, and show the best"
+    )
+    group.add_argument("--price", type=_number, metavar="P", help="of a worker and hour")
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
+    return value
+
+
+def _workers(text: str) -> int | None:
+    return None if text == "auto" else positive(text)
+
+
+def _delay(text: str) -> float:
+    return 0.0 if text in ("0", "0s", "0ms") else seconds(text)
+
+
+def _failures(text: str) -> int:
+    name, _, count = text.partition(":")
+    if name != "failure" or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a headroom such as failure:1")
+    return int(count)
+
+
+def _tokens(text: str) -> tuple[tuple[int, int], ...]:
+    """Return prompts with answers: "128:64,512:128"."""
+    pairs = []
+    for part in text.split(","):
+        prompt, _, answer = part.strip().partition(":")
+        if not (prompt.isdecimal() and answer.isdecimal() and int(prompt) and int(answer)):
+            message = f"'{part}' is not a prompt and an answer in tokens, such as 128:64"
+            raise argparse.ArgumentTypeError(message)
+        pairs.append((int(prompt), int(answer)))
+    return tuple(pairs)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, show, write; return the exit code: 4 where a plan is refused, 3 where none is enough."""
+    forms = [*(options.formats or ()), *dict(options.outputs)]
+    if unfit := [form for form in forms if form not in FORMS]:
+        raise InputError(
+            f"A plan of capacity cannot be written as {unfit[0]}.",
+            id="format-unfit",
+            remedy=f"Choose from {', '.join(FORMS)}.",
+        )
+    formats.check(options)
+    from torchgauge import api
+
+    plan = api.capacity_request(options.record_file, _capacity_options(options))
+    written = formats.write(plan, options, "capacity")
+    _show(plan, options)
+    formats.say(written)
+    if plan.refused:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE if plan.needed is not None else ExitCode.THRESHOLD
+
+
+def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
+    from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+    from torchgauge.analyze.serving.goals import parse_goals
+
+    is_kind = options.arrivals.partition(":")[0] in KINDS
+    recorded = () if is_kind else _schedule(typed(options.arrivals))
+    return CapacityOptions(
+        rate=options.rate,
+        arrivals=options.arrivals if is_kind else "poisson",
+        recorded=recorded,
+        file="" if is_kind else Path(options.arrivals).name,
+        goals=parse_goals(options.goal) if options.goal.strip() else (),
+        max_batch=options.max_batch,
+        max_delay=options.max_delay,
+        workers=options.workers,
+        failures=options.failures,
+        tune=options.tune,
+        price=options.price,
+        tokens=options.tokens,
+        token_budget=options.token_budget,
+        seed=options.seed,
+    )
+
+
+def _schedule(path: Path) -> tuple[float, ...]:
+    """Return the times of a recorded schedule. Raises InputError `arrivals-invalid`."""
+    from torchgauge.reading import RECORD, read_bytes
+
+    lines = read_bytes(path, RECORD).decode("utf-8", "replace").split()
+    try:
+        times = sorted(map(float, lines))
+    except ValueError as error:
+        raise InputError(
+            f"'{path}' has a line that is not a time in seconds.",
+            id="arrivals-invalid",
+            cause=str(error),
+            remedy="Give poisson, constant, gamma:2, or a file with a time on each line.",
+        ) from error
+    if len(times) < 2 or not all(map(math.isfinite, times)):
+        raise InputError(
+            f"'{path}' has no schedule: it takes two or more finite times.",
+            id="arrivals-invalid",
+            remedy="Give a file with a time in seconds on each line.",
+        )
+    return tuple(times)
+
+
+def _show(plan: CapacityPlan, options: argparse.Namespace) -> None:
+    """Print the record as JSON, or the summary."""
+    from torchgauge.records import rendering
+
+    if options.json:
+        emit(rendering.text(plan, "json"))
+        return
+    from torchgauge.report.console import console
+
+    print_view(lambda width: console.view(plan, width=width))

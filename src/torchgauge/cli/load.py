@@ -1,0 +1,171 @@
+"""`torchgauge load`: what requests wait at a model or an endpoint, and the rate that it bears."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from torchgauge.cli import formats, verdicts
+from torchgauge.cli.options.load import (
+    add_endpoint_options,
+    add_load_options,
+    add_server_options,
+    is_address,
+    settings,
+)
+from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
+from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
+
+if TYPE_CHECKING:
+    from torchgauge.records.serving.serving import Serving
+    from torchgauge.records.verdict import Limit, Verdict
+
+DESCRIPTION = """\
+Send requests to a model or an endpoint as users do, by the clock and not one after the other, and
+say what they wait: latency, first token, tokens, errors, by rate; the highest rate within goals.
+
+  torchgauge load file.py:make --rate 50,100 --goal "p99<100ms"
+  torchgauge load file.py:make --rate auto --goal "p99<100ms" --max-batch 8 --max-delay 5ms
+  torchgauge load http://127.0.0.1:8000/v1/chat/completions --api openai-chat --tokens 128:64
+  torchgauge load http://127.0.0.1:8000/predict --body request.json --rate 200 --for 60s
+
+A TARGET as of profile runs behind a batching server of torchgauge's own, in another process; a URL
+is an endpoint of yours. Only this machine is sent to, unless --allow-remote says otherwise.
+Latency counts from when a request was due: what the user waits, the user waits. Ctrl-C keeps what
+was measured. Exit code 4 where the client itself was too slow, whose figures are then its own.
+"""
+FORMS = ("json", "text", "csv", "requests", "markdown", "html", "openmetrics", "junit")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    add_target(parser)
+    add_load_options(parser.add_argument_group("the load"))
+    add_endpoint_options(parser.add_argument_group("what is sent, to a URL"))
+    server_group = parser.add_argument_group("the server of a TARGET")
+    add_server_options(server_group)
+    _add_run_options(server_group)
+    add_threshold(parser.add_argument_group("what must hold"))
+    out = parser.add_argument_group("what comes out")
+    formats.add_arguments(out)
+    formats.add_printed(out, ("levels", "requests"), "levels", "the levels, or every request,")
+
+
+def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input of one request, such as 1x3x224x224; repeatable",
+    )
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument(
+        "--device", metavar="DEVICE", help="cpu, cuda, cuda:N, or auto: the GPU if there is one"
+    )
+    group.add_argument(
+        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+    group.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a file that holds a program, in a process of its own",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Send, show, write; return the exit code."""
+    limits = _checked(options)
+    given = settings(options)
+    from torchgauge import api
+    from torchgauge.analyze.gate.load_gate import judged_levels
+    from torchgauge.measure.interrupts import Interrupts
+
+    subject = options.target
+    if not is_address(options.target):
+        device = options.device or "auto"
+        subject = target_request(options, precision=options.precision, device=device)
+    with prints_to_stderr():
+        serving: Serving = api.serving_request(subject, **given)
+    verdict = None
+    if limits:
+        found = serving.capacity if options.rate == "auto" else None
+        verdict = judged_levels(limits, serving, up_to=None if found is None else found.rate)
+    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
+        try:
+            # First, since the reader of our output may go away.
+            written = verdicts.write(serving, verdict, options, "load")
+        except InputError:
+            tell(serving, verdict, options)  # or the measurement would be lost
+            options.json = options.csv = None  # standard output holds one document
+            raise
+    tell(serving, verdict, options)
+    formats.say(written)
+    return code(serving, verdict, interrupted=interrupts.noted)
+
+
+def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
+    """Return the limits; raises InputError for options that do not go together."""
+    limits = settle(options)
+    forms = [*(options.formats or ()), *dict(options.outputs)]
+    if unfit := [form for form in forms if form not in FORMS]:
+        raise InputError(
+            f"A record of load cannot be written as {unfit[0]}.",
+            id="format-unfit",
+            remedy=f"Choose from {', '.join(FORMS)}.",
+        )
+    if "junit" in forms and not limits:
+        raise InputError(
+            "JUnit tells which limits hold, and there is none.",
+            id="option-conflict",
+            remedy="Add --threshold, such as --threshold p99:200ms.",
+        )
+    formats.check(options)
+    return limits
+
+
+def tell(serving: Serving, verdict: Verdict | None, options: argparse.Namespace) -> None:
+    """Print the record, then the verdict; in a workflow tell GitHub."""
+    show(serving, options)
+    if verdict is not None:
+        verdicts.show(verdict, to_stderr=bool(options.json or options.csv))
+        verdicts.tell_github(verdict, serving.target.spec)
+
+
+def show(serving: Serving, options: argparse.Namespace) -> None:
+    """Print the record as JSON or CSV, or the summary; colours on a terminal only."""
+    from torchgauge.records import rendering
+
+    for warning in serving.all_warnings:
+        if warning.traceback:
+            tell_lines(warning.traceback)
+    if options.json:
+        emit(rendering.text(serving, "json"))
+        return
+    if options.csv:
+        table = "requests" if options.csv == "requests" else "figures"
+        emit(rendering.text(serving, "csv", table=table))
+        return
+    from torchgauge.cli.steps.load_steps import with_load_steps
+    from torchgauge.report import kinds
+    from torchgauge.report.console import blocks
+
+    document = with_load_steps(kinds.document(serving), serving, options)
+    print_view(lambda width: blocks.view(document, width))
+
+
+def code(serving: Serving, verdict: Verdict | None, *, interrupted: bool) -> ExitCode:
+    """Return the exit code: 4 where the client was too slow, else the verdict's.
+
+    1 where something failed or no request was answered.
+    """
+    if serving.interrupted or interrupted:
+        return ExitCode.INTERRUPTED
+    if not serving.complete or not any(level.fates.get("done") for level in serving.levels):
+        return ExitCode.MEASUREMENT_FAILED
+    if serving.client_limited:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE if verdict is None else verdict.exit_code

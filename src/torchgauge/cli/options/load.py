@@ -1,0 +1,254 @@
+"""Options of load: rates, arrivals, what is sent, and where to; what was given goes on by name."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from torchgauge.cli.options.numbers import positive, seconds, whole_number
+from torchgauge.errors import InputError
+from torchgauge.files import is_file
+from torchgauge.folders import typed
+from torchgauge.similar import did_you_mean, similar
+
+SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
+APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
+ARRIVALS = ("poisson", "constant", "gamma")
+# By what they need: an endpoint has them, or a model behind the reference server.
+OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env")
+OF_MODELS = (
+    *("max_batch", "max_delay", "workers"),
+    *("inputs", "weights", "device", "precision", "trust"),
+)
+SENT = ("body", "prompts", "tokens")
+SETTINGS = (
+    *("rate", "goals", "arrivals", "scenario", "duration", "requests", "in_flight", "api"),
+    *SENT,
+    *("max_batch", "max_delay", "workers", "seed", "mlperf", "allow_remote", "bearer_env"),
+    "timeout",
+)
+_HOST = re.compile(r"(localhost|\d+\.\d+\.\d+\.\d+|\[[\da-fA-F:]+\]):\d+(/.*)?")
+_SCHEME = re.compile(r"[a-z][a-z\d+.-]*://", re.IGNORECASE)
+
+
+def add_load_options(group: argparse._ArgumentGroup) -> None:
+    """Declare what load there is, and for how long."""
+    group.add_argument(
+        "--rate",
+        type=rates,
+        metavar="R,R|auto",
+        help="requests per second, a level each; auto finds the highest within the goals",
+    )
+    group.add_argument(
+        "--arrivals",
+        type=arrivals,
+        metavar="A",
+        help="poisson (default), constant, gamma:CV with the variation of the times between them, "
+        "or a FILE with a time in seconds on each line",
+    )
+    group.add_argument(
+        "--scenario",
+        choices=SCENARIOS,
+        help="server: requests come by the clock (default); single-stream: one after the other; "
+        "multi-stream: 8 at once; offline: all at once",
+    )
+    group.add_argument(
+        "--goal",
+        action="append",
+        metavar="GOALS",
+        dest="goals",
+        help='limits on what requests wait, such as "p99<100ms ttft_p95<300ms errors<1%%"',
+    )
+    group.add_argument(
+        "--for", type=seconds, metavar="TIME", dest="duration", help="of a level, such as 60s"
+    )
+    group.add_argument("--requests", type=positive, metavar="N", help="of a level, at most")
+    group.add_argument(
+        "--in-flight",
+        type=positive,
+        metavar="N",
+        help="requests on their way at once, at most; others wait, which counts",
+    )
+    group.add_argument(
+        "--timeout", type=seconds, metavar="TIME", help="of a request, after which it has failed"
+    )
+    group.add_argument(
+        "--seed", type=whole_number, metavar="N", help="of the schedule (default: 0)"
+    )
+    group.add_argument(
+        "--mlperf",
+        action="store_true",
+        default=None,
+        help="add what MLPerf's early stopping says: valid for independent requests only",
+    )
+
+
+def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
+    """Declare what is sent, and to whom."""
+    group.add_argument("--api", choices=APIS, help="what a URL answers (default: json)")
+    group.add_argument(
+        "--body", type=typed, metavar="FILE", help="body of every request, or one on each line"
+    )
+    group.add_argument(
+        "--prompts", type=typed, metavar="FILE", help="prompts, one on each line, sent in turn"
+    )
+    group.add_argument(
+        "--tokens", type=tokens, metavar="IN:OUT", help="tokens of made-up prompts and of answers"
+    )
+    group.add_argument(
+        "--bearer-env",
+        type=variable,
+        metavar="NAME",
+        help="environment variable that holds the token to authorize with",
+    )
+    group.add_argument(
+        "--allow-remote",
+        action="store_true",
+        default=None,
+        help="send to another machine too: only to one that you may put under load",
+    )
+
+
+def add_server_options(group: argparse._ArgumentGroup) -> None:
+    """Declare how the reference server batches."""
+    group.add_argument(
+        "--max-batch", type=positive, metavar="N", help="requests computed at once, at most"
+    )
+    group.add_argument(
+        "--max-delay", type=delay, metavar="TIME", help="for which a batch waits to fill: 5ms"
+    )
+    group.add_argument("--workers", type=positive, metavar="N", help="behind one queue")
+
+
+def rates(text: str) -> tuple[float, ...] | Literal["auto"]:
+    """Return rates above 0 with commas between them, or "auto"."""
+    if text.strip().lower() == "auto":
+        return "auto"
+    parsed = []
+    for part in text.split(","):
+        number = part.strip().removesuffix("requests/s").removesuffix("/s").strip()
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < 1e9:
+            meant = did_you_mean(similar(part, ("auto",), cutoff=0.5), "")
+            ending = f" {meant}" if meant else ""
+            message = f"'{part.strip()}' is not a rate above 0, nor auto.{ending}"
+            raise argparse.ArgumentTypeError(message.rstrip("."))
+        parsed.append(rate)
+    return tuple(parsed)
+
+
+def arrivals(text: str) -> str:
+    """Return a kind of arrivals, or the path of a file of times."""
+    kind, colon, variation = text.partition(":")
+    if text in ("poisson", "constant"):
+        return text
+    if kind == "gamma" and colon:
+        try:
+            fits = 0 < float(variation) < 1e3
+        except ValueError:
+            fits = False
+        if fits:
+            return text
+        raise argparse.ArgumentTypeError(f"'{variation}' is not a variation above 0, as in gamma:2")
+    if is_file(path := typed(text)):
+        return str(path)
+    near = [
+        name + ":2" * (name == "gamma") for name in similar(kind, ARRIVALS, limit=1, cutoff=0.5)
+    ]
+    otherwise = "choose from poisson, constant, gamma:CV, or a file"
+    meant = did_you_mean(near, otherwise).rstrip("?")
+    raise argparse.ArgumentTypeError(f"there are no arrivals '{text}': {meant}")
+
+
+def tokens(text: str) -> tuple[int, int]:
+    """Return the tokens of a prompt and of its answer: "128:64"."""
+    prompt, colon, answer = text.partition(":")
+    if not (colon and prompt.isdecimal() and answer.isdecimal() and int(prompt) and int(answer)):
+        raise argparse.ArgumentTypeError(f"'{text}' is not tokens in and out, such as 128:64")
+    return int(prompt), int(answer)
+
+
+def delay(text: str) -> float:
+    """Return seconds, 0 too."""
+    return 0.0 if text.strip() in ("0", "0s", "0ms") else seconds(text)
+
+
+def variable(text: str) -> str:
+    """Return the name of an environment variable: what it holds is no argument."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is None:
+        message = "it takes the name of an environment variable, and not the token itself"
+        raise argparse.ArgumentTypeError(message)
+    return text
+
+
+def is_address(target: str) -> bool:
+    """Return whether a target is a URL. Raises InputError `url-scheme` for one without http."""
+    if target.lower().startswith(("http://", "https://")):
+        return True
+    if _SCHEME.match(target):
+        raise InputError(
+            f"Requests cannot be sent by '{target.partition('://')[0]}'.",
+            id="url-scheme",
+            cause="Endpoints answer HTTP.",
+            remedy="Give a URL that begins with http:// or https://.",
+        )
+    if _HOST.fullmatch(target) and not is_file(Path(target)):
+        raise InputError(
+            f"'{target}' is not a target.",
+            id="url-scheme",
+            cause="An endpoint is named by a URL.",
+            remedy=f"Did you mean http://{target}?",
+        )
+    return False
+
+
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was given, by the names of `measure_serving`'s arguments.
+
+    Raises InputError `option-conflict` for what does not go together.
+    """
+    _check(options)
+    given = {name: getattr(options, name) for name in SETTINGS}
+    given["goals"] = " ".join(options.goals) if options.goals else None
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _check(options: argparse.Namespace) -> None:
+    of_endpoint = is_address(options.target)
+    foreign = OF_MODELS if of_endpoint else OF_ENDPOINTS
+    if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:
+        flag = "--input" if names[0] == "inputs" else _flag(names[0])
+        subject = "a model that is served here" if of_endpoint else "an endpoint, named by its URL"
+        raise InputError(
+            f"{flag} is of {subject}.",
+            id="option-conflict",
+            remedy=f"Leave {flag} out.",
+        )
+    sent = [name for name in SENT if getattr(options, name) is not None]
+    if len(sent) > 1:
+        raise InputError(
+            f"{_flag(sent[0])} and {_flag(sent[1])} both say what is sent.",
+            id="option-conflict",
+            remedy="Give one of them.",
+        )
+    if options.rate == "auto" and not options.goals:
+        raise InputError(
+            "--rate auto searches the highest rate within goals, and there is none.",
+            id="option-conflict",
+            remedy='Add --goal, such as --goal "p99<100ms".',
+        )
+    if options.rate is not None and options.scenario not in (None, "server"):
+        raise InputError(
+            f"A {options.scenario} load has no rate: its requests wait for each other.",
+            id="option-conflict",
+            remedy="Leave --rate out, or choose --scenario server.",
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

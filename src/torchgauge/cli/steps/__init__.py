@@ -1,0 +1,1 @@
+"""What to run next: complete commands about the same target."""

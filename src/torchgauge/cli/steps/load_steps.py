@@ -1,0 +1,95 @@
+"""What to run after a load: how many workers a rate needs, a search, the page."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.folders import display_path
+
+if TYPE_CHECKING:
+    from torchgauge.records.serving.serving import Serving
+    from torchgauge.report.content.document import Document
+
+MAX_STEPS = 3
+STEM = "load"
+FLAGS = ("mlperf", "allow_remote", "trust")
+VALUES = (
+    *("arrivals", "scenario", "duration", "requests", "in_flight", "timeout", "seed", "api"),
+    *("body", "prompts", "tokens", "bearer_env", "max_batch", "max_delay", "workers"),
+    *("weights", "device", "precision"),
+)
+NAMES = {"duration": "for"}
+
+
+def with_load_steps(document: Document, serving: Serving, options: argparse.Namespace) -> Document:
+    """Return the document with commands to run next; of a record that failed, as it is."""
+    from torchgauge.report.content.document import Heading, Listing
+
+    if not serving.complete:
+        return document
+    lines = "\n".join(f"{command}  # {reason}" for command, reason in steps(serving, options))
+    heading = Heading("Next", tone="")
+    return dataclasses.replace(
+        document, conclusion=[*document.conclusion, heading, Listing(lines, "sh")]
+    )
+
+
+def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return commands with what each is for, the most useful first."""
+    again = ["torchgauge", "load", *load_arguments(serving, options)]
+    saved = saved_record(options)
+    commands = []
+    if serving.client_limited:
+        commands.append(("torchgauge doctor", "what keeps the client from its cores"))
+    is_open = all(level.scenario == "server" for level in serving.levels)
+    if is_open and options.rate != "auto":
+        goal = [] if serving.goals else ["--goal", "p99<100ms"]
+        words = ["--rate", "auto", *goal]
+        commands.append((shlex.join([*again, *words]), "the highest rate within the goals"))
+    else:
+        again += ["--rate", "auto"] * (options.rate == "auto")
+    rates = [level.arrivals.rate for level in serving.levels if level.arrivals.rate]
+    if rates and saved is not None:
+        wanted = f"{2 * max(rates):.4g}"
+        words = ["torchgauge", "capacity", display_path(saved), "--rate", wanted]
+        commands.append((shlex.join(words), "how many workers twice the rate needs"))
+    page = (f"{shlex.join(again)} --open", "the same as a page")
+    if saved is not None:
+        shown = shlex.join(["torchgauge", "report", display_path(saved), "--open"])
+        page = (shown, "the same as a page")
+    return [*commands[: MAX_STEPS - 1], page]
+
+
+def load_arguments(serving: Serving, options: argparse.Namespace) -> list[str]:
+    """Return the arguments that name what is under load and how, as they were given, less rates.
+
+    An address has no password or query: what a URL holds may be a secret.
+    """
+    address = serving.served_by.address if serving.served_by.kind == "endpoint" else ""
+    arguments = [address or options.target]
+    for name in VALUES:
+        value = getattr(options, name)
+        if value is not None:
+            text = ":".join(map(str, value)) if isinstance(value, tuple) else _text(value)
+            arguments += [f"--{NAMES.get(name, name).replace('_', '-')}", text]
+    for text in options.inputs:
+        arguments += ["--input", text]
+    for text in options.goals or ():
+        arguments += ["--goal", text]
+    return arguments + [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name)]
+
+
+def _text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def saved_record(options: argparse.Namespace) -> Path | None:
+    """Return the file that the record was written to; None where it was not."""
+    saved: Path | None = next((path for form, path in options.outputs if form == "json"), None)
+    if saved is None and options.output_dir is not None and "json" in (options.formats or ["json"]):
+        saved = options.output_dir / f"{STEM}.json"
+    return saved

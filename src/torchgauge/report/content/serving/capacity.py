@@ -1,0 +1,239 @@
+"""A plan of capacity: the workers that are needed, settings around them, checks; all estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torchgauge import units
+from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
+from torchgauge.records.serving.distribution import Distribution, Estimate
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Detailed,
+    Document,
+    Facts,
+    Findings,
+    Note,
+    Options,
+    Row,
+    Table,
+    Tone,
+    Value,
+    Warnings,
+)
+from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.notebook import serving_charts
+
+LABEL = 13
+SETTINGS = (
+    Column("p50"),
+    Column("p99", tone="strong"),
+    Column("p99 interval", title="95 %", priority=2, tone="faint"),
+    Column("TTFT p95", priority=3),
+    Column("TPOT p50", priority=3),
+    Column("busy"),
+    Column("batch", title="mean batch", priority=4),
+    Column("knee", title="knee/s"),
+    Column("price", title="price/h", priority=5),
+    Column("million", title="per million", priority=6),
+    Column("goals", left_aligned=True),
+)
+CHECKS = (
+    Column("predicted"),
+    Column("interval", title="95 %", priority=1, tone="faint"),
+    Column("measured"),
+    Column("off", priority=2),
+    Column("inside", left_aligned=True),
+)
+SOURCES = {
+    "server": "the server's own clock under load",
+    "sweep": "a sweep of batch sizes",
+    "profile": "a profile, one call a request",
+    "generation": "the fits of a generation",
+    "file": "a file",
+}
+DISCIPLINES = {
+    "batches": "one queue, workers take batches",
+    "one by one": "one queue, workers take single requests",
+    "continuous": "continuous batching, requests go to the workers in turn",
+}
+TONES: dict[str, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful"}
+NO_END = "queue grows without end"
+
+
+def document(plan: CapacityPlan, _options: Options) -> Document:
+    """Return the workers needed, the settings around them, the front, and checks."""
+    blocks: list[Block] = []
+    if plan.refused:
+        blocks.append(Note(f"Nothing is predicted. {plan.refused}", "bad"))
+    if plan.settings:
+        blocks.append(settings(plan.settings, f"At {words.rate(plan.settings[0].rate)} requests/s"))
+    if plan.front:
+        title = "Settings that no other beats in knee, p99 and workers at once"
+        blocks.append(settings(plan.front, title))
+    if plan.checks:
+        blocks.append(_checks(plan.checks))
+    if plan.findings:
+        blocks.append(Findings(plan.findings))
+    if plan.warnings:
+        blocks.append(Warnings(plan.warnings))
+    if plan.interrupted:
+        blocks.append(Note("Interrupted before its end.", "doubtful"))
+    return Document(
+        plan.target.name,
+        "capacity, estimated by simulation",
+        facts=Facts(list(_facts(plan)), label=LABEL),
+        blocks=blocks,
+        conclusion=[Facts(list(in_short(plan)), "In short")],
+        charts=serving_charts.plan(plan),
+        names=(plan.target.name,),
+    )
+
+
+def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
+    times = plan.times
+    yield "target", plan.target.spec
+    count = sum(len(part.seconds) for part in times.batches)
+    parts = [SOURCES[times.source]]
+    parts += [f"{count:,} of batches up to {times.batches[-1].batch:,}"] if times.batches else []
+    parts += [times.settings] * bool(times.settings)
+    yield "service times", ", ".join(parts)
+    yield "server", DISCIPLINES[plan.discipline]
+    rate = "" if plan.arrivals.rate is None else f"{words.rate(plan.arrivals.rate)} requests/s, "
+    yield "load", rate + words.arrivals(plan.arrivals)
+    if plan.goals:
+        yield "goals", ", ".join(map(words.goal, plan.goals))
+    machine = plan.environment.machine
+    yield "machine", f"{machine.cpu}, {machine.cpu_quota or machine.usable_cores:g} cores"
+
+
+def in_short(plan: CapacityPlan) -> Iterator[tuple[str, Detailed]]:
+    """Yield the workers needed, their latency and knee, and what a lost one does."""
+    needed = plan.needed
+    if needed is None:
+        reason = plan.refused or next((finding.title for finding in plan.findings), "")
+        yield "workers", Detailed("unknown" if plan.refused else "none", f"  {reason}")
+        return
+    yield "workers", Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
+    for label, distribution, fraction in _waits(needed):
+        shown = None if distribution is None else distribution.percentile(fraction)
+        if shown is not None:
+            yield label, Detailed(units.time(shown.value, 3), _within(shown))
+    if needed.utilization is not None:
+        yield "busy", Detailed(units.percent(needed.utilization), "  of the time, each worker")
+    if needed.knee is not None:
+        bounds = needed.knee.interval
+        within = "" if bounds is None else f"  {words.rate(bounds.low)} … {words.rate(bounds.high)}"
+        yield "knee", Detailed(f"{words.rate(needed.knee.value)} requests/s", within)
+    if plan.failure is not None:
+        yield f"with {plan.failure.workers:,}", Detailed(_failed(plan.failure), "  one worker lost")
+    if needed.price is not None:
+        million = needed.price_per_million or 0.0
+        detail = f"  {units.significant(million, 3)} for a million requests"
+        yield "price/h", Detailed(units.significant(needed.price, 3), detail)
+
+
+def _waits(setting: PlannedSetting) -> tuple[tuple[str, Distribution | None, float], ...]:
+    return (
+        ("p50", setting.latency, 0.5),
+        ("p99", setting.latency, 0.99),
+        ("TTFT p95", setting.ttft, 0.95),
+        ("TPOT p50", setting.tpot, 0.5),
+    )
+
+
+def _within(shown: Estimate) -> str:
+    """Return an interval behind a figure, or why it has none."""
+    if shown.interval is not None:
+        return f"  {words.times(shown.interval)}"
+    return f"  {shown.reason}" if shown.reason else ""
+
+
+def _failed(setting: PlannedSetting) -> str:
+    if setting.latency is None:
+        return NO_END
+    shown = setting.latency.percentile(0.99)
+    verdict = _verdict(setting)
+    p99 = "" if shown is None else f"p99 {units.time(shown.value, 3)}"
+    return f"{p99}, goals {verdict}" if verdict else p99
+
+
+def setting_name(setting: PlannedSetting) -> str:
+    """Return how requests are batched: "batches of 8 within 5 ms"."""
+    if setting.max_batch == 1:
+        return "one by one"
+    delay = f" within {units.time(setting.max_delay, 3)}" if setting.max_delay else ""
+    return f"batches of {setting.max_batch:,}{delay}"
+
+
+def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
+    """Return settings with what requests wait, how busy workers are, and the knee."""
+    alike = len({setting_name(setting) for setting in planned}) == 1
+    rows = [
+        Row(
+            f"{setting.workers:,} worker{'s' * (setting.workers != 1)}"
+            + ("" if alike else f", {setting_name(setting)}"),
+            _setting(setting),
+            tone=TONES.get(_verdict(setting), ""),
+        )
+        for setting in planned
+    ]
+    notes = ["Knee: the highest rate within the goals. Busy: share of a worker's time."]
+    if alike:
+        notes.insert(0, f"All with {setting_name(planned[0])}.")
+    return Table(
+        title=title, how="estimated", columns=SETTINGS, rows=rows, layout="fitted", notes=notes
+    )
+
+
+def _setting(setting: PlannedSetting) -> dict[str, Value]:
+    texts: dict[str, Value] = {}
+    for label, distribution, fraction in _waits(setting):
+        shown = None if distribution is None else distribution.percentile(fraction)
+        if shown is not None:
+            texts[label] = units.time(shown.value, 3)
+            if label == "p99":
+                texts["p99 interval"] = words.times(shown.interval)
+    values: dict[str, Value] = {
+        **texts,
+        "busy": "" if setting.utilization is None else units.percent(setting.utilization),
+        "batch": "" if setting.mean_batch is None else units.significant(setting.mean_batch, 3),
+        "knee": "" if setting.knee is None else words.rate(setting.knee.value),
+        "price": "" if setting.price is None else units.significant(setting.price, 3),
+        "million": ""
+        if setting.price_per_million is None
+        else units.significant(setting.price_per_million, 3),
+        "goals": _verdict(setting) if setting.stable else NO_END,
+    }
+    return {key: text for key, text in values.items() if text}
+
+
+def _verdict(setting: PlannedSetting) -> str:
+    verdicts = {result.verdict for result in setting.goals}
+    return next((name for name in ("missed", "unclear", "met") if name in verdicts), "")
+
+
+def _checks(checks: Sequence[Check]) -> Table:
+    rows = [Row(f"{c.figure} at {words.rate(c.rate)}/s", _check(c)) for c in checks]
+    judged = [check.inside for check in checks if check.inside is not None]
+    notes = [f"{sum(judged)} of {len(judged)} measurements lie in their interval."] * bool(judged)
+    return Table(
+        title="Predictions beside measurements of the same requests",
+        columns=CHECKS,
+        rows=rows,
+        layout="fitted",
+        notes=notes,
+    )
+
+
+def _check(check: Check) -> dict[str, Value]:
+    predicted, measured = check.predicted.value, check.measured.value
+    off = units.with_minus(f"{100 * (predicted / measured - 1):+.1f} %") if measured else ""
+    return {
+        "predicted": units.time(predicted, 3),
+        "interval": words.times(check.predicted.interval),
+        "measured": units.time(measured, 3),
+        "off": off,
+        "inside": {True: "inside", False: "outside", None: ""}[check.inside],
+    }

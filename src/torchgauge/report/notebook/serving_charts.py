@@ -1,0 +1,146 @@
+"""Small drawings of load: waiting by rate, answers by rate, spread of latency, fates; of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torchgauge import units
+from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
+from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.serving import Serving
+from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.notebook.charts import BINS, MAX_BARS, Chart, divided
+
+FRACTION = 0.99
+DRAWN_SHARE = 0.99  # beyond it a few requests would take all of the room
+
+
+def serving(record: Serving) -> list[Chart]:
+    """Return the 99th percentiles and answers by rate, and of the last good level its requests."""
+    rated = sorted(
+        (level for level in record.levels if level.arrivals.rate is not None),
+        key=lambda level: level.arrivals.rate or 0.0,
+    )
+    met = [level for level in record.levels if level.verdict == "met"]
+    headline = (met or [*record.levels])[-1:]
+    return [
+        *_waits(rated),
+        *_answers(rated),
+        *(chart for level in headline for chart in (*_over_time(level), *_spread(level))),
+        *_fates(record),
+    ]
+
+
+def _waits(levels: Sequence[Level]) -> Iterator[Chart]:
+    values = {
+        f"{level.arrivals.rate:,.4g}": percentile.value
+        for level in levels
+        if level.latency is not None
+        and (percentile := level.latency.percentile(FRACTION)) is not None
+    }
+    if len(values) > 1:
+        top = units.time(max(values.values()), 3)
+        yield Chart("Latency p99 by offered requests/s", "line", [*values.values()], [*values], top)
+
+
+def _answers(levels: Sequence[Level]) -> Iterator[Chart]:
+    values = {
+        f"{level.arrivals.rate:,.4g}": level.goodput.value
+        for level in levels
+        if level.goodput is not None
+    }
+    if len(values) > 1:
+        top = units.rate(max(values.values()), "requests", 3)
+        title = "Within all goals by offered requests/s"
+        yield Chart(title, "line", [*values.values()], [*values], top)
+
+
+def _latencies(level: Level) -> list[tuple[float, float]]:
+    """Return (due, latency) of the answered requests."""
+    requests = level.requests
+    columns = zip(requests.scheduled, requests.last, requests.fate, strict=False)
+    return [(due, last - due) for due, last, fate in columns if last is not None and fate == "done"]
+
+
+def _over_time(level: Level) -> Iterator[Chart]:
+    """Yield the slowest request of each moment."""
+    latencies = _latencies(level)
+    if len(latencies) < 2 or level.duration <= 0:
+        return
+    bars = min(len(latencies), MAX_BARS)
+    slowest = [0.0] * bars
+    for due, latency in latencies:
+        bar = min(max(int(due / level.duration * bars), 0), bars - 1)
+        slowest[bar] = max(slowest[bar], latency)
+    labels = ("0 s", units.time(level.duration, 3))
+    title = f"Slowest over time, {level.label}"
+    yield Chart(title, "bars", slowest, labels, units.time(max(slowest), 3))
+
+
+def _spread(level: Level) -> Iterator[Chart]:
+    """Yield how many requests took how long, those of the steady window."""
+    begin, end = level.window
+    ordered = sorted(latency for due, latency in _latencies(level) if begin <= due <= end)
+    drawn = ordered[: max(round(DRAWN_SHARE * len(ordered)), 1)]
+    if len(ordered) < 2 or drawn[0] == drawn[-1]:
+        return
+    low, high = drawn[0], drawn[-1]
+    counts = [0] * min(BINS, len(drawn))
+    for latency in drawn:
+        counts[min(int((latency - low) / (high - low) * len(counts)), len(counts) - 1)] += 1
+    omitted = len(ordered) - len(drawn)
+    note = f"{omitted:,} longer, up to {units.time(ordered[-1], 3)}" * bool(omitted)
+    labels = (units.time(low, 3), units.time(high, 3))
+    title = f"Requests by latency, {level.label}"
+    yield Chart(title, "bars", counts, labels, f"up to {max(counts):,}", note)
+
+
+def _fates(record: Serving) -> Iterator[Chart]:
+    """Yield what became of requests, where not all of them were answered."""
+    counts: dict[str, float] = {}
+    for level in record.levels:
+        for fate in level.requests.fate:
+            counts[words.FATES[fate]] = counts.get(words.FATES[fate], 0) + 1
+    if len(counts) > 1:
+        yield divided("Requests", counts, lambda count: f"{count:,.0f}")
+
+
+def plan(record: CapacityPlan) -> list[Chart]:
+    """Return the 99th percentiles and the knee by workers, at the rate that is planned for."""
+    if not record.settings:
+        return []
+    like = record.needed or record.settings[0]
+    row = {
+        setting.workers: setting
+        for setting in record.settings
+        if (setting.max_batch, setting.max_delay, setting.rate)
+        == (like.max_batch, like.max_delay, like.rate)
+    }
+    ordered = [row[workers] for workers in sorted(row)]
+    return [*_percentiles(ordered), *_knees(ordered)]
+
+
+def _percentiles(settings: Sequence[PlannedSetting]) -> Iterator[Chart]:
+    values = {
+        f"{setting.workers:,}": percentile.value
+        for setting in settings
+        if setting.latency is not None
+        and (percentile := setting.latency.percentile(FRACTION)) is not None
+    }
+    if len(values) > 1:
+        unstable = [f"{setting.workers:,}" for setting in settings if not setting.stable]
+        note = f"the queue grows with {', '.join(unstable)}" * bool(unstable)
+        title = "Latency p99 by workers (estimated)"
+        top = units.time(max(values.values()), 3)
+        yield Chart(title, "line", [*values.values()], [*values], top, note)
+
+
+def _knees(settings: Sequence[PlannedSetting]) -> Iterator[Chart]:
+    values = {
+        f"{setting.workers:,}": setting.knee.value
+        for setting in settings
+        if setting.knee is not None
+    }
+    if len(values) > 1:
+        top = units.rate(max(values.values()), "requests", 3)
+        yield Chart("Knee by workers (estimated)", "line", [*values.values()], [*values], top)

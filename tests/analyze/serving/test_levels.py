@@ -1,0 +1,196 @@
+"""Levels of load from requests whose figures are known."""
+
+import numpy as np
+import pytest
+from tests.support.queues import queued, requests_of, sojourn
+
+from torchgauge.analyze.serving.goals import parse_goals
+from torchgauge.analyze.serving.levels import level
+from torchgauge.records.serving.level import Arrivals, ClientLoad
+from torchgauge.records.serving.requests import Requests
+
+CONSTANT = Arrivals(kind="constant", rate=10)
+
+
+def level_of(requests, **options):
+    options = {"scenario": "server", "arrivals": CONSTANT, "duration": 100.0, **options}
+    return level(requests, **options)
+
+
+def steady(count=1000, latency=0.02, **columns):
+    return requests_of(np.arange(count) / 10, np.full(count, latency), **columns)
+
+
+def test_a_level_without_chance_by_hand():
+    measured = level_of(steady(), goals=parse_goals("p99<100ms p95<10ms"))
+    assert measured.window == pytest.approx((10.0, 99.98))
+    assert measured.count == 900
+    assert measured.fates == {"done": 900}
+    assert measured.offered == pytest.approx(10, rel=1e-3)
+    assert measured.completed.value == pytest.approx(10, rel=2e-3)
+    assert measured.completed.interval.low < 10 < measured.completed.interval.high
+    assert measured.goodput.value == 0.0
+    assert measured.errors.value == 0.0
+    assert measured.errors.interval.high < 0.01
+    assert measured.latency.mean.value == pytest.approx(0.02)
+    assert {p.value for p in measured.latency.percentiles} == {pytest.approx(0.02)}
+    assert [result.verdict for result in measured.goals] == ["unclear", "missed"]
+    assert measured.saturation.saturated is False
+    assert measured.saturation.slope == pytest.approx(0, abs=0.02)
+    assert (measured.ttft, measured.itl, measured.tpot, measured.tokens) == (None,) * 4
+    assert measured.tokens_by == ""
+
+
+def test_a_pause_counts_for_all_who_wait():
+    """Sixty requests wait for a server that paused for 6 s: p95 is what Lindley says."""
+    due = np.arange(1000) / 10
+    service = np.full(1000, 0.02)
+    service[500] = 6.0
+    waits = sojourn(due, service)
+    measured = level_of(requests_of(due, waits))
+    inside = waits[(due >= measured.window[0]) & (due < measured.window[1])]
+    assert measured.latency.high == pytest.approx(6.0)
+    expected = np.quantile(inside, 0.95, method="inverted_cdf")
+    assert measured.latency.percentile(0.95).value == pytest.approx(expected)
+    assert expected > 1.5
+
+
+def test_unanswered_requests_are_longer_than_all_others():
+    fates = ["done"] * 1000
+    fates[200:900:35] = ["timeout"] * 20
+    last = tuple(i / 10 + 0.02 if fate == "done" else None for i, fate in enumerate(fates))
+    requests = steady(fate=tuple(fates), last=last)
+    measured = level_of(requests, goals=parse_goals("p99<100ms p90<100ms mean<1s errors<10%"))
+    assert measured.fates == {"done": 880, "timeout": 20}
+    assert (measured.latency.count, measured.latency.unanswered) == (900, 20)
+    assert [p.fraction for p in measured.latency.percentiles] == [0.5, 0.9, 0.95]
+    assert measured.latency.mean.interval is None
+    assert "20 requests" in measured.latency.mean.reason
+    assert measured.errors.value == pytest.approx(20 / 900)
+    assert measured.goodput.value == pytest.approx(880 / 89.98, rel=1e-3)
+    verdicts = {result.goal.text: result.verdict for result in measured.goals}
+    assert verdicts["p99<100ms"] == "missed"
+    assert verdicts["mean<1s"] == "missed"
+    assert verdicts["errors<10%"] == "met"
+
+
+def test_tokens_and_gaps_of_streams_by_hand():
+    count = 1000
+    requests = steady(
+        count,
+        latency=0.5,
+        first=tuple(i / 10 + 0.1 for i in range(count)),
+        tokens_in=(100,) * count,
+        tokens_out=(5,) * count,
+        chunks=(3,) * count,
+        gaps=(0.1, 0.3) * count,
+    )
+    measured = level_of(requests, tokens_by="usage")
+    assert measured.tokens.value == pytest.approx(50, rel=0.01)
+    assert measured.tokens_in.value == pytest.approx(1000, rel=0.01)
+    assert measured.ttft.percentile(0.9).value == pytest.approx(0.1)
+    assert measured.tpot.mean.value == pytest.approx(0.1)
+    assert measured.itl.count == 2 * measured.count
+    assert measured.itl.mean.value == pytest.approx(0.2)
+    assert measured.itl.percentile(0.95).value == pytest.approx(0.3)
+    assert measured.tokens_by == "usage"
+
+
+@pytest.mark.parametrize(
+    ("rate", "saturated"), [(50, False), (90, False), (115, True), (200, True)]
+)
+def test_a_backlog_that_grows_is_told_from_one_that_wanders(rate, saturated):
+    arrivals = Arrivals(kind="poisson", rate=rate)
+    found = [
+        level_of(queued(rate, duration=100, seed=seed), arrivals=arrivals).saturation
+        for seed in range(5)
+    ]
+    assert [saturation.saturated for saturation in found] == [saturated] * 5
+    if saturated:
+        assert np.mean([s.slope for s in found]) == pytest.approx(rate - 100, rel=0.35)
+
+
+def test_a_queue_at_its_limit_is_seldom_called_saturated():
+    """At 95 % the backlog wanders far; of 40 short runs at most two may be called saturated."""
+    arrivals = Arrivals(kind="poisson", rate=95)
+    found = [
+        level_of(queued(95, duration=20, seed=seed), arrivals=arrivals, duration=20.0).saturation
+        for seed in range(40)
+    ]
+    assert sum(saturation.saturated for saturation in found) <= 2
+
+
+def test_a_server_that_answers_nobody_is_saturated():
+    requests = steady(last=(None,) * 1000, first=(), fate=("timeout",) * 1000)
+    measured = level_of(requests, goals=parse_goals("p99<1s"))
+    assert measured.saturation.saturated
+    assert measured.saturation.slope == pytest.approx(10, rel=0.01)
+    assert measured.latency is None
+    assert measured.goals[0].verdict == "missed"
+
+
+def test_in_a_closed_loop_no_backlog_and_no_offered_rate_exist():
+    measured = level_of(
+        steady(), scenario="single-stream", arrivals=Arrivals(kind="closed", users=1)
+    )
+    assert measured.offered is None
+    assert measured.saturation.saturated is None
+    assert measured.saturation.slope is None
+
+
+def test_offline_all_requests_count_until_the_last_answer():
+    requests = requests_of(np.zeros(400), np.arange(1, 401) / 100)
+    measured = level_of(
+        requests, scenario="offline", arrivals=Arrivals(kind="at once"), duration=60.0
+    )
+    assert measured.window == (0.0, 4.0)
+    assert measured.count == 400
+    assert measured.completed.value == pytest.approx(100)
+    assert measured.latency.high == 4.0
+
+
+def test_a_late_client_is_named():
+    late = ClientLoad(lateness=1e-4, lateness_p99=3e-3, waiting=0.2)
+    measured = level_of(steady(), client=late)
+    assert measured.client.limited
+    assert [warning.id for warning in measured.warnings] == ["client-limited"]
+    assert "3.000 ms, waiting for a core 20.0 %" in measured.warnings[0].message
+    slow_server = level_of(steady(latency=0.1), client=late)
+    assert not slow_server.client.limited
+    assert slow_server.warnings == ()
+
+
+def test_after_an_interruption_the_last_requests_are_not_called_unanswered():
+    last = (*(i / 10 + 0.5 for i in range(996)), None, None, None, None)
+    fates = ("done",) * 996 + ("unfinished",) * 4
+    measured = level_of(steady(last=last, fate=fates), interrupted=True)
+    assert measured.interrupted
+    assert measured.window[1] == pytest.approx(99.5)
+    assert measured.latency.unanswered == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_few_requests_give_a_level_that_says_so(count):
+    measured = level_of(steady(count), goals=parse_goals("p99<100ms mean<1s errors<1%"))
+    assert measured.count == 0
+    assert measured.verdict == "unclear"
+    assert all(result.reason for result in measured.goals)
+
+
+def test_mlperf_judges_queries_of_several_samples_by_the_longest():
+    due = np.repeat(np.arange(700) / 10, 8)
+    latency = np.tile(np.arange(1, 9) / 1000, 700)
+    measured = level_of(
+        requests_of(due, latency),
+        scenario="multi-stream",
+        arrivals=Arrivals(kind="closed", users=8),
+        duration=70.0,
+        mlperf=True,
+    )
+    assert measured.early_stopping.queries == 630
+    assert measured.early_stopping.passed is False
+    assert measured.early_stopping.needed == 662
+
+
+def test_no_request_at_all():
+    assert level_of(Requests()).count == 0

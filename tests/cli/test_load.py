@@ -1,0 +1,231 @@
+"""`torchgauge load` from its arguments to its files and exit codes; sending by a stand-in."""
+
+import csv
+import io
+import json
+
+import jsonschema
+import msgspec
+import pytest
+from tests.support import servings
+from tests.support.published_schemas import published
+
+import torchgauge as tg
+from torchgauge.cli.main import main
+from torchgauge.records.record import MeasurementWarning
+
+URL = "http://127.0.0.1:8000/v1/chat/completions"
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Have a record returned in place of sending; returns what was asked for."""
+    requests = []
+
+    def use(record):
+        def request(subject, **settings):
+            requests.append((subject, settings))
+            return record
+
+        monkeypatch.setattr("torchgauge.api.serving_request", request, raising=False)
+        return requests
+
+    return use
+
+
+def load(*arguments, target="model.py:make"):
+    return main(["load", target, *arguments])
+
+
+def test_options_of_a_model_reach_the_load(sent):
+    requests = sent(servings.healthy())
+    assert load(
+        "--rate", "25,50,75", "--arrivals", "gamma:2", "--goal", "p99<100ms", "--goal",
+        "errors<1%", "--for", "120s", "--requests", "400", "--in-flight",
+        "64", "--max-batch", "8", "--max-delay", "5ms", "--workers", "2", "--seed", "7",
+        "--timeout", "3", "--tokens", "128:64", "--device", "cpu", "--precision", "bf16",
+        "--input", "1x8", "--weights", "w.pt", "--mlperf",
+    ) == 0  # fmt: skip
+    ((request, settings),) = requests
+    assert (request.spec, request.device, request.precision) == ("model.py:make", "cpu", "bf16")
+    assert (request.inputs, request.weights.name) == (("1x8",), "w.pt")
+    assert settings == {
+        "rate": (25.0, 50.0, 75.0), "arrivals": "gamma:2", "goals": "p99<100ms errors<1%",
+        "duration": 120.0, "requests": 400, "in_flight": 64, "max_batch": 8, "max_delay": 0.005,
+        "workers": 2, "seed": 7, "timeout": 3.0, "tokens": (128, 64), "mlperf": True,
+    }  # fmt: skip
+
+
+def test_what_was_not_given_is_left_to_the_load(sent):
+    requests = sent(servings.healthy())
+    assert load() == 0
+    ((request, settings),) = requests
+    assert (request.device, settings) == ("auto", {})
+
+
+def test_options_of_an_endpoint_reach_the_load(sent, tmp_path):
+    requests = sent(servings.streamed())
+    body = tmp_path / "body.json"
+    assert load(
+        "--rate", "auto", "--goal", "ttft_p95<300ms", "--api", "openai-chat", "--body", str(body),
+        "--bearer-env", "TOKEN", "--allow-remote", target=URL,
+    ) == 0  # fmt: skip
+    ((subject, settings),) = requests
+    assert subject == URL
+    assert settings == {
+        "rate": "auto", "goals": "ttft_p95<300ms", "api": "openai-chat", "body": body,
+        "bearer_env": "TOKEN", "allow_remote": True,
+    }  # fmt: skip
+
+
+REFUSED = [
+    (("--rate", "0"), "option-invalid", "'0' is not a rate above 0"),
+    (("--rate", "5,x"), "option-invalid", "'x' is not a rate above 0"),
+    (("--rate", "nan"), "option-invalid", "'nan' is not a rate above 0"),
+    (("--rate", "atuo"), "option-invalid", "Did you mean auto"),
+    (("--rate", "auto"), "option-conflict", "Add --goal"),
+    (("--rate", "5", "--scenario", "offline"), "option-conflict", "has no rate"),
+    (("--arrivals", "possion"), "option-invalid", "Did you mean poisson"),
+    (("--arrivals", "gama"), "option-invalid", "Did you mean gamma:2"),
+    (("--arrivals", "gamma:0"), "option-invalid", "'0' is not a variation above 0"),
+    (("--arrivals", "no such file"), "option-invalid", "or a file"),
+    (("--scenario", "offlin"), "option-invalid", "Did you mean: torchgauge load"),
+    (("--api", "json"), "option-conflict", "--api is of an endpoint"),
+    (("--bearer-env", "NAME"), "option-conflict", "--bearer-env is of an endpoint"),
+    (("--tokens", "128"), "option-invalid", "'128' is not tokens in and out"),
+    (("--tokens", "1:2", "--prompts", "p"), "option-conflict", "both say what is sent"),
+    (("--goals", "p99<1s"), "option-unknown", "--goal"),
+    (("--max-delay", "x"), "option-invalid", "not a number of seconds"),
+    (("--format", "layers", "--output-dir", "d"), "format-unfit", "Choose from json"),
+    (("-o", "a.junit.xml"), "option-conflict", "Add --threshold"),
+    (("--threshold", "goodput:5tokens/s"), "threshold-invalid", "goodput:5requests/s"),
+    (("--threshold", "p98:5ms"), "metric-unknown", "Did you mean"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "identity", "text"), REFUSED)
+def test_mistakes_are_named_with_what_was_meant(sent, capsys, arguments, identity, text):
+    requests = sent(servings.healthy())
+    assert load(*arguments) == 2
+    told = capsys.readouterr().err
+    assert f"[{identity}]" in told
+    assert text in told
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "identity", "text"),
+    [
+        (URL, ("--max-batch", "8"), "option-conflict", "--max-batch is of a model"),
+        (URL, ("--input", "1x8"), "option-conflict", "--input is of a model"),
+        (URL, ("--bearer-env", "sk-123"), "option-invalid", "the name of an environment variable"),
+        ("127.0.0.1:8000/x", (), "url-scheme", "Did you mean http://127.0.0.1:8000/x?"),
+        ("localhost:8000", (), "url-scheme", "Did you mean http://localhost:8000?"),
+        ("ftp://127.0.0.1/x", (), "url-scheme", "http:// or https://"),
+    ],
+)
+def test_endpoints_are_named_by_urls(sent, capsys, target, arguments, identity, text):
+    sent(servings.streamed())
+    assert load(*arguments, target=target) == 2
+    told = capsys.readouterr().err
+    assert f"[{identity}]" in told
+    assert text in told
+    assert "sk-123" not in told.replace("usage", "")
+
+
+def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path):
+    sent(servings.healthy())
+    path = tmp_path / "load.json"
+    assert load("--rate", "25,50,75", "--goal", "p99<100ms", "-o", str(path)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "75 requests/s 75.4" in shown
+    assert "--goal 'p99<100ms' --rate auto # the highest rate within the goals" in shown
+    assert f"torchgauge capacity {path} --rate 150 # how many workers twice the rate needs" in shown
+    assert f"torchgauge report {path} --open # the same as a page" in shown
+    assert tg.load(path) == servings.healthy()
+
+
+def test_a_search_leads_to_the_page(sent, capsys):
+    sent(servings.capacity_found())
+    assert load("--rate", "auto", "--goal", "p99<100ms", "--max-delay", "5ms") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    again = "torchgauge load model.py:make --max-delay 0.005 --goal 'p99<100ms' --rate auto"
+    assert f"{again} --open # the same as a page" in shown
+
+
+def test_what_a_url_holds_is_not_repeated(sent, capsys):
+    sent(servings.streamed())
+    assert load("--rate", "2", target=URL + "?key=secret") == 0
+    captured = capsys.readouterr()
+    assert "secret" not in captured.out + captured.err
+
+
+def test_a_client_that_was_too_slow_is_inconclusive(sent, capsys):
+    sent(servings.client_limited())
+    assert load("--rate", "100", "--threshold", "p99:1s") == 4
+    assert "torchgauge doctor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        (("p99:100ms", "errors:1%"), 0),
+        (("p99:30ms",), 3),
+        (("throughput:20requests/s", "goodput:20requests/s"), 0),
+        (("throughput:70requests/s",), 3),
+        (("capacity:50requests/s",), 0),
+        (("capacity:500requests/s",), 3),
+        (("ttft:1s",), 4),
+    ],
+)
+def test_every_level_is_held_to_the_limits(sent, limits, code):
+    sent(servings.healthy())
+    assert load("--rate", "25,50,75", "--threshold", *limits) == code
+
+
+def test_loads_of_a_search_above_the_capacity_are_not_held_to_limits(sent, capsys):
+    sent(servings.capacity_found())
+    assert load("--rate", "auto", "--goal", "p99<100ms", "--threshold", "p99:100ms") == 0
+    assert load("--rate", "25,50,100,150", "--threshold", "p99:100ms") == 3
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [(servings.interrupted(), 130), (servings.without_levels(), 130), (servings.none_met(), 0)],
+)
+def test_exit_codes(sent, record, code):
+    sent(record)
+    assert load() == code
+
+
+def test_what_failed_ends_with_1(sent):
+    failed = MeasurementWarning(id="server-died", message="It ended.", failed=True)
+    sent(msgspec.structs.replace(servings.healthy(), warnings=(failed,)))
+    assert load() == 1
+    sent(servings.serving([]))
+    assert load() == 1
+
+
+def test_json_fits_the_published_schema(sent, capsys):
+    sent(servings.capacity_found())
+    assert load("--json", "--threshold", "p99:1s") == 0
+    captured = capsys.readouterr()
+    jsonschema.validate(json.loads(captured.out), published("serving/1"))
+    assert "PASS" in captured.err
+
+
+@pytest.mark.parametrize(("table", "rows"), [((), 4), (("levels",), 4), (("requests",), 1600)])
+def test_tables_are_printed(sent, capsys, table, rows):
+    sent(servings.capacity_found())
+    assert load("--csv", *table) == 0
+    assert len(list(csv.DictReader(io.StringIO(capsys.readouterr().out)))) == rows
+
+
+def test_every_format_is_written(sent, tmp_path):
+    sent(servings.capacity_found())
+    forms = "json,text,csv,requests,markdown,openmetrics,junit"
+    folder = str(tmp_path)
+    assert load("--format", forms, "--output-dir", folder, "--threshold", "p99:9s") == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"load.json", "load.csv", "load.requests.csv", "load.md", "load.prom"} <= names
+    assert "verdict.junit.xml" in names

@@ -1,0 +1,193 @@
+"""A connection reads its answer alike wherever it was cut, and reports one fate whatever comes."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchgauge.serving.client.columns import CODES, PENDING, Columns
+from torchgauge.serving.client.connection import LONGEST_HEAD, Connection
+from torchgauge.serving.client.dialects.openai_answer import OpenAIAnswer
+
+EVENT = 'data: {"choices": [{"delta": {"content": "tö"}}]}\n\n'.encode()
+USAGE = b'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}\n\n'
+TIMED = b'Server-Timing: batch;desc="8", service;dur=12.5\r\n'
+
+
+def chunked(*parts: bytes) -> bytes:
+    """A body in chunks."""
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (*parts, b""))
+
+
+PLAIN = b"HTTP/1.1 200 OK\r\nServer: x\r\n" + TIMED + b"Content-Length: 2\r\n\r\nok"
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + PLAIN
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+) + chunked(EVENT, EVENT[:30], EVENT[30:], EVENT + USAGE, b"data: [DONE]\n\n")
+UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\nsome text"
+
+
+class Transport:
+    """What a connection writes to."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class Sender:
+    """Keeps what a connection reports."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self.buffer = memoryview(bytearray(1 << 16))
+        self.fates: list[str] = []
+        self.reused = 0
+
+    def ended(self, row, fate, moment, problem="") -> None:
+        self.fates.append(fate)
+
+    def idle(self, connection, moment) -> None:
+        self.reused += 1
+
+    def leads_elsewhere(self, location) -> bool:
+        return location.startswith("http")
+
+    def served_by(self, software) -> None:
+        pass
+
+
+def answered(pieces: list[bytes], *, streamed: bool = False, closes: bool = False) -> Sender:
+    """What a connection makes of an answer that comes in pieces."""
+    sender = Sender()
+    connection = Connection(sender, OpenAIAnswer() if streamed else None)
+    transport = Transport()
+    connection.connection_made(transport)
+    connection.send(sender.columns.add(0.0, 0), b"GET / HTTP/1.1\r\n\r\n", 0.0)
+    for piece in pieces:
+        for start in range(0, len(piece), len(sender.buffer)):
+            part = piece[start : start + len(sender.buffer)]
+            if transport.closed:
+                break
+            sender.buffer[: len(part)] = part
+            connection.buffer_updated(len(part))
+    if closes or transport.closed:
+        connection.connection_lost(None)
+    return sender
+
+
+def cut(data: bytes, cuts: set[int]) -> list[bytes]:
+    """The data in pieces."""
+    edges = [0, *sorted(edge for edge in cuts if 0 < edge < len(data)), len(data)]
+    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+@given(st.sets(st.integers(1, 600), max_size=40), st.sampled_from((PLAIN, EARLY)))
+def test_a_body_in_any_pieces(cuts, answer):
+    sender = answered(cut(answer, cuts))
+    assert sender.fates == ["done"]
+    assert sender.reused == 1
+    assert sender.columns.status[0] == 200
+    assert (sender.columns.batch[0], sender.columns.service[0]) == (8, 0.0125)
+    assert sender.columns.sent[0] <= sender.columns.first[0] <= sender.columns.last[0]
+
+
+@given(st.sets(st.integers(1, 600), max_size=40))
+def test_a_stream_in_any_pieces(cuts):
+    sender = answered(cut(STREAM, cuts), streamed=True)
+    columns = sender.columns
+    assert sender.fates == ["done"]
+    assert (columns.tokens_in[0], columns.tokens_out[0]) == (7, 3)
+    assert list(columns.stamp_rows) == [0, 0, 0]
+    assert list(columns.stamps) == sorted(columns.stamps)
+    assert columns.first[0] == columns.stamps[0]
+
+
+def test_a_body_that_ends_with_its_connection():
+    assert answered([UNTIL_CLOSED]).fates == []
+    assert answered([UNTIL_CLOSED], closes=True).fates == ["done"]
+    assert answered([PLAIN[:-1]], closes=True).fates == ["reset"]
+    assert answered([UNTIL_CLOSED[:17]], closes=True).fates == ["reset"]
+
+
+def test_a_second_answer_is_nobodys():
+    sender = answered([PLAIN + b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"])
+    assert sender.fates == ["done"]
+    assert sender.reused == 0
+    assert sender.columns.status[0] == 200
+
+
+def test_a_head_without_end_is_no_answer():
+    assert answered([b"HTTP/1.1 200 OK\r\nX: " + b"a" * LONGEST_HEAD]).fates == ["protocol"]
+
+
+def test_a_change_of_the_protocol_is_no_answer():
+    upgrade = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    assert answered([upgrade]).fates == ["protocol"]
+
+
+@pytest.mark.parametrize(
+    ("location", "fate"), [(b"/x", "status"), (b"http://192.0.2.1/", "redirect")]
+)
+def test_redirects_are_not_followed(location, fate):
+    answer = b"HTTP/1.1 307 X\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n"
+    assert answered([answer]).fates == [fate]
+
+
+def test_reasoning_is_no_content():
+    def event(text: str) -> bytes:
+        return f"data: {text}\n\n".encode()
+
+    counted = '{"usage": {"completion_tokens": 9, "completion_tokens_details": %s}}'
+    for details, tokens in (('{"reasoning_tokens": 5}', 4), ("null", -1)):
+        body = (
+            event('{"choices": [{"delta": {"reasoning_content": "hm"}}]}')
+            + EVENT
+            + event(counted % details)
+            + b"data: [DONE]\n\n"
+        )
+        head = STREAM[: STREAM.index(b"\r\n\r\n") + 4]
+        columns = answered([head + chunked(body)], streamed=True).columns
+        assert columns.tokens_out[0] == tokens
+        assert len(columns.stamps) == 1
+        assert columns.reasoning[0] <= columns.first[0]
+
+
+@settings(max_examples=5000, deadline=None)
+@given(
+    st.integers(0, 2**63),
+    st.sampled_from((PLAIN, EARLY, STREAM, UNTIL_CLOSED)),
+    st.booleans(),
+    st.sets(st.integers(1, 500), max_size=5),
+)
+def test_mutated_answers_have_one_fate(seed, answer, streamed, cuts):
+    numbers, data = random.Random(seed), bytearray(answer)
+    for _ in range(numbers.randint(1, 8)):
+        index = numbers.randrange(len(data))
+        match numbers.randrange(4):
+            case 0:
+                data[index] = numbers.randrange(256)
+            case 1:
+                del data[index : index + numbers.randint(1, 9)]
+            case 2:
+                data[index:index] = data[: numbers.randint(1, 40)]
+            case _:
+                data[index:index] = numbers.randbytes(numbers.randint(1, 9))
+        data = data or bytearray(b"x")
+    sender = answered(cut(bytes(data), cuts), streamed=streamed, closes=True)
+    assert len(sender.fates) == 1
+    assert sender.fates[0] in CODES
+    assert sender.columns.fate[0] == PENDING  # that is the client's to note

@@ -1,0 +1,46 @@
+"""Server-sent events are the same wherever the stream is cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchgauge.serving.client import event_stream
+from torchgauge.serving.client.event_stream import EventStream, EventTooLongError
+
+STREAM = (
+    '\ufeff: a comment\r\ndata: {"a": "tö"}\r\n\r\nevent: x\rdata:first\rdata: second\r\r'
+    "id: 3\n\ndata\ndata: \n\ndata: 🙂\n\n"
+).encode()
+EVENTS = ['{"a": "tö"}'.encode(), b"first\nsecond", b"", "🙂".encode()]
+
+
+def events(pieces: list[bytes]) -> list[bytes]:
+    """What a stream in pieces says."""
+    stream = EventStream()
+    return [event for piece in pieces for event in stream.feed(piece)] + stream.end()
+
+
+@given(st.sets(st.integers(1, len(STREAM) - 1)))
+def test_events_do_not_depend_on_the_cuts(cuts):
+    edges = [0, *sorted(cuts), len(STREAM)]
+    pieces = [STREAM[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    assert events(pieces) == EVENTS
+
+
+def test_every_single_byte_is_a_piece():
+    assert events([bytes([byte]) for byte in STREAM]) == EVENTS
+
+
+def test_the_last_event_needs_no_blank_line():
+    assert events([b"data: 1\n\ndata: [DO", b"NE]\n"]) == [b"1", b"[DONE]"]
+    assert events([b"data: 1\n\ndata: [DONE]\r"]) == [b"1", b"[DONE]"]
+
+
+def test_an_event_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(event_stream, "LONGEST_EVENT", 1000)
+    stream = EventStream()
+    with pytest.raises(EventTooLongError):
+        for _ in range(20):
+            stream.feed(b"data: " + b"x" * 90 + b"\n")
+    with pytest.raises(EventTooLongError):
+        EventStream().feed(b"x" * 1001)

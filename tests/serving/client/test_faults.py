@@ -1,0 +1,316 @@
+"""Whatever a server does, every request has one fate, and nothing hangs or crashes."""
+
+import asyncio
+import collections
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.servers.running import running
+
+from torchgauge.records.serving.requests import FATES
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.client import LoadClient
+from torchgauge.serving.client.send import SentLoad, send
+from torchgauge.serving.client.send_plan import SendPlan
+
+EXPECTED = {
+    "/ok": "done",
+    "/two-answers": "done",
+    "/status/404": "status",
+    "/status/503": "status",
+    "/reset": "reset",
+    "/close": "reset",
+    "/cut": "reset",
+    "/cut-head": "reset",
+    "/garbage": "protocol",
+    "/endless-head": "protocol",
+    "/slow": "timeout",
+    "/silent": "timeout",
+    "/redirect": "status",
+    "/redirect/192.0.2.1": "redirect",
+}
+STREAMED = {
+    "/stream": "done",
+    "/split-character": "done",
+    "/cut-stream": "stream",
+    "/cut-character": "reset",
+    "/error-in-stream": "stream",
+    "/ok": "done",
+}
+ASKED = b'{"stream": true}'
+
+
+def sent(url: str, **options) -> SentLoad:
+    """What sending gives; an answer is not waited for longer than a second."""
+    limits = {"timeout": 1.0, "drain": 2.0, "items": (ASKED,)}
+    return send(SendPlan(address=parse_address(url), **(limits | options)))
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    with running("faulty_server", seed=7) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", EXPECTED)
+def test_the_fate_of_each_fault(faulty, path):
+    load = sent(faulty.address + path, schedule=[0.0, 0.0, 0.05])
+    assert load.requests.fate == (EXPECTED[path],) * 3
+    status = 404 if path == "/status/404" else 503 if path == "/status/503" else None
+    if status:
+        assert load.requests.status == (status,) * 3
+
+
+@pytest.mark.parametrize("path", STREAMED)
+def test_the_fate_of_each_stream(faulty, path):
+    load = sent(faulty.address + path, api="openai-chat", schedule=[0.0, 0.02])
+    assert load.requests.fate == (STREAMED[path],) * 2
+
+
+def test_faults_beside_each_other_each_keep_their_own(faulty):
+    schedule = [index * 0.002 for index in range(440)]
+    load = sent(faulty.address + "/every", schedule=schedule)
+    assert len(load.requests) == 440
+    assert set(load.requests.fate) <= set(FATES)
+    counts = collections.Counter(load.requests.fate)
+    assert counts["redirect"] == 20  # one of 22 faults, by the order of arrival
+    assert counts["timeout"] >= 40
+
+
+@pytest.mark.parametrize(
+    ("number", "api"),
+    [
+        (500, "json"),
+        (500, "openai-chat"),
+        pytest.param(5000, "json", marks=pytest.mark.thorough),
+        pytest.param(5000, "openai-chat", marks=pytest.mark.thorough),
+    ],
+)
+def test_mutated_answers(faulty, number, api):
+    schedule = [index / 1000 for index in range(number)]
+    load = sent(faulty.address + "/mutated", api=api, schedule=schedule, in_flight=300)
+    requests = load.requests
+    assert len(requests) == number
+    counts = collections.Counter(requests.fate)
+    assert counts["done"] > 0
+    assert counts["protocol"] > 0
+    assert counts["reset"] > 0
+    done = [row for row, fate in enumerate(requests.fate) if fate == "done"]
+    assert all(requests.last[row] is not None for row in done)
+    assert len(requests.chunks) in (0, number)
+    assert len(requests.gaps) == sum(max(chunks - 1, 0) for chunks in requests.chunks)
+
+
+def test_a_port_that_nobody_listens_on():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        load = sent(f"http://127.0.0.1:{unused.getsockname()[1]}/", schedule=[0.0] * 5)
+    assert load.requests.fate == ("refused",) * 5
+    assert load.requests.sent == (None,) * 5
+    assert "refused" in load.problems["refused"].lower() or "failed" in load.problems["refused"]
+
+
+def test_users_of_a_server_that_refuses_do_not_spin():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        load = sent(f"http://127.0.0.1:{unused.getsockname()[1]}/", users=2, duration=0.5)
+    assert set(load.requests.fate) == {"refused"}
+    assert 2 <= len(load.requests) <= 12
+
+
+def test_a_server_that_is_killed():
+    with running("fifo_server", service=0.001) as server:
+        threading.Timer(0.4, server.kill).start()
+        load = sent(server.address, schedule=[index * 0.01 for index in range(80)])
+    counts = collections.Counter(load.requests.fate)
+    assert set(counts) <= {"done", "reset", "refused"}
+    assert counts["done"] > 0
+    assert counts["refused"] > 0
+
+
+def test_a_server_without_tls():
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def refuse() -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.close()
+
+    with listener:
+        threading.Thread(target=refuse, daemon=True).start()
+        load = sent(f"https://127.0.0.1:{listener.getsockname()[1]}/", schedule=[0.0, 0.0])
+    assert load.requests.fate == ("tls", "tls")
+    assert load.requests.sent == (None, None)
+
+
+def test_a_certificate_that_nobody_vouches_for(tmp_path):
+    server = _TlsServer(tmp_path)
+    with server as port:
+        load = sent(f"https://127.0.0.1:{port}/", schedule=[0.0, 0.0])
+    assert load.requests.fate == ("tls", "tls")
+    assert "certificate" in load.problems["tls"].lower()
+
+
+def test_no_descriptor_left(faulty):
+    plan = SendPlan(
+        address=parse_address(faulty.address + "/silent"),
+        items=(ASKED,), schedule=[0.0] * 40, timeout=0.5, drain=1.0,
+    )  # fmt: skip
+
+    async def starved() -> LoadClient:
+        client = LoadClient(plan)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        open_now = len(os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 10, hard))
+        try:
+            await client.run(time.monotonic())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return client
+
+    columns = asyncio.run(starved()).columns
+    fates = collections.Counter(FATES[code] for code in columns.fate)
+    assert sum(fates.values()) == 40
+    assert fates["local"] >= 20
+    assert fates["timeout"] >= 1
+
+
+def test_ports_used_up():
+    """In a network of its own with ten ports, the eleventh connection has none."""
+    command = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        sys.executable,
+        "-c",
+        FEW_PORTS,
+        ".",
+    ]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if child.returncode == 77 or "unshare" in child.stderr:
+        pytest.skip("no network of its own can be made here")
+    assert json.loads(child.stdout) == {"local": 20, "timeout": 10}, child.stderr
+
+
+FEW_PORTS = """
+import collections, fcntl, json, socket, struct, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.support.servers.running import running
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.send import send
+from torchgauge.serving.client.send_plan import SendPlan
+try:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, 0x8914, struct.pack("16sh14x", b"lo", 1 | 64))  # up, running
+    with running("faulty_server") as server:
+        Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("40000 40009")
+        plan = SendPlan(
+            address=parse_address(server.address + "/silent"), schedule=[0.0] * 30, timeout=1.0
+        )
+        print(json.dumps(collections.Counter(send(plan).requests.fate), sort_keys=True))
+except PermissionError:
+    sys.exit(77)
+"""
+
+
+class _TlsServer:
+    """TLS with a certificate that it signed itself; skipped where no openssl makes one."""
+
+    def __init__(self, folder: Path) -> None:
+        import shutil
+        import ssl
+
+        if shutil.which("openssl") is None:
+            pytest.skip("openssl is not installed")
+        key, certificate = folder / "key.pem", folder / "certificate.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+             "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate, key)
+        self.certificate = certificate
+
+    def __enter__(self) -> int:
+        self._loop = asyncio.new_event_loop()
+        ready: list[int] = []
+
+        async def serve(reader, writer) -> None:
+            while await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(len(ASKED))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+        async def start() -> int:
+            server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=self._context)
+            return server.sockets[0].getsockname()[1]
+
+        self._loop.set_exception_handler(lambda *_: None)
+        ready.append(self._loop.run_until_complete(start()))
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return ready[0]
+
+    def __exit__(self, *_) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def test_tls_that_is_trusted(tmp_path, monkeypatch):
+    server = _TlsServer(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(server.certificate))
+    with server as port:
+        load = sent(f"https://localhost:{port}/", schedule=[0.0, 0.1, 0.2])
+        named_otherwise = set(load.requests.fate)
+        load = sent(f"https://127.0.0.1:{port}/", schedule=[0.0, 0.1, 0.2])
+    assert named_otherwise == {"tls"}  # the certificate is another name's
+    assert load.requests.fate == ("done",) * 3
+
+
+def test_ctrl_c_keeps_what_was_measured(faulty):
+    timer = threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    load = sent(
+        faulty.address + "/ok", schedule=[index * 0.01 for index in range(3000)], processes=2
+    )
+    assert load.interrupted
+    assert time.monotonic() - began < 25
+    assert 0 < len(load.requests) < 3000
+    assert set(load.requests.fate) <= {"done", "unfinished", "unsent"}
+    assert max(load.requests.scheduled) <= load.seconds + 0.05
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_clients_too(faulty):
+    script = (
+        "import sys, json; sys.path.insert(0, sys.argv[2])\n"
+        "from torchgauge.serving.client.send import send\n"
+        "from torchgauge.serving.client.send_plan import SendPlan\n"
+        "from torchgauge.serving.client.address import parse_address\n"
+        "plan = SendPlan(address=parse_address(sys.argv[1]), schedule=[i * .01 for i in range(3000)])\n"
+        "print('begin', flush=True)\n"
+        "load = send(plan)\n"
+        "print(json.dumps([load.interrupted, len(load.requests)]))\n"
+    )
+    command = [sys.executable, "-c", script, faulty.address + "/ok", "."]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, text=True)
+    child.stdout.readline()
+    time.sleep(1.5)
+    os.killpg(child.pid, signal.SIGINT)
+    output, _ = child.communicate(timeout=30)
+    interrupted, number = json.loads(output)
+    assert interrupted
+    assert 0 < number < 3000

@@ -1,0 +1,84 @@
+"""A token from an environment variable is sent, and is in nothing that is kept or shown."""
+
+import pickle
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from torchgauge.errors import InputError
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.request_bytes import Token
+from torchgauge.serving.client.send import send
+from torchgauge.serving.client.send_plan import SendPlan
+
+SECRET = "sk-geheim-0123456789"
+
+
+class Echo(BaseHTTPRequestHandler):
+    """A server that repeats the token wherever it can."""
+
+    protocol_version = "HTTP/1.1"
+    heard: list[str | None] = []
+
+    def do_GET(self) -> None:
+        self.heard.append(self.headers["Authorization"])
+        token = self.headers["Authorization"] or ""
+        status = 200 if self.path == "/ok" else 401
+        self.wfile.write(
+            f"HTTP/1.1 {status} {token}\r\nServer: {token}\r\nLocation: http://{SECRET}.invalid/\r\n"
+            f"WWW-Authenticate: {token}\r\nContent-Length: {len(token)}\r\n\r\n{token}".encode()
+        )
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+@pytest.fixture
+def echo():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    Echo.heard.clear()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("path", "fate"), [("/ok", "done"), ("/refused", "redirect")])
+def test_a_token_is_sent_and_kept_nowhere(echo, path, fate, monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", SECRET)
+    plan = SendPlan(
+        address=parse_address(echo + path), schedule=[0.0, 0.01], bearer_env="MODEL_TOKEN"
+    )
+    load = send(plan)
+    assert load.requests.fate == (fate,) * 2
+    assert Echo.heard == [f"Bearer {SECRET}"] * 2
+    assert load.software == "Bearer <MODEL_TOKEN>"
+    assert SECRET not in repr(load) + repr(plan)
+    assert SECRET.encode() not in pickle.dumps(load) + pickle.dumps(plan)
+
+
+def test_a_token_shows_its_variable_alone(monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", SECRET)
+    token = Token("MODEL_TOKEN")
+    assert SECRET not in repr(token) + str(vars(Token)) + str(token)
+    assert SECRET.encode() not in pickle.dumps(token)
+
+
+@pytest.mark.parametrize(
+    ("value", "id"),
+    [
+        ("", "token-missing"),
+        (f"{SECRET}\r\nX: 1", "token-invalid"),
+        (f"{SECRET} ö", "token-invalid"),
+    ],
+)
+def test_what_is_no_token(value, id, monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", value)
+    plan = SendPlan(
+        address=parse_address("http://127.0.0.1:1/"), schedule=[0.0], bearer_env="MODEL_TOKEN"
+    )
+    with pytest.raises(InputError) as raised:
+        send(plan)
+    assert raised.value.id == id
+    assert SECRET not in str(raised.value)
