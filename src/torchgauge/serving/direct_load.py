@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.device.environment import environment
 from torchgauge.device.select import open_device
@@ -91,7 +94,7 @@ def measure(
         duration=max(duration, 1e-9), goals=options.goals, client=None, mlperf=options.mlperf,
         interrupted=loop.interrupted,
     )  # fmt: skip
-    return Serving(
+    serving = Serving(
         target=describe(placement, training=False),
         environment=environment(),
         served_by=ServedBy(kind="call", api="call", version="", max_batch=size),
@@ -100,6 +103,7 @@ def measure(
         interrupted=loop.interrupted or interrupts.noted,
         warnings=tuple(loop.warnings),
     )
+    return replace(serving, findings=findings(serving))
 
 
 class _Loop:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from torchgauge.analyze.capacity.service_times import of_requests
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import RateSearch, Trial, capacity_of_levels
@@ -139,7 +140,7 @@ class _Load:
             source="server", batches=batches, max_batch=served.max_batch,
             max_delay=served.max_delay, workers=served.workers or 1,
         )  # fmt: skip
-        return Serving(
+        serving = Serving(
             target=target,
             environment=environment(),
             served_by=served,
@@ -150,6 +151,7 @@ class _Load:
             interrupted=self._interrupted or self._interrupts.noted,
             warnings=tuple(self._warnings),
         )
+        return replace(serving, findings=findings(serving))
 
     @property
     def _over(self) -> bool:
