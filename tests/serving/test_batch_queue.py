@@ -2,7 +2,7 @@
 
 import math
 
-from torchgauge.serving.server.batch_queue import BatchQueue
+from torchgauge.serving.server.front import BatchQueue
 
 
 def test_a_batch_starts_when_it_is_full_or_its_first_request_has_waited():

@@ -56,7 +56,7 @@ def test_arrivals_are_as_they_are_written(tmp_path):
     assert not options.searches
     assert options.level_rates == (None,)
     assert options.arrivals_at(None).file == "times.txt"
-    from torchgauge.serving.recorded_arrivals import recorded_times
+    from torchgauge.serving.load_inputs import recorded_times
 
     assert recorded_times(options.recorded) == (0.0, 0.5, 2.0)
     times.write_text("0\nsoon\n")

@@ -27,9 +27,8 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.load_inputs import recorded_times, request_items
 from torchgauge.serving.load_options import OFFLINE_REQUESTS, LoadOptions
-from torchgauge.serving.recorded_arrivals import recorded_times
-from torchgauge.serving.request_items import request_items
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
