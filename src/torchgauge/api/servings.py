@@ -17,35 +17,20 @@ if TYPE_CHECKING:
     from torchgauge.targets.target import TargetRequest
 
 _SCHEMES = ("http://", "https://")
+_NOT_OF_THE_LOAD = ("target", "inputs", "device", "progress")
 
 
 def measure_serving(
-    target: Callable[..., Any] | str,
-    inputs: Any = None,
-    *,
+    target: Callable[..., Any] | str, inputs: Any = None, *,
     rate: float | Sequence[float] | Literal["auto"] | None = None,
-    goals: str | Sequence[Goal] = (),
-    arrivals: str = "poisson",
-    scenario: Scenario = "server",
-    duration: float | None = None,
-    requests: int | None = None,
-    in_flight: int | None = None,
-    api: str = "json",
-    body: str | Path | None = None,
-    prompts: str | Path | None = None,
-    tokens: tuple[int, int] | None = None,
-    max_batch: int = 1,
-    max_delay: float = 0.0,
-    workers: int = 1,
-    seed: int = 0,
-    mlperf: bool = False,
-    allow_remote: bool = False,
-    bearer_env: str = "",
-    timeout: float | None = None,
-    processes: int = 1,
-    device: str | None = None,
-    progress: bool | None = None,
-) -> Serving:
+    goals: str | Sequence[Goal] = (), arrivals: str = "poisson", scenario: Scenario = "server",
+    duration: float | None = None, requests: int | None = None, in_flight: int | None = None,
+    api: str = "json", body: str | Path | None = None, prompts: str | Path | None = None,
+    tokens: tuple[int, int] | None = None, max_batch: int = 1, max_delay: float = 0.0,
+    workers: int = 1, seed: int = 0, mlperf: bool = False, allow_remote: bool = False,
+    bearer_env: str = "", timeout: float | None = None, processes: int = 1,
+    device: str | None = None, progress: bool | None = None,
+) -> Serving:  # fmt: skip
     """Send requests to a model or an endpoint as users do, and return what they wait.
 
     Requests come by the clock, whether or not earlier ones are answered, and their latency counts
@@ -94,29 +79,12 @@ def measure_serving(
         >>> level.label, level.requests.fate.count("done") == len(level.requests)
         ('50 requests/s', True)
     """
-    settings = {
-        "rate": rate, "goals": goals, "arrivals": arrivals, "scenario": scenario,
-        "duration": duration, "requests": requests, "in_flight": in_flight, "api": api,
-        "body": body, "prompts": prompts, "tokens": tokens, "max_batch": max_batch,
-        "max_delay": max_delay, "workers": workers, "seed": seed, "mlperf": mlperf,
-        "allow_remote": allow_remote, "bearer_env": bearer_env, "timeout": timeout,
-        "processes": processes,
-    }  # fmt: skip
+    settings = dict(locals())
+    target, inputs, device, progress = (settings.pop(name) for name in _NOT_OF_THE_LOAD)
     options = load_options(**settings)
-    if isinstance(target, str):
-        if target.lower().startswith(_SCHEMES):
-            return _of_url(target, options, progress)
-        require_torch()
-        from torchgauge.targets.target import TargetRequest
-
-        return _of_request(TargetRequest(target, device=device or "auto"), options, progress)
-    require_torch()
-    from torchgauge.serving.load import measure
-    from torchgauge.targets.builds.source import Source
-
-    source = Source.of_object(target, inputs, device=device)
-    with measuring(progress) as display:
-        return measure(source, options, display)
+    if not isinstance(target, str):
+        return _of_model(target, inputs, device, options, progress)
+    return _of_text(target, device, options, progress)
 
 
 def serving_request(
@@ -143,20 +111,43 @@ def load_options(
     from torchgauge.analyze.serving.goals import parse_goals
     from torchgauge.serving.load_options import TIMEOUT, LoadOptions
 
-    rates: tuple[float, ...] | Literal["auto"]
-    if rate == "auto":
-        rates = "auto"
-    elif rate is None or isinstance(rate, str):
-        rates = () if rate is None else (float(rate),)
-    else:
+    rates: tuple[float, ...] | Literal["auto"] = ()
+    if isinstance(rate, str):
+        rates = rate
+    elif rate is not None:
         rates = (float(rate),) if isinstance(rate, int | float) else tuple(map(float, rate))
     for name in ("body", "prompts"):
         if settings.get(name) is not None:
             settings[name] = Path(settings[name])
-    parsed = parse_goals(goals) if isinstance(goals, str) and goals else tuple(goals)
+    limits = parse_goals(goals) if isinstance(goals, str) and goals else ()
+    if not isinstance(goals, str):
+        limits = tuple(goals)
     return LoadOptions(
-        rates=rates, goals=parsed, timeout=TIMEOUT if timeout is None else timeout, **settings
+        rates=rates, goals=limits, timeout=TIMEOUT if timeout is None else timeout, **settings
     )
+
+
+def _of_model(
+    model: Any, inputs: Any, device: str | None, options: LoadOptions, progress: bool | None
+) -> Serving:
+    require_torch()
+    from torchgauge.serving.load import measure
+    from torchgauge.targets.builds.source import Source
+
+    source = Source.of_object(model, inputs, device=device)
+    with measuring(progress) as display:
+        return measure(source, options, display)
+
+
+def _of_text(
+    target: str, device: str | None, options: LoadOptions, progress: bool | None
+) -> Serving:
+    if target.lower().startswith(_SCHEMES):
+        return _of_url(target, options, progress)
+    require_torch()
+    from torchgauge.targets.target import TargetRequest
+
+    return _of_request(TargetRequest(target, device=device or "auto"), options, progress)
 
 
 def _of_url(url: str, options: LoadOptions, progress: bool | None) -> Serving:

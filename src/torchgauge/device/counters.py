@@ -1,7 +1,7 @@
 """CPU, memory and I/O counters of the machine and its processes; None where not available.
 
-The only user of psutil, which raises what it meets: in a container that hides /proc, or in a
-sandbox that lets no process see another, nearly every one of its calls does.
+Only it and `process_counters` use psutil, which raises what it meets: in a container that hides
+/proc, or in a sandbox that lets no process see another, nearly every one of its calls does.
 """
 
 from __future__ import annotations

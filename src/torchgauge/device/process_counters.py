@@ -36,9 +36,9 @@ def listening(port: int) -> tuple[int, ...]:
     numbers: dict[int, None] = {}
     try:
         for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                if connection.pid is not None:
-                    numbers[connection.pid] = None
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+            if listens and connection.pid is not None:
+                numbers[connection.pid] = None
         for number in list(numbers):
             for child in psutil.Process(number).children(recursive=True):
                 numbers[child.pid] = None

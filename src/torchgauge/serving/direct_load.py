@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.device.environment import environment
 from torchgauge.device.select import open_device
@@ -91,7 +94,7 @@ def measure(
         duration=max(duration, 1e-9), goals=options.goals, client=None, mlperf=options.mlperf,
         interrupted=loop.interrupted,
     )  # fmt: skip
-    return Serving(
+    serving = Serving(
         target=describe(placement, training=False),
         environment=environment(),
         served_by=ServedBy(kind="call", api="call", version="", max_batch=size),
@@ -100,6 +103,7 @@ def measure(
         interrupted=loop.interrupted or interrupts.noted,
         warnings=tuple(loop.warnings),
     )
+    return replace(serving, findings=findings(serving))
 
 
 class _Loop:
@@ -122,7 +126,7 @@ class _Loop:
 
     def run(self, *, offline: bool) -> None:
         """Call; offline counts each request from the begin."""
-        begin = shown = time.perf_counter()
+        begin = updated = time.perf_counter()
         size, number = len(self._steps), 0
         while (now := time.perf_counter()) - begin < self._seconds or not number:
             # A limit counts queries in a closed loop, requests where all are due at once.
@@ -131,8 +135,8 @@ class _Loop:
             count = min(size, (self._limit or size) - number) if offline else size
             number += count if offline else 1
             self._call(count, begin, offline=offline)
-            if now - shown > SHOW:
-                shown = now
+            if now - updated > SHOW:
+                updated = now
                 self._progress.update(f"{number:,} calls", (now - begin) / self._seconds)
 
     def _call(self, count: int, begin: float, *, offline: bool) -> None:

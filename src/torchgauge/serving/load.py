@@ -1,4 +1,4 @@
-"""Load on a model or an endpoint, level by level: what requests wait, and the rate that it bears."""
+"""Load on a model or an endpoint, level by level, and the search of its capacity."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from torchgauge.analyze.capacity.service_times import of_requests
+from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import RateSearch, Trial, capacity_of_levels
-from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.errors import InputError
@@ -26,9 +27,8 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.load_inputs import recorded_times, request_items
 from torchgauge.serving.load_options import OFFLINE_REQUESTS, LoadOptions
-from torchgauge.serving.recorded_arrivals import recorded_times
-from torchgauge.serving.request_items import request_items
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 PAUSE = 0.5
 # A closed loop of this many users shows what the server answers at most; the search begins below.
 PROBE_USERS, PROBE_SECONDS, FIRST_SHARE = 32, 2.0, 0.6
+# A level of fewer requests shows nothing of a rate.
+FEWEST_REQUESTS = 20
 QUERY_SAMPLES = 8
 
 
@@ -91,8 +93,12 @@ def _of_target(
                 workers=options.workers,
             )
         )
-        kept = stack.pop_all()
-    with kept, gpu_metrics(server.target.device) as gpus, ServerWatch(server.processes, gpus) as w:
+        running = stack.pop_all()
+    with (
+        running,
+        gpu_metrics(server.target.device) as gpus,
+        ServerWatch(server.processes, gpus) as w,
+    ):
         served = ServedBy(
             kind="reference", api="torchgauge", max_batch=options.max_batch,
             max_delay=options.max_delay, workers=options.workers,
@@ -125,7 +131,7 @@ class _Load:
 
     def serving(self, target: TargetDescription, served: ServedBy) -> Serving:
         """Run every level, and return the record."""
-        capacity = self._searched() if self._options.searches else self._given()
+        capacity = self._searched() if self._options.searches else self._at_rates()
         sent = self._sent
         served = replace(served, software=sent.software, version=sent.version) if sent else served
         batches = of_requests(level.requests for level in self._levels)
@@ -133,7 +139,7 @@ class _Load:
             source="server", batches=batches, max_batch=served.max_batch,
             max_delay=served.max_delay, workers=served.workers or 1,
         )  # fmt: skip
-        return Serving(
+        serving = Serving(
             target=target,
             environment=environment(),
             served_by=served,
@@ -144,12 +150,13 @@ class _Load:
             interrupted=self._interrupted or self._interrupts.noted,
             warnings=tuple(self._warnings),
         )
+        return replace(serving, findings=findings(serving))
 
     @property
     def _over(self) -> bool:
         return self._interrupted or self._interrupts.noted or self._server_ended
 
-    def _given(self) -> Capacity | None:
+    def _at_rates(self) -> Capacity | None:
         """Run the levels that were asked for, and return what they show of the capacity."""
         options = self._options
         rates = options.level_rates
@@ -167,11 +174,16 @@ class _Load:
     def _searched(self) -> Capacity:
         """Search the highest rate within the goals."""
         search = self._begun_search()
-        while search is not None and not self._over and (trial := search.next()) is not None:
-            self._try(search, trial)
         if search is None:
             return Capacity(reason="The server answered nothing.")
-        ended = "The server ended during the search." if self._server_ended else ""
+        ended = ""
+        while not self._over and (trial := search.next()) is not None:
+            if trial.rate * self._options.seconds_at(trial.rate) < FEWEST_REQUESTS:
+                ended = f"At {trial.rate:.3g} requests/s a level would have to be longer."
+                break
+            self._try(search, trial)
+        if self._server_ended:
+            ended = "The server ended during the search."
         capacity = search.capacity(interrupted=self._interrupted or self._interrupts.noted)
         return replace(capacity, reason=ended) if ended else capacity
 
@@ -185,8 +197,8 @@ class _Load:
         if probe is None or not probe.fates.get("done"):
             return None
         done = probe.completed.value if probe.completed is not None else 0.0
-        least = probe.fates["done"] / PROBE_SECONDS
-        return RateSearch(FIRST_SHARE * max(done, least), seed=self._options.seed)
+        answered = probe.fates["done"] / PROBE_SECONDS
+        return RateSearch(FIRST_SHARE * max(done, answered), seed=self._options.seed)
 
     def _try(self, search: RateSearch, trial: Trial) -> None:
         options = self._options

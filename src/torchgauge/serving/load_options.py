@@ -78,7 +78,9 @@ class LoadOptions:
             raise _unknown("scenario", self.scenario, SCENARIOS)
         for name in ("requests", "in_flight", "max_batch", "workers", "processes"):
             number = getattr(self, name)
-            if number is not None and not (_whole(number) and 1 <= number <= MOST_REQUESTS):
+            if number is not None and not (
+                _is_whole_number(number) and 1 <= number <= MOST_REQUESTS
+            ):
                 raise _invalid(name, number, "a whole number of at least 1")
         for name in ("duration", "timeout"):
             seconds = getattr(self, name)
@@ -86,7 +88,7 @@ class LoadOptions:
                 raise _invalid(name, seconds, f"seconds above 0 and at most {LONGEST:,.0f}")
         if not 0 <= self.max_delay <= LONGEST:
             raise _invalid("max_delay", self.max_delay, "seconds, 0 or more")
-        if not _whole(self.seed) or self.seed < 0:
+        if not _is_whole_number(self.seed) or self.seed < 0:
             raise _invalid("seed", self.seed, "a whole number, 0 or more")
         self._check_rates()
         self.arrivals_at(None)
@@ -167,7 +169,7 @@ class LoadOptions:
         return DURATION
 
 
-def _whole(value: Any) -> bool:
+def _is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

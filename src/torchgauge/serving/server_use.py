@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 import threading
 import time
@@ -114,7 +115,7 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
     """Return the readings as columns, in seconds from `begin`; None without two of them."""
     pairs = [
         (before, after)
-        for before, after in zip(moments, moments[1:], strict=False)
+        for before, after in itertools.pairwise(moments)
         if after.time > begin and after.time - before.time > INTERVAL / 10 and after.processes
     ]
     if not pairs:
@@ -131,7 +132,7 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
         sum(reading.memory or 0 for reading in after.processes.values()) for _, after in pairs
     )
     gpu = tuple(after.gpu for _, after in pairs if after.gpu is not None)
-    use = ServerUse(
+    return ServerUse(
         processes=max(len(after.processes) for _, after in pairs),
         cores=None if cores is None else float(cores),
         time=tuple(max(after.time - begin, 0.0) for _, after in pairs),
@@ -146,21 +147,20 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
         waiting=_column(_waiting(before, after) for before, after in pairs),
         first_saturated=_saturated(cpu, cores, gpu, memory),
     )
-    return use
 
 
 def _rate(
     before: _Moment, after: _Moment, field: Callable[[ProcessReading], float | None]
 ) -> float | None:
     """Return by how much the sum of a counter grew per second, of processes read twice."""
-    grown = 0.0
+    growth = 0.0
     for number, reading in after.processes.items():
         if number in before.processes:
             first, last = field(before.processes[number]), field(reading)
             if first is None or last is None:
                 return None
-            grown += max(last - first, 0.0)
-    return grown / (after.time - before.time)
+            growth += max(last - first, 0.0)
+    return growth / (after.time - before.time)
 
 
 def _rates(
@@ -170,8 +170,8 @@ def _rates(
     rates: list[float | None] = []
     for field in fields:
         first, last = field(before), field(after)
-        known = first is not None and last is not None
-        rates.append(max(last - first, 0) / (after.time - before.time) if known else None)  # type: ignore[operator]
+        complete = first is not None and last is not None
+        rates.append(max(last - first, 0) / (after.time - before.time) if complete else None)  # type: ignore[operator]
     return rates
 
 

@@ -7,19 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from torchgauge import units
+from torchgauge.analyze.serving.capacity_fit import GoalCount, fitted_rate, goal_count
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Capacity
 
-Stage = Literal["bracket", "candidate", "confirm", "above"]
-# A level of a candidate is longer than one that only finds the way there.
-LONGER = 4.0
-# Where the rates that seem to meet and to miss the goals are this close, candidates begin.
-CLOSE = 1.05
-STEP_DOWN, STEP_UP = 0.98, 1.04
-BRACKET_TRIALS, CANDIDATES = 14, 8
-# Above this multiple of the last one a rate is not tried at once.
+Stage = Literal["bracket", "repeat", "confirm"]
+# Where the rates that seem to meet and to miss the goals are this close, repetitions begin.
+CLOSE = 1.08
 STRIDE = 2.0
+BRACKET_LEVELS, FEWEST_REPEATS, MOST_REPEATS = 14, 12, 30
+# Repetitions are spread around the rate that seems to be the capacity, to show the slope.
+SPREAD = (0.08, -0.1, 0.0, 0.12, -0.06, 0.04)
+# Of the capacity; the interval reaches as far on both sides.
+PRECISION = 0.015
+# A level far from its goal says nothing of where it is just met.
+NEAR_RATE, NEAR_GOAL = 1.25, 20.0
+CONFIRM_LENGTH = 4.0
 
 
 @dataclass(frozen=True)
@@ -27,164 +32,196 @@ class Trial:
     """A rate to try: for how many times the usual seconds, and with which seed's schedule."""
 
     rate: float
+    seed: int
     length: float = 1.0
-    seed: int = 0
     stage: Stage = "bracket"
 
 
-class RateSearch:
-    """Brackets the capacity with short levels, then shows it with long ones.
+@dataclass(frozen=True)
+class _Tried:
+    """A trial, and how far its level was from each goal."""
 
-    Short levels share a schedule, so that they differ by their rate alone; each long one has a
-    schedule of its own. `next` names a trial, `add` takes its level, until `next` returns None.
+    trial: Trial
+    goals: tuple[GoalCount, ...]
+    saturated: bool
+
+    @property
+    def nearness(self) -> float:
+        """Above 1 a goal was missed, by the figures alone."""
+        if self.saturated:
+            return math.inf
+        return max((count.nearness for count in self.goals), default=math.inf)
+
+
+class RateSearch:
+    """Brackets the capacity, repeats levels around it, and confirms what they show.
+
+    Every level has a schedule of its own, so that they are independent. `next` names a trial,
+    `add` takes its level, until `next` returns None.
 
     Args:
         first_rate: Where to begin, such as a share of what the server answers at most.
         highest: No rate above it is tried: what the client can send.
+        seed: Of the first schedule.
     """
 
     def __init__(self, first_rate: float, *, highest: float = math.inf, seed: int = 0) -> None:
         self._first = min(first_rate, highest)
         self._highest = highest
         self._seed = seed
-        self._levels: list[tuple[Trial, Level]] = []
-        self._confirmed: bool | None = None
+        self._tried: list[_Tried] = []
         self._reason = ""
 
     def next(self) -> Trial | None:
         """Return what to try next; None at the end of the search."""
-        if not self._levels:
-            return Trial(self._first, seed=self._seed)
-        last, level = self._levels[-1]
-        if last.stage == "bracket":
-            return self._bracket()
-        if last.stage == "candidate":
-            return self._long(last.rate, "confirm") if _met(level) else self._lower(last.rate)
-        if last.stage == "confirm":
-            self._confirmed = _met(level)
-            if self._confirmed:
-                return self._long(last.rate * STEP_UP, "above")
-            return self._lower(last.rate)
-        self._reason = "It was shown by a level of its own, and by a second one."
-        return None
+        if not self._tried:
+            return self._trial(self._first)
+        stage = self._tried[-1].trial.stage
+        if stage == "confirm":
+            return None
+        if stage == "bracket":
+            trial = self._bracket()
+            if trial is not None or self._reason:
+                return trial
+        return self._repeat()
 
     def add(self, trial: Trial, level: Level) -> None:
         """Take the level of a trial."""
-        self._levels.append((trial, level))
+        goals = tuple(goal_count(level, result.goal) for result in level.goals)
+        saturated = level.saturation is not None and bool(level.saturation.saturated)
+        self._tried.append(_Tried(trial, goals, saturated))
 
     def capacity(self, *, interrupted: bool = False) -> Capacity:
         """Return what the tries so far show."""
-        tried = sorted(self._levels, key=lambda pair: pair[0].rate)
-        missed = [trial.rate for trial, level in tried if level.verdict == "missed"]
-        met = [
-            trial.rate
-            for trial, level in tried
-            if _met(level) and trial.rate < min(missed, default=math.inf)
-        ]
         reason = "The search was interrupted." if interrupted else self._reason
-        if not met:
-            return Capacity(reason=reason or "No rate that was tried met the goals.")
-        rate, confirmed = met[-1], self._confirmed
-        interval = Interval(low=rate, high=min(missed), scope="process") if missed else None
-        if confirmed and rate > self._last("confirm"):
-            confirmed = None
+        fit = self._fit()
+        if fit is None:
+            low, high = self._bounds()
+            above = high is None and low is not None
+            interval = None
+            if low is not None and high is not None:
+                interval = Interval(low=low.trial.rate, high=high.trial.rate, scope="process")
+            return Capacity(
+                rate=None if low is None else low.trial.rate,
+                interval=interval,
+                above_all_tried=above,
+                reason=reason or "Too few levels show where the goals are just met.",
+            )
+        _, interval = fit
+        last = self._tried[-1]
+        confirmed = last.nearness <= 1 if last.trial.stage == "confirm" else None
         return Capacity(
-            rate=rate,
+            rate=interval.low,
             interval=interval,
-            above_all_tried=not missed and rate == tried[-1][0].rate,
-            reason=reason or "The search ended at its limit of levels.",
+            reason=reason or self._ending(interval),
             confirmed=confirmed,
         )
 
+    def _ending(self, interval: Interval) -> str:
+        levels = sum(tried.trial.stage == "repeat" for tried in self._tried)
+        share = (interval.high / interval.low - 1) / 2
+        text = f"{levels} levels around it show it to {units.significant(share * 100)} %."
+        if share > PRECISION * 1.2:
+            text += " Longer levels narrow the interval."
+        return text
+
     def _bracket(self) -> Trial | None:
         low, high = self._bounds()
-        if low is None and self._levels[-1][0].rate < self._first * 1e-4:
+        tried = len(self._tried)
+        if low is None and high is not None and high.trial.rate < self._first * 1e-4:
             self._reason = "Even a ten-thousandth of what the server answers missed the goals."
-            return None
-        if high is None and low is not None and low[0] >= self._highest:
+        elif high is None and low is not None and low.trial.rate >= self._highest:
             self._reason = "The highest rate that can be sent met the goals."
+        elif tried >= BRACKET_LEVELS and (low is None or high is None):
+            self._reason = "The search ended at its limit of levels."
+        if self._reason:
             return None
-        if len(self._levels) >= BRACKET_TRIALS and low is None:
+        if low is None or high is None:
+            rate = low.trial.rate * STRIDE if low else self._lowest() / STRIDE
+            return self._trial(min(rate, self._highest))
+        if tried >= BRACKET_LEVELS or high.trial.rate / low.trial.rate <= CLOSE:
             return None
-        if low and high and (high[0] / low[0] <= CLOSE or len(self._levels) >= BRACKET_TRIALS):
-            return self._long(crossing(low, high) * (1 + STEP_DOWN) / 2, "candidate")
-        if low and high:
-            tried = crossing(low, high)
-            # Not where it is sure to say nothing new: at least a tenth of the way from an end.
-            share = min(max(math.log(tried / low[0]) / math.log(high[0] / low[0]), 0.1), 0.9)
-            return Trial(low[0] * (high[0] / low[0]) ** share, seed=self._seed)
-        rate = low[0] * STRIDE if low else high[0] / STRIDE if high else self._first
-        return Trial(min(rate, self._highest), seed=self._seed)
+        return self._trial(math.sqrt(low.trial.rate * high.trial.rate))
 
-    def _bounds(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-        """Return the highest rate that seems to meet the goals below the lowest that seems not to.
+    def _repeat(self) -> Trial | None:
+        repeats = sum(tried.trial.stage == "repeat" for tried in self._tried)
+        fit = self._fit()
+        if fit is not None and repeats >= FEWEST_REPEATS:
+            rate, interval = fit
+            precise = (interval.high - interval.low) / 2 <= PRECISION * rate
+            if precise or repeats >= MOST_REPEATS:
+                return self._trial(interval.low, "confirm", CONFIRM_LENGTH)
+        if repeats >= MOST_REPEATS:
+            return None
+        center = self._center() if fit is None else fit[0]
+        return self._trial(center * (1 + SPREAD[repeats % len(SPREAD)]), "repeat")
 
-        Each with how far it is from them: the highest value over its limit.
+    def _fit(self) -> tuple[float, Interval] | None:
+        """Return the rate at which the first of the goals is just met, with its interval."""
+        center = self._center()
+        if not center:
+            return None
+        near = [
+            tried
+            for tried in self._tried
+            if 1 / NEAR_RATE <= tried.trial.rate / center <= NEAR_RATE
+            and tried.trial.stage != "confirm"
+            and tried.nearness < NEAR_GOAL
+        ]
+        if not near:
+            return None
+        fits = [
+            fit
+            for counts in zip(*(tried.goals for tried in near), strict=True)
+            if (fit := fitted_rate(counts)) is not None
+        ]
+        return min(fits, key=lambda fit: fit[0], default=None)
+
+    def _center(self) -> float:
+        """Return the middle of the rates that seem to meet and to miss; 0 without both.
+
+        Of the first levels alone, so that what is fitted does not depend on what the fit says.
         """
-        points = sorted((trial.rate, nearness(level)) for trial, level in self._levels)
-        high = next(((rate, near) for rate, near in points if near >= 1), None)
-        below = [(rate, near) for rate, near in points if near < 1]
-        if high is not None:
-            below = [(rate, near) for rate, near in below if rate < high[0]]
+        low, high = self._bounds("bracket")
+        if low is None or high is None:
+            return 0.0
+        return math.sqrt(low.trial.rate * high.trial.rate)
+
+    def _bounds(self, stage: Stage | None = None) -> tuple[_Tried | None, _Tried | None]:
+        """Return the highest rate that seems to meet the goals, below the lowest that does not."""
+        tried = sorted(
+            (t for t in self._tried if stage is None or t.trial.stage == stage),
+            key=lambda t: t.trial.rate,
+        )
+        high = next((t for t in tried if t.nearness > 1), None)
+        below = [t for t in tried if high is None or t.trial.rate < high.trial.rate]
         return (below[-1] if below else None), high
 
-    def _long(self, rate: float, stage: Stage) -> Trial:
-        return Trial(min(rate, self._highest), LONGER, self._seed + len(self._levels), stage)
+    def _lowest(self) -> float:
+        return min(tried.trial.rate for tried in self._tried)
 
-    def _lower(self, rate: float) -> Trial | None:
-        if sum(trial.stage == "candidate" for trial, _ in self._levels) >= CANDIDATES:
-            return None
-        # A level that missed by far says by how much to go down.
-        near = nearness(self._levels[-1][1])
-        step = STEP_DOWN if near < 1.5 else STEP_DOWN**2
-        return self._long(rate * step, "candidate")
-
-    def _last(self, stage: Stage) -> float:
-        rates = [trial.rate for trial, _ in self._levels if trial.stage == stage]
-        return rates[-1] if rates else 0.0
-
-
-def nearness(level: Level) -> float:
-    """Return the highest of the values over their limits; infinite where one is out of reach."""
-    shares = []
-    for result in level.goals:
-        saturated = level.saturation is not None and bool(level.saturation.saturated)
-        if result.value is None or (saturated and result.verdict == "missed"):
-            return math.inf
-        shares.append(result.value / result.goal.limit)
-    return max(shares, default=math.inf)
-
-
-def crossing(low: tuple[float, float], high: tuple[float, float]) -> float:
-    """Return the rate between two at which the nearness is 1: a waiting time grows exponentially.
-
-    Where one end has no value, the mean of the rates' logarithms.
-    """
-    (low_rate, low_near), (high_rate, high_near) = low, high
-    if not 0 < low_near < high_near < math.inf:
-        return math.sqrt(low_rate * high_rate)
-    share = -math.log(low_near) / math.log(high_near / low_near)
-    return low_rate * (high_rate / low_rate) ** share
+    def _trial(self, rate: float, stage: Stage = "bracket", length: float = 1.0) -> Trial:
+        return Trial(min(rate, self._highest), self._seed + len(self._tried), length, stage)
 
 
 def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
     """Return what levels at given rates show of the capacity; None without goals or rates."""
     tried = sorted(
         ((level.arrivals.rate, level) for level in levels if level.arrivals.rate and level.goals),
-        key=lambda pair: pair[0] or 0.0,
+        key=lambda pair: pair[0],
     )
     if not tried:
         return None
-    missed = [rate for rate, level in tried if rate and level.verdict == "missed"]
+    missed = [rate for rate, level in tried if level.verdict == "missed"]
     lowest = min(missed, default=math.inf)
-    met = [rate for rate, level in tried if rate and _met(level) and rate < lowest]
+    met = [rate for rate, level in tried if level.verdict == "met" and rate < lowest]
     if not met:
         return Capacity(reason="No rate that was tried surely met the goals.")
     interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
     above = not missed and met[-1] == tried[-1][0]
-    reason = "The highest rate that was tried met the goals." if above else "Of the rates tried."
+    reason = (
+        "The highest rate that was tried met the goals."
+        if above
+        else "Of the rates that were given."
+    )
     return Capacity(rate=met[-1], interval=interval, above_all_tried=above, reason=reason)
-
-
-def _met(level: Level) -> bool:
-    return level.verdict == "met"

@@ -157,7 +157,11 @@ def answer_of(end: ChildEnd, folder: Path, limit: float) -> tuple[ChildAnswer, b
 
 
 def write_request(
-    path: Path, request: Request | tuple[Source, None, None], home: Home | None = None, *, place: bool = True
+    path: Path,
+    request: Request | tuple[Source, None, None],
+    home: Home | None = None,
+    *,
+    place: bool = True,
 ) -> None:
     """Write what a child reads: where its code lives, the settings, what to measure and how.
 

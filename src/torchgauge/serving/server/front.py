@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import IO
+from typing import IO, Generic, TypeVar
 
 import msgspec
 
 from torchgauge.records.failure import Failure
 from torchgauge.serving.client.timer import timer
-from torchgauge.serving.server.batch_queue import BatchQueue
 from torchgauge.serving.server.http_connection import HttpConnection, Slot
 from torchgauge.serving.server.messages import BatchDone, FrontReady, WorkerReady
 from torchgauge.workers import start_worker
@@ -24,6 +24,8 @@ from torchgauge.workers import start_worker
 CHILD = Path(__file__).with_name("child.py")
 BACKLOG = 4096
 ROUTE = "/torchgauge"
+
+T = TypeVar("T")
 
 
 def serve(folder: Path, max_batch: int, max_delay: float, workers: int) -> None:
@@ -73,6 +75,37 @@ async def _serve(
     server.close()
 
 
+class BatchQueue(Generic[T]):
+    """Requests that wait, in the order in which they came.
+
+    A batch starts when a worker is free and either `max_batch` requests wait or the first of them
+    has waited for `max_delay` seconds.
+    """
+
+    def __init__(self, max_batch: int, max_delay: float) -> None:
+        self.max_batch = max_batch
+        self.max_delay = max_delay
+        self._waiting: deque[tuple[float, T]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, now: float, request: T) -> None:
+        """Add a request that came at `now`."""
+        self._waiting.append((now, request))
+
+    def due(self) -> float:
+        """Return when the next batch may start: −∞ if it is full, ∞ if nothing waits."""
+        if len(self._waiting) >= self.max_batch:
+            return -math.inf
+        return self._waiting[0][0] + self.max_delay if self._waiting else math.inf
+
+    def take(self) -> list[T]:
+        """Return the next batch, and wait for these no longer."""
+        size = min(self.max_batch, len(self._waiting))
+        return [self._waiting.popleft()[1] for _ in range(size)]
+
+
 class Front:
     """Requests wait in the queue; every free worker takes the next batch when it is due."""
 
@@ -116,9 +149,11 @@ class Front:
 
     def _start_batches(self) -> None:
         while self._free and self._queue.due() <= time.monotonic():
-            self._free.popleft().compute(self._queue.take())
+            # A client that has gone waits for nothing.
+            if batch := [slot for slot in self._queue.take() if slot.wanted]:
+                self._free.popleft().compute(batch)
         if self._free and len(self._queue):
-            self._timer.at(self._queue.due())
+            self._timer.wake_at(self._queue.due())
 
 
 class _Worker:

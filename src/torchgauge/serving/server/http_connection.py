@@ -25,6 +25,11 @@ class Slot:
         self.data = b""
         self._connection = connection
 
+    @property
+    def wanted(self) -> bool:
+        """Whether its client is still there."""
+        return self._connection.is_open
+
     def output(self) -> bytes:
         """Return the body for what the model made of it: the outputs themselves stay there."""
         if not self.path.startswith("/v2/"):
@@ -54,6 +59,11 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+        return self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for answers."""

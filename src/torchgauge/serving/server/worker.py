@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -61,8 +61,8 @@ def serve(request: BinaryIO, max_batch: int, workers: int) -> None:
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output for our use; the model's prints go to standard error."""
     questions, answers = os.dup(0), os.dup(1)
-    with contextlib.suppress(OSError), open(os.devnull) as nothing:  # noqa: PTH123
-        os.dup2(nothing.fileno(), 0)
+    with contextlib.suppress(OSError), open(os.devnull) as empty:  # noqa: PTH123
+        os.dup2(empty.fileno(), 0)
     os.dup2(2, 1)
     sys.stdout.flush()
     return os.fdopen(questions, "rb"), os.fdopen(answers, "wb")
@@ -89,10 +89,11 @@ def batch_steps(placement: Placement, step: Step, max_batch: int) -> list[Step]:
     """
     if max_batch == 1:
         return [step]
-    steps = [step]
-    for inputs in stacked_inputs(placement.inputs, max_batch):
-        steps.append(Step(replace(placement, inputs=inputs), None, step.saved_state))
-    return steps
+    larger = (
+        Step(replace(placement, inputs=inputs), None, step.saved_state)
+        for inputs in stacked_inputs(placement.inputs, max_batch)
+    )
+    return [step, *larger]
 
 
 def stacked_inputs(inputs: Inputs, max_batch: int) -> Iterator[Inputs]:
@@ -116,6 +117,10 @@ def stacked_inputs(inputs: Inputs, max_batch: int) -> Iterator[Inputs]:
 
 
 def warm_up(steps: list[Step]) -> None:
+    """Call the steps of the small batches, of powers of two and of the largest.
+
+    Raises what the model raises, and InputError `not-batchable` where it does so in a batch only.
+    """
     numbers = set(range(1, min(len(steps), WARMED_SIZES) + 1)) | {len(steps)}
     numbers |= {2**power for power in range(len(steps).bit_length())}
     for number in sorted(numbers):
@@ -134,12 +139,14 @@ def warm_up(steps: list[Step]) -> None:
             ) from error
 
 
-def _computed(step: Step, synchronize: object) -> BatchDone:
+def _computed(step: Step, synchronize: Callable[[], None]) -> BatchDone:
     step.ready()
     began = time.perf_counter()
     try:
         step()
-        synchronize()  # type: ignore[operator]
+        synchronize()
     except TorchgaugeError as error:
-        return BatchDone(seconds=time.perf_counter() - began, error=f"{error.message} {error.cause}")
+        return BatchDone(
+            seconds=time.perf_counter() - began, error=f"{error.message} {error.cause}"
+        )
     return BatchDone(seconds=time.perf_counter() - began)

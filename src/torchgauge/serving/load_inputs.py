@@ -1,9 +1,8 @@
-"""What the requests of a load say: bodies of the user's, or prompts in an API's own form."""
+"""What a load reads: bodies, or prompts in an API's own form, and recorded arrival times."""
 
 from __future__ import annotations
 
 import json
-
 import urllib.request
 from pathlib import Path
 
@@ -102,4 +101,42 @@ def _unreadable(path: Path, cause: str) -> InputError:
         id="body-unreadable",
         cause=cause,
         remedy="Name a file that can be read.",
+    )
+
+
+def recorded_times(path: Path | None) -> tuple[float, ...]:
+    """Return the times of a file; none without one.
+
+    Blank lines and lines that begin with # are left out.
+
+    Raises InputError `arrivals-invalid`.
+    """
+    if path is None:
+        return ()
+    times = []
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise _not_times(path, f"It has more than {MOST_BYTES:,} bytes.")
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            text = line.strip()
+            if text and not text.startswith("#"):
+                times.append(_seconds(text, path, number))
+    except (OSError, UnicodeDecodeError) as error:
+        raise _not_times(path, str(error)) from error
+    return tuple(times)
+
+
+def _seconds(text: str, path: Path, number: int) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _not_times(path, f"Line {number} is {text[:40]!r}.") from None
+
+
+def _not_times(path: Path, cause: str) -> InputError:
+    return InputError(
+        f"{path.name} is not a file of arrival times.",
+        id="arrivals-invalid",
+        cause=cause,
+        remedy="Write a time in seconds on each line.",
     )

@@ -1,0 +1,176 @@
+"""Load on servers in processes of their own, whose times are named."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from tests.support.servers.running import running
+from tests.support.simulated_loads import lindley
+from torch import nn
+
+import torchgauge as tg
+from torchgauge.errors import InputError
+from torchgauge.serving.server.reference_server import reference_server
+from torchgauge.targets.builds.source import Source
+
+
+def model():
+    return nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+
+
+def test_an_endpoint_under_load_has_its_record_and_comes_back_from_its_file(tmp_path):
+    with running("fifo_server", service=0.001) as server:
+        serving = tg.measure_serving(
+            f"{server.address}/x", rate=[40, 80], duration=1, goals="p99<10s errors<50%"
+        )
+        arrived = len(server.log())
+    assert [level.label for level in serving.levels] == ["40 requests/s", "80 requests/s"]
+    assert all(set(level.requests.fate) == {"done"} for level in serving.levels)
+    assert sum(len(level.requests) for level in serving.levels) == arrived
+    assert (serving.served_by.kind, serving.target.kind) == ("endpoint", "endpoint")
+    assert serving.served_by.address == serving.target.spec == f"{server.address}/x"
+    assert serving.levels[0].server.processes == 1
+    assert serving.capacity is not None
+    path = tmp_path / "serving.json"
+    serving.save(path)
+    assert tg.load(path) == serving
+
+
+def test_latencies_are_those_of_lindleys_recursion_on_the_servers_log():
+    with running("fifo_server", service=0.005) as server:
+        serving = tg.measure_serving(server.address, rate=120, duration=2, seed=3)
+        log = server.log()
+    requests = serving.levels[0].requests
+    services = [row["service"] for row in log]
+    expected = lindley(requests.scheduled, services) - np.array(requests.scheduled)
+    latencies = np.array(requests.last) - np.array(requests.scheduled)
+    # What the server waited, and what the way there and back took; never less.
+    assert (latencies > expected - 1e-4).all()
+    served = np.array([row["finished"] - row["arrived"] for row in log])
+    ours = np.array(requests.last) - np.array(requests.sent)
+    assert ours.mean() > served.mean()
+
+
+def test_a_target_runs_behind_the_reference_server_in_batches():
+    serving = tg.measure_serving(
+        model(), torch.randn(1, 16), rate=400, duration=1, max_batch=4, max_delay=0.02, workers=2
+    )
+    level = serving.levels[0]
+    assert set(level.requests.fate) == {"done"}
+    assert serving.served_by.kind == "reference"
+    assert (serving.served_by.max_batch, serving.served_by.workers) == (4, 2)
+    assert serving.target.name == "Sequential"
+    assert max(level.requests.batch) > 1
+    sizes = {times.batch: len(times.seconds) for times in serving.service_times.batches}
+    assert sum(size * count for size, count in sizes.items()) == len(level.requests)
+    assert level.server.processes == 3
+
+
+def test_a_target_that_cannot_be_batched_is_refused_by_name():
+    source = Source.of_object(lambda a, b: a, (torch.randn(3, 2), torch.randn(2, 2)))
+    with pytest.raises(InputError) as raised, reference_server(source, max_batch=2):
+        pass
+    assert raised.value.id == "not-batchable"
+    fixed = Source.of_object(lambda x: x.reshape(1, 16), torch.randn(1, 16))
+    with pytest.raises(InputError) as raised, reference_server(fixed, max_batch=2):
+        pass
+    assert raised.value.id == "not-batchable"
+    assert "max_batch=1" in raised.value.remedy
+
+
+def test_the_processes_of_the_server_end_with_the_block_and_with_the_last_worker():
+    with reference_server(Source.of_object(model(), torch.randn(1, 16))) as server:
+        front, worker = server.processes
+        assert psutil.pid_exists(front)
+        os.kill(worker, signal.SIGKILL)
+        assert ended(front)
+        assert not server.runs
+    with reference_server(Source.of_object(model(), torch.randn(1, 16))) as server:
+        pass
+    assert all(map(ended, server.processes))
+
+
+def ended(number):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def after(server, requests, action):
+    """Do something once a server has had some requests."""
+
+    def wait():
+        while len(server.log()) < requests:
+            time.sleep(0.05)
+        action()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_a_server_that_dies_is_a_result():
+    with running("fifo_server", service=0.001) as server:
+        after(server, 30, server.kill)
+        serving = tg.measure_serving(server.address, rate=[50, 60, 70], duration=3)
+    assert len(serving.levels) == 1
+    fates = serving.levels[0].requests.fate
+    assert fates[0] == "done"
+    assert fates[-1] == "refused"
+    assert "server-ended" in [warning.id for warning in serving.warnings]
+    assert not serving.interrupted
+
+
+def test_ctrl_c_keeps_the_levels_so_far_and_the_one_that_ran():
+    with running("fifo_server", service=0.001) as server:
+        after(server, 80, lambda: os.kill(os.getpid(), signal.SIGINT))
+        serving = tg.measure_serving(server.address, rate=[50, 60, 70], duration=1.2)
+    assert serving.interrupted
+    first, second = serving.levels
+    assert first.requests.fate.count("done") == len(first.requests)
+    assert not first.interrupted
+    assert second.interrupted
+    assert second.requests.fate.count("done") > 0
+
+
+@pytest.mark.parametrize(
+    ("scenario", "size"), [("single-stream", 1), ("multi-stream", 8), ("offline", 4)]
+)
+def test_scenarios_call_a_target_here(scenario, size):
+    serving = tg.measure_serving(
+        model(), torch.randn(1, 16), scenario=scenario, requests=20, duration=5, max_batch=4
+    )
+    level = serving.levels[0]
+    assert serving.served_by.kind == "call"
+    assert len(level.requests) == (160 if scenario == "multi-stream" else 20)
+    assert set(level.requests.batch) == {size}
+    if scenario == "offline":
+        assert set(level.requests.scheduled) == {0.0}
+    else:
+        assert level.requests.scheduled == level.requests.sent
+
+
+@pytest.mark.parametrize("scenario", ["single-stream", "multi-stream", "offline"])
+def test_scenarios_send_to_an_endpoint(scenario):
+    with running("fifo_server", service=0.001) as server:
+        serving = tg.measure_serving(server.address, scenario=scenario, requests=16, duration=5)
+    requests = serving.levels[0].requests
+    assert set(requests.fate) == {"done"}
+    together = {"single-stream": 1, "multi-stream": 8, "offline": 16}[scenario]
+    assert len(requests) == 16 * (8 if scenario == "multi-stream" else 1)
+    assert requests.scheduled.count(requests.scheduled[0]) == together
+
+
+def test_another_machine_is_not_loaded():
+    with pytest.raises(InputError) as raised:
+        tg.measure_serving("http://192.0.2.1:80/", rate=1)
+    assert raised.value.id == "address-remote"

@@ -1,0 +1,72 @@
+"""Options of load: what goes together, and what a level lasts."""
+
+import pytest
+
+from torchgauge.api.servings import load_options
+from torchgauge.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("settings", "id"),
+    [
+        ({"rate": 0}, "option-invalid"),
+        ({"rate": [50, float("nan")]}, "option-invalid"),
+        ({"rate": "auto"}, "option-conflict"),
+        ({"rate": 5, "scenario": "offline"}, "option-conflict"),
+        ({"rate": 5, "scenario": "ofline"}, "scenario-unknown"),
+        ({"rate": 5, "arrivals": "poison"}, "arrivals-unknown"),
+        ({"rate": 5, "arrivals": "poisson:2"}, "arrivals-unknown"),
+        ({"rate": 5, "arrivals": "gamma:-1"}, "option-invalid"),
+        ({"rate": 5, "duration": 0}, "option-invalid"),
+        ({"rate": 5, "requests": 1.5}, "option-invalid"),
+        ({"rate": 5, "max_batch": True}, "option-invalid"),
+        ({"rate": 5, "max_delay": -1}, "option-invalid"),
+        ({"rate": 5, "timeout": 1e9}, "option-invalid"),
+        ({"rate": 5, "goals": "p99<0"}, "goal-invalid"),
+        ({"rate": 5, "prompts": "a", "tokens": (1, 2)}, "option-conflict"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(settings, id):
+    with pytest.raises(InputError) as raised:
+        load_options(**settings)
+    assert raised.value.id == id
+    assert raised.value.remedy
+
+
+def test_without_a_rate_goals_are_searched_and_else_it_is_missing():
+    assert load_options(goals="p99<1s").searches
+    assert not load_options(goals="p99<1s", rate=50).searches
+    with pytest.raises(InputError) as raised:
+        _ = load_options().level_rates
+    assert raised.value.id == "rate-missing"
+    assert load_options(scenario="offline").level_rates == (None,)
+
+
+def test_arrivals_are_as_they_are_written(tmp_path):
+    arrivals = load_options(rate=50, arrivals="gamma:2.5", seed=3).arrivals_at(50)
+    assert (arrivals.kind, arrivals.variation, arrivals.rate, arrivals.seed) == (
+        "gamma",
+        2.5,
+        50,
+        3,
+    )
+    times = tmp_path / "times.txt"
+    times.write_text("# seconds\n0\n0.5\n\n2\n")
+    options = load_options(arrivals=str(times), goals="p99<1s")
+    assert not options.searches
+    assert options.level_rates == (None,)
+    assert options.arrivals_at(None).file == "times.txt"
+    from torchgauge.serving.load_inputs import recorded_times
+
+    assert recorded_times(options.recorded) == (0.0, 0.5, 2.0)
+    times.write_text("0\nsoon\n")
+    with pytest.raises(InputError) as raised:
+        recorded_times(options.recorded)
+    assert raised.value.id == "arrivals-invalid"
+    assert "Line 2" in raised.value.cause
+
+
+def test_a_number_of_requests_sets_the_time():
+    assert load_options(rate=50, duration=3).seconds_at(50) == 3
+    assert load_options(rate=50, requests=100).seconds_at(50) > 2
+    assert load_options(rate=50).seconds_at(50) == 10
