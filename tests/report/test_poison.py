@@ -37,7 +37,7 @@ HOWS = [
 RUNNER = re.compile(r"^\s*::|##\w*\[|^\[forged", re.MULTILINE)
 # Of these the record is data for a program, which quotes all of it.
 DATA = ("json", "speedscope", "benchmark", "benchmark-bigger")
-TABLES = ("csv", "layers", "operators", "kernels", "categories", "lines", "tensors")
+TABLES = ("csv", "layers", "operators", "kernels", "categories", "lines", "tensors", "requests")
 
 
 def written(record, form):

@@ -11,6 +11,8 @@ from msgspec import inspect
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.records.record import Record
+from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.server_use import ServerUse
 
 Place = tuple[str, str]
 """A struct's name and its field's."""
@@ -23,6 +25,10 @@ WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
 # What is there together with other parts of its record, or not at all.
 UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
 UNFIT |= {("RankTrace", "memory"), ("Profile", "training"), ("Forwards", "device")}
+# Columns are as long as the others, and shares rise.
+UNFIT |= {("Requests", name) for name in Requests.__struct_fields__}
+UNFIT |= {("ServerUse", name) for name in ServerUse.__struct_fields__}
+UNFIT |= {("Distribution", "percentiles"), ("ServiceTimes", "batches"), ("Level", "fates")}
 # The only node of a tree has no parent, and is the first.
 PLACES = {"parent": -1, "node": 0, "cell": 0}
 _NUMBERS = itertools.count()

@@ -92,7 +92,8 @@ def run(options: argparse.Namespace) -> int:
         serving: Serving = api.serving_request(subject, **load_settings)
     verdict = None
     if limits:
-        capacity = serving.capacity if options.rate == "auto" else None
+        # Without rates, goals ask for a search.
+        capacity = None if isinstance(options.rate, tuple) else serving.capacity
         verdict = judged_levels(limits, serving, up_to=None if capacity is None else capacity.rate)
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         try:

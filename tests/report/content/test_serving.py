@@ -89,7 +89,9 @@ def test_what_was_not_answered_is_listed_by_kind():
     assert pair[1].endswith(f"of {count} (status 503)")
     goals, shown = table(EVERY["with_errors"], "Goals")
     assert goals["errors < 1.0 %"]["verdict"] == "missed"
-    assert shown.notes
+    assert shown.notes == [
+        "50 requests/s: Too few requests for an interval: they resemble their neighbours."
+    ]
 
 
 def test_early_stopping_says_what_it_is_valid_for():

@@ -5,7 +5,7 @@ import io
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from tests.support import servings
+from tests.support import records, servings
 
 from torchgauge.errors import InputError
 
@@ -42,7 +42,13 @@ def test_every_request_is_a_row():
 def test_tables_of_a_tree_are_refused():
     with pytest.raises(InputError) as caught:
         FOUND.to_csv(table="layers")
-    assert caught.value.id == "table-unknown"
+    assert caught.value.id == "format-unfit"
+
+
+def test_requests_are_of_load_alone():
+    with pytest.raises(InputError) as caught:
+        records.profile().to_csv(table="requests")
+    assert caught.value.id == "format-unfit"
 
 
 def test_openmetrics_has_a_series_for_each_level():

@@ -46,7 +46,8 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
     if serving.client_limited:
         commands.append(("torchgauge doctor", "what keeps the client from its cores"))
     is_open = all(level.scenario == "server" for level in serving.levels)
-    if is_open and options.rate != "auto":
+    was_search = not isinstance(options.rate, tuple) and bool(options.goals)
+    if is_open and not was_search:
         goal = [] if serving.goals else ["--goal", "p99<100ms"]
         words = ["--rate", "auto", *goal]
         commands.append((shlex.join([*load_words, *words]), "the highest rate within the goals"))

@@ -32,6 +32,8 @@ def render(record: Record, table: Csv | SnapshotTable = "figures") -> str:
     if table in ("lines", "tensors"):
         flat = _lines(record) if table == "lines" else _tensors(record)
         return text(flat.columns, (row.values() for row in flat.rows()))
+    if table == "requests" and type(record).__name__ != "Serving":
+        raise rendering.unfit(type(record).__name__, table)
     module = kinds.part(record, "csv")
     return text(*(_first_table if module is None else module.table)(record, table))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.errors import InputError
+from torchgauge.records import rendering
 from torchgauge.records.exported import Csv
 from torchgauge.records.headline.serving_figures import level_figures
 from torchgauge.records.serving.level import Level
@@ -20,16 +20,12 @@ _SECONDS = ("scheduled", "sent", "first", "last", "service")
 def table(serving: Serving, name: Csv) -> tuple[list[str], list[list[Any]]]:
     """Return names and rows: of the levels, or of their requests with the level before each.
 
-    Raises InputError `table-unknown` for tables of a tree.
+    Raises InputError `format-unfit` for tables of a tree.
     """
     if name == "requests":
         return _requests(serving)
     if name != "figures":
-        raise InputError(
-            f"A record of load has no table of {name}.",
-            id="table-unknown",
-            remedy="It has figures and requests.",
-        )
+        raise rendering.unfit("Serving", name)
     rows = [
         {"level": label, **row(level)}
         for label, level in zip(serving.level_names, serving.levels, strict=True)

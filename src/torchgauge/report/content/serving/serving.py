@@ -178,7 +178,8 @@ def _tables(serving: Serving) -> Iterator[Block]:
 
 def _goals(serving: Serving) -> Table | None:
     """Return the goals at each level; None where none was judged."""
-    rows, reasons = [], []
+    rows = []
+    levels_by_reason: dict[str, list[str]] = {}
     for name, level in zip(serving.level_names, serving.levels, strict=True):
         if not level.goals:
             continue
@@ -189,12 +190,15 @@ def _goals(serving: Serving) -> Table | None:
                 "interval": words.interval(result.interval, result.goal),
                 "verdict": result.verdict,
             }
-            reasons.append(result.reason)
+            if result.reason:
+                levels_by_reason.setdefault(result.reason, []).append(name)
             text = words.goal(result.goal)
             rows.append(Row(text, _without_empty(cells), 2, TONES[result.verdict]))
     if not rows:
         return None
-    notes = [reason for reason in dict.fromkeys(reasons) if reason]
+    notes = [
+        f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in levels_by_reason.items()
+    ]
     return Table(
         title="Goals", how="measured", columns=GOALS, rows=rows, layout="fitted", notes=notes
     )
