@@ -44,7 +44,7 @@ def distribution(
     return Distribution(
         count=times.size,
         unanswered=times.size - answered.size,
-        mean=_mean(answered, times.size - answered.size),
+        mean=_mean(samples, answered),
         low=float(answered.min()),
         high=float(answered.max()),
         percentiles=tuple(
@@ -68,11 +68,12 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
     return Percentile(fraction=fraction, value=figure.value, interval=interval)
 
 
-def _mean(answered: _Floats, unanswered: int) -> Estimate:
-    figure = correlated_mean(answered)
+def _mean(samples: CorrelatedSamples, answered: _Floats) -> Estimate:
+    unanswered = samples.samples.size - answered.size
     if unanswered:
         reason = f"{unanswered:,} requests were not answered: the mean is of the others."
-        return Estimate(value=figure.value, reason=reason)
+        return Estimate(value=float(answered.mean()), reason=reason)
+    figure = correlated_mean(samples)
     if figure.half_width is None:
         return Estimate(value=figure.value, reason=_TOO_FEW, needed=figure.needed)
     low, high = figure.value - figure.half_width, figure.value + figure.half_width

@@ -9,11 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
-from torchgauge.analyze.statistics.correlated_percentiles import enlarged, share_interval
+from torchgauge.analyze.statistics.correlated_percentiles import (
+    CorrelatedSamples,
+    enlarged,
+    share_interval,
+)
 from torchgauge.imports import imported
 
 # Independent samples below which neither the mean's error nor τ is known.
-MIN_INDEPENDENT = 20
+MIN_INDEPENDENT = 50
 CONFIDENCE = 0.975
 
 
@@ -25,15 +29,14 @@ class MeanFigure(NamedTuple):
     needed: int
 
 
-def correlated_mean(samples: npt.ArrayLike) -> MeanFigure:
-    """Return the mean with ± t·s·sqrt(τ′/n), with n/τ′ − 1 degrees of freedom.
+def correlated_mean(samples: CorrelatedSamples) -> MeanFigure:
+    """Return the mean of finite samples with ± t·s·sqrt(τ′/n), with n/τ′ − 1 degrees of freedom.
 
-    τ is that of the values, or of [x > median] where that is larger: a rare spike hides how long
-    the ordinary samples resemble each other. `samples` are finite and in the order of time.
+    τ is that of the values, or of [x > level] where that is larger: rare long queues hide how long
+    the others last.
     """
-    x = np.asarray(samples, dtype=np.float64)
-    above = (x > np.median(x)).astype(np.float64)
-    tau = max(initial_positive_sequence(x), initial_positive_sequence(above))
+    x = samples.samples
+    tau = max(initial_positive_sequence(x), samples.longest_time(0.5))
     tau = enlarged(tau, x.size)
     value = float(x.mean())
     needed = math.ceil(MIN_INDEPENDENT * tau)
