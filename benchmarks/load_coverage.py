@@ -125,9 +125,8 @@ def tallies(rows: Floats, truth: tuple[float, ...]) -> Iterator[Tally]:
         shown = [(f.low, f.high) for f in figures if f.low is not None and f.high is not None]
         yield Tally(len(shown), sum(low <= value <= high for low, high in shown))
     means = [correlated_mean(sample) for sample in samples]
-    half_widths = [(m.value, m.half_width) for m in means if m.half_width is not None]
-    held = sum(abs(value - truth[-1]) <= reach for value, reach in half_widths)
-    yield Tally(len(half_widths), held)
+    ends = [(m.low, m.high) for m in means if m.low is not None and m.high is not None]
+    yield Tally(len(ends), sum(low <= truth[-1] <= high for low, high in ends))
     allowed = queries_that_may_exceed(0.99, rows.shape[1])
     if allowed:
         claims = [sample.ascending[-allowed] for sample in samples]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.statistics.correlated_means import (
-    CONFIDENCE,
     correlated_mean,
     correlated_share,
 )
@@ -21,6 +20,7 @@ from torchgauge.records.serving.distribution import Distribution, Estimate, Perc
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)
 # Parts of a window whose counts give the interval of a rate.
 PARTS = 30
+CONFIDENCE = 0.975
 _TOO_FEW = "Too few requests: those of a queue resemble each other."
 
 _Floats = npt.NDArray[np.float64]
@@ -74,10 +74,9 @@ def _mean(samples: CorrelatedSamples, answered: _Floats) -> Estimate:
         reason = f"{unanswered:,} requests were not answered: the mean is of the others."
         return Estimate(value=float(answered.mean()), reason=reason)
     figure = correlated_mean(samples)
-    if figure.half_width is None:
+    if figure.low is None or figure.high is None:
         return Estimate(value=figure.value, reason=_TOO_FEW, needed=figure.needed)
-    low, high = figure.value - figure.half_width, figure.value + figure.half_width
-    interval = Interval(low=max(low, 0.0), high=high, scope="process")
+    interval = Interval(low=max(figure.low, 0.0), high=figure.high, scope="process")
     return Estimate(value=figure.value, interval=interval)
 
 
