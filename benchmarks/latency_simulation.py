@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchgauge.analyze.latency.latency import combine
+from torchgauge.analyze.statistics.correlated_percentiles import independent_samples
 from torchgauge.analyze.statistics.percentiles import samples_needed
 from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.measure.latency.sampling import Timing, sample
@@ -131,8 +132,7 @@ def simulate(row: Row, seed: int) -> Outcome:
     latency = combine([run])
     interval = latency.interval
     ids = frozenset(warning.id for warning in latency.warnings)
-    independent = len(run.steady_samples) / run.autocorrelation
-    few = independent < samples_needed(0.99)
+    few = independent_samples(run.steady_samples, 0.99) < samples_needed(0.99)
     flagged = "p99-n-too-small" in ids and latency.percentile_intervals["p99"] is None
     return Outcome(
         covered=interval is not None and interval.low <= CALL <= interval.high,

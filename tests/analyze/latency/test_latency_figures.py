@@ -311,6 +311,17 @@ def test_percentiles_say_what_they_need():
     assert "p99-n-too-small" not in ids(enough)
 
 
+def test_slow_calls_in_a_row_are_few_events_for_a_percentile():
+    """Forty slow calls among 3,000: alone, or in two rows. The median sees no difference."""
+    alone, rows = noise(3000), noise(3000)
+    alone[::75] = rows[500:520] = rows[2000:2020] = 0.1
+    spread, bunched = (combine([run_of(samples, warmup=0)]) for samples in (alone, rows))
+    assert spread.percentile_intervals["p99"] is not None
+    assert bunched.percentile_intervals["p99"] is None
+    assert "p99-n-too-small" in ids(bunched)
+    assert bunched.processes[0].autocorrelation < 1.5
+
+
 def test_warnings_of_several_processes_are_said_once_with_their_number():
     stepped = noise(300)
     stepped[150:] *= 1.2

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.support.sampled_machine import MS, FakeClock, Machine, steady
 
 from torchgauge.analyze.latency.stopping import Look
+from torchgauge.analyze.statistics.correlated_percentiles import percentile_time
 from torchgauge.analyze.statistics.percentiles import percentile_interval, samples_needed
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.latency import sampling
@@ -59,14 +60,17 @@ def test_noise_asks_for_more_until_the_target_is_met():
     assert not run.interval.short
 
 
-@pytest.mark.parametrize(("fraction", "least"), [(0.90, 36), (0.95, 72), (0.99, 368)])
-def test_a_percentile_is_sampled_for_until_it_has_an_interval(fraction, least):
+@pytest.mark.parametrize(
+    ("fraction", "least", "samples"), [(0.90, 36, 100), (0.95, 72, 150), (0.99, 368, 506)]
+)
+def test_a_percentile_is_sampled_for_until_it_has_an_interval(fraction, least, samples):
     """The median alone would have been enough at the first look, with 100 samples."""
     assert samples_needed(fraction) == least
     run = Machine(steady(spread=0.001)).sample(SamplingPlan(independent=least))
     assert run.stop == "precision reached"
-    assert len(run.samples) == next(n for n in (100, 150, 225, 337, 506) if n >= least)
-    assert percentile_interval(run.steady_samples, fraction, run.autocorrelation) is not None
+    assert len(run.samples) == samples
+    tau = percentile_time(run.steady_samples, fraction)
+    assert percentile_interval(run.steady_samples, fraction, tau) is not None
 
 
 def test_the_budget_ends_what_a_percentile_needs():

@@ -185,8 +185,12 @@ def _without_interval(limit: Limit, profile: Profile) -> str:
         return ""
     if timing.percentile_intervals.get(limit.metric) is not None:
         return ""
-    worth = sum(len(run.steady_samples) / run.autocorrelation for run in timing.processes)
-    needed = samples_needed(PERCENTILES[limit.metric])
+    # Needs NumPy, which the command line does not load to read limits.
+    from torchgauge.analyze.statistics.correlated_percentiles import independent_samples
+
+    share = PERCENTILES[limit.metric]
+    worth = sum(independent_samples(run.steady_samples, share) for run in timing.processes)
+    needed = samples_needed(share)
     if worth >= needed:
         return f"no interval, a process has too few of its samples ({timing.stop})"
     return f"{worth:.0f} independent samples of the {needed} needed ({timing.stop})"

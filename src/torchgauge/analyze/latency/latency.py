@@ -16,6 +16,7 @@ from torchgauge.analyze.latency.latency_warnings import (
     precision_warnings,
 )
 from torchgauge.analyze.latency.yardstick import yardstick_of
+from torchgauge.analyze.statistics.correlated_percentiles import percentile_time
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, percentile_interval
 from torchgauge.errors import MeasurementError
@@ -68,7 +69,6 @@ def combine(
         interval = judged(interval, middle, target_rel_error)
     stop = min((run.stop for run in runs), key=_WORST_FIRST.index)
     p90, p95, p99 = (float(np.quantile(steady, share)) for share in PERCENTILES.values())
-    independent = sum(len(run.steady_samples) / run.autocorrelation for run in runs)
     return Latency(
         median=middle,
         mean=statistics.fmean(steady),
@@ -95,7 +95,7 @@ def combine(
             *failures,
             *merged_warnings(runs),
             *precision_warnings(interval, middle, stop, len(runs)),
-            *percentile_warnings(steady.size, independent),
+            *percentile_warnings(runs),
             *page_fault_warnings(runs),
         ),
     )
@@ -103,9 +103,10 @@ def combine(
 
 def _percentile_intervals(runs: Sequence[LatencyRun]) -> dict[str, Interval | None]:
     if len(runs) == 1:
-        steady, tau = runs[0].steady_samples, runs[0].autocorrelation
+        steady = runs[0].steady_samples
         return {
-            name: percentile_interval(steady, share, tau) for name, share in PERCENTILES.items()
+            name: percentile_interval(steady, share, percentile_time(steady, share))
+            for name, share in PERCENTILES.items()
         }
     return {name: _over_processes(runs, share) for name, share in PERCENTILES.items()}
 

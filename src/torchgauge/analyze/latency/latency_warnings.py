@@ -16,6 +16,7 @@ from torchgauge.analyze.latency.modes import find_modes
 from torchgauge.analyze.latency.warmup import MIN_SAMPLES
 from torchgauge.analyze.latency.yardstick import FAULTING, PAGE_FAULT
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
+from torchgauge.analyze.statistics.correlated_percentiles import independent_samples
 from torchgauge.analyze.statistics.detrended_noise import noise_tau
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
@@ -172,9 +173,11 @@ def precision_warnings(
         )
 
 
-def percentile_warnings(samples: int, independent: float) -> Iterator[MeasurementWarning]:
+def percentile_warnings(runs: Sequence[LatencyRun]) -> Iterator[MeasurementWarning]:
     """Yield which percentiles rest on too few independent samples for an interval."""
+    samples = sum(len(run.steady_samples) for run in runs)
     for name, share in PERCENTILES.items():
+        independent = sum(independent_samples(run.steady_samples, share) for run in runs)
         if independent < (needed := samples_needed(share)):
             yield warning(
                 f"{name}-n-too-small",

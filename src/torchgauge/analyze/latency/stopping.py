@@ -8,6 +8,7 @@ import numpy as np
 
 from torchgauge.analyze.latency.warmup import find_warmup
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
+from torchgauge.analyze.statistics.correlated_percentiles import independent_samples
 from torchgauge.analyze.statistics.median import median_interval
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 FIRST_LOOK = 100
 GROWTH = 1.5
 INDEPENDENT = 50
+HIGHEST_PERCENTILE = 0.99
 
 
 class Look(NamedTuple):
     """The result of a look at the samples so far; `relative_error` None: there is no figure.
 
-    `independent` is n/τ, what the steady samples are worth.
+    `independent` is what the steady samples are worth at any percentile up to the 99th.
     """
 
     enough: bool
@@ -62,7 +64,7 @@ def look(
     interval = median_interval(steady, tau)
     if interval is None or (middle := float(np.median(steady))) <= 0:
         return Look(enough=False, relative_error=None)
-    independent = steady.size / tau
+    independent = independent_samples(steady, HIGHEST_PERCENTILE)
     error = interval.half_width / middle
     tau_known = steady.size >= INDEPENDENT * cautious(tau, steady.size)
     enough = detected_warmup.end_found and tau_known and error <= target_rel_error

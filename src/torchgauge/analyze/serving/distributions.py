@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.statistics.correlated_means import (
-    CONFIDENCE,
     correlated_mean,
     correlated_share,
 )
@@ -21,6 +20,7 @@ from torchgauge.records.serving.distribution import Distribution, Estimate, Perc
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)
 # Parts of a window whose counts give the interval of a rate.
 PARTS = 30
+CONFIDENCE = 0.975
 _TOO_FEW = "Too few requests: those of a queue resemble each other."
 
 _Floats = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ def distribution(
     return Distribution(
         count=times.size,
         unanswered=times.size - answered.size,
-        mean=_mean(answered, times.size - answered.size),
+        mean=_mean(samples, answered),
         low=float(answered.min()),
         high=float(answered.max()),
         percentiles=tuple(
@@ -68,15 +68,15 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
     return Percentile(fraction=fraction, value=figure.value, interval=interval)
 
 
-def _mean(answered: _Floats, unanswered: int) -> Estimate:
-    figure = correlated_mean(answered)
+def _mean(samples: CorrelatedSamples, answered: _Floats) -> Estimate:
+    unanswered = samples.samples.size - answered.size
     if unanswered:
         reason = f"{unanswered:,} requests were not answered: the mean is of the others."
-        return Estimate(value=figure.value, reason=reason)
-    if figure.half_width is None:
+        return Estimate(value=float(answered.mean()), reason=reason)
+    figure = correlated_mean(samples)
+    if figure.low is None or figure.high is None:
         return Estimate(value=figure.value, reason=_TOO_FEW, needed=figure.needed)
-    low, high = figure.value - figure.half_width, figure.value + figure.half_width
-    interval = Interval(low=max(low, 0.0), high=high, scope="process")
+    interval = Interval(low=max(figure.low, 0.0), high=figure.high, scope="process")
     return Estimate(value=figure.value, interval=interval)
 
 

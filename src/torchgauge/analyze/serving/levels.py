@@ -21,7 +21,6 @@ from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, ClientLoad, EarlyStopping, Level, Scenario
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.server_use import ServerUse
-from torchgauge.records.serving.service_times import ServiceTimes
 
 _Bools = npt.NDArray[np.bool_]
 
@@ -37,7 +36,6 @@ def level(
     server: ServerUse | None = None,
     tokens_by: str = "",
     mlperf: bool = False,
-    times: ServiceTimes | None = None,  # noqa: ARG001 - the control variate's, to come
     interrupted: bool = False,
 ) -> Level:
     """Return the figures of a level of load, of the requests that are due in its steady window.
@@ -52,7 +50,6 @@ def level(
         server: What the server's processes used.
         tokens_by: Who counted the tokens: "usage", "tokenizer" or "chunks".
         mlperf: Whether to apply MLPerf's early stopping.
-        times: Service times, for the control variate.
         interrupted: Whether Ctrl-C ended the level.
     """
     columns = RequestTimes(requests)

@@ -9,39 +9,49 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
-from torchgauge.analyze.statistics.correlated_percentiles import enlarged, share_interval
+from torchgauge.analyze.statistics.correlated_percentiles import (
+    CorrelatedSamples,
+    enlarged,
+    share_interval,
+)
 from torchgauge.imports import imported
 
 # Independent samples below which neither the mean's error nor τ is known.
-MIN_INDEPENDENT = 20
-CONFIDENCE = 0.975
+MIN_INDEPENDENT = 50
+# A run that saw too few long queues shows too low a mean and too small an error, so that the upper
+# end must reach further (benchmarks/load_coverage.py).
+LOWER_TAIL = 0.025
+UPPER_TAIL = 0.0001
 
 
 class MeanFigure(NamedTuple):
-    """A mean with its 95 % interval; `half_width` None where `needed` samples would give one."""
+    """A mean with its 95 % interval; the ends are None where `needed` samples would give one."""
 
     value: float
-    half_width: float | None
+    low: float | None
+    high: float | None
     needed: int
 
 
-def correlated_mean(samples: npt.ArrayLike) -> MeanFigure:
-    """Return the mean with ± t·s·sqrt(τ′/n), with n/τ′ − 1 degrees of freedom.
+def correlated_mean(samples: CorrelatedSamples) -> MeanFigure:
+    """Return the mean of finite samples less and plus t·s·sqrt(τ′/n), of n/τ′ − 1 degrees.
 
-    τ is that of the values, or of [x > median] where that is larger: a rare spike hides how long
-    the ordinary samples resemble each other. `samples` are finite and in the order of time.
+    τ is that of the values, or of [x > level] where that is larger: rare long queues hide how long
+    the others last.
     """
-    x = np.asarray(samples, dtype=np.float64)
-    above = (x > np.median(x)).astype(np.float64)
-    tau = max(initial_positive_sequence(x), initial_positive_sequence(above))
+    x = samples.samples
+    tau = max(initial_positive_sequence(x), samples.longest_time(0.99))
     tau = enlarged(tau, x.size)
     value = float(x.mean())
     needed = math.ceil(MIN_INDEPENDENT * tau)
     if x.size < needed:
-        return MeanFigure(value, None, needed)
+        return MeanFigure(value, None, None, needed)
     effective = x.size / tau
-    student = imported("scipy.special").stdtrit(effective - 1, CONFIDENCE)
-    return MeanFigure(value, float(student * x.std(ddof=1) / math.sqrt(effective)), needed)
+    student = imported("scipy.special").stdtrit
+    error = float(x.std(ddof=1)) / math.sqrt(effective)
+    low = value + float(student(effective - 1, LOWER_TAIL)) * error
+    high = value - float(student(effective - 1, UPPER_TAIL)) * error
+    return MeanFigure(value, low, high, needed)
 
 
 def correlated_share(events: npt.ArrayLike) -> tuple[float, float, float]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
+from torchgauge.analyze.statistics.autocorrelation import cautious, initial_positive_sequence
 from torchgauge.imports import imported
 
 _Floats = npt.NDArray[np.float64]
@@ -65,6 +66,10 @@ class CorrelatedSamples:
     def _common_time(self) -> float:
         return max(map(self.correlation_time, LEVELS))
 
+    def longest_time(self, fraction: float) -> float:
+        """Return the largest τ of [x > level], over the levels and the percentile itself."""
+        return max(self._common_time, self.correlation_time(fraction))
+
     def percentile(self, fraction: float) -> PercentileFigure:
         """Return a percentile with the interval between binomial ranks at n/τ′ samples.
 
@@ -76,7 +81,7 @@ class CorrelatedSamples:
         Source: David & Nagaraja, "Order Statistics", section 7.1, with n replaced by n/τ′.
         """
         n = self.samples.size
-        tau = enlarged(max(self._common_time, self.correlation_time(fraction)), n)
+        tau = enlarged(self.longest_time(fraction), n)
         value = self.value(fraction)
         effective = int(n / tau)
         needed = math.ceil(independent_needed(fraction) * tau)
@@ -112,6 +117,21 @@ def share_interval(share: float, count: float) -> tuple[float, float]:
     low = float(inverse(hits, count - hits + 1, LOWER_TAIL)) if share > 0 else 0.0
     high = float(inverse(hits + 1, count - hits, 1 - LOWER_TAIL)) if share < 1 else 1.0
     return low, high
+
+
+def percentile_time(samples: npt.ArrayLike, fraction: float) -> float:
+    """Return how many timed calls in a row are worth one independent call at a percentile.
+
+    Slow calls may follow each other where the others do not resemble their neighbours, so τ at the
+    median is too small. Calls of one process do not queue: the milder enlargement suffices.
+    """
+    calls = CorrelatedSamples(samples)
+    return cautious(calls.longest_time(fraction), calls.samples.size)
+
+
+def independent_samples(samples: Sequence[float] | _Floats, fraction: float) -> float:
+    """Return how many independent calls timed ones are worth at a percentile."""
+    return len(samples) / percentile_time(samples, fraction)
 
 
 def enlarged(tau: float, n: int) -> float:
