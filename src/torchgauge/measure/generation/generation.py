@@ -6,6 +6,7 @@ come late, and the machine's roofs before the trees, which are held to them.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import statistics
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ from torchgauge.measure.generation.generator import generator
 from torchgauge.measure.generation.grid import WARMUP, CellRun, Grid
 from torchgauge.measure.generation.prompts import Prompts
 from torchgauge.measure.generation.timer_cost import timer_cost
+from torchgauge.measure.generation.watched_modules import without_wrapper
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import without_values
@@ -71,6 +73,7 @@ def measure(
         with interrupts.allowed():
             progress.start("loading")
             placement = opened(source)
+            placement = dataclasses.replace(placement, model=without_wrapper(placement.model))
             draft = None if assistant is None else opened(assistant)
         return _Measurement(placement, draft, _has_inputs(source), options, runner).generation()
 
