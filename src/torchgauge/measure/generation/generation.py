@@ -35,6 +35,7 @@ from torchgauge.measure.generation.prompts import Prompts
 from torchgauge.measure.generation.timer_cost import timer_cost
 from torchgauge.measure.generation.watched_modules import without_wrapper
 from torchgauge.measure.interrupts import Interrupts
+from torchgauge.measure.latency.load import load_warnings
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import without_values
 from torchgauge.measure.work import roofs as roofs_probe
@@ -250,6 +251,9 @@ class _Measurement:
                 probe="generation",
                 remedy="Give a larger budget, or fewer cells.",
             )
+        if self._grid.load is not None:
+            for warning in load_warnings(self._grid.load):
+                yield replace(warning, probe="generation")
         for restoration in self._grid.restorations:
             yield from restoration.warnings("generation", lasting_only=True)
 

@@ -190,8 +190,9 @@ class LoopCaches:
 
     def _let_go(self, ongoing: Ongoing, cache: Any, positions: Any) -> None:
         held = ongoing.held["model"]
-        unknown = held.identity is None or held.identity in held.packed
-        if unknown or self._is_handed_on(positions):
+        if held.identity is None or held.identity in held.packed:
+            return
+        if self._is_handed_on(positions):
             return
         if cache is not None and held.number_of(cache) is not None:
             # Two loops take turns: to look at each step would slow them, and once is too early.
