@@ -176,8 +176,8 @@ def _gate_repeated(
     earlier = [own for own in map(generation_of, baselines) if own is not None]
     if run is None or len(earlier) < len(baselines) or not earlier:
         raise _no_repeated_runs(labels_of(baselines[-1] if baselines else "", current)[1])
-    every = [*earlier, run]
-    if any(record in every[:index] for index, record in enumerate(every)):
+    all_runs = [*earlier, run]
+    if any(record in all_runs[:index] for index, record in enumerate(all_runs)):
         raise InputError(
             "A run is given twice.",
             id="baseline-runs",

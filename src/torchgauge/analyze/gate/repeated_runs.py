@@ -59,18 +59,22 @@ def against_runs(runs: Sequence[Profile], current: Profile, metric: Metric) -> R
     further from them in time than they span has the floor of a host never calibrated with it.
     """
     medians = [_median(run, metric) for run in (*runs, current)]
-    known = [value for value in medians[:-1] if value is not None]
-    if medians[-1] is None or len(known) < MIN_RUNS:
+    positive_medians = [value for value in medians[:-1] if value is not None]
+    if medians[-1] is None or len(positive_medians) < MIN_RUNS:
         return None
-    logs = [math.log(value) for value in known]
+    logs = [math.log(value) for value in positive_medians]
     mean, spread = statistics.fmean(logs), statistics.stdev(logs)
     far = _is_far(runs, current)
     between = uncalibrated().between if far else 0.0
-    error = math.sqrt(spread**2 * (1 + 1 / len(known)) + 2 * between**2)
+    error = math.sqrt(spread**2 * (1 + 1 / len(positive_medians)) + 2 * between**2)
     estimate = math.log(medians[-1]) - mean
     worse = estimate if metric.better == "lower" else -estimate
     return RunsTest(
-        Welch(worse, error, len(known) - 1), math.exp(mean), len(known), math.expm1(spread), far
+        Welch(worse, error, len(positive_medians) - 1),
+        math.exp(mean),
+        len(positive_medians),
+        math.expm1(spread),
+        far,
     )
 
 
@@ -79,8 +83,8 @@ def loaded(current: Generation, earlier: Sequence[Generation]) -> str:
 
     Where most runs of the baseline were beside other work too, that is part of their spread.
     """
-    beside = [_is_loaded(run) for run in earlier]
-    if not _is_loaded(current) or 2 * sum(beside) >= max(1, len(beside)):
+    loads = [_is_loaded(run) for run in earlier]
+    if not _is_loaded(current) or 2 * sum(loads) >= max(1, len(loads)):
         return ""
     return "other processes took much of the machine in the current run"
 

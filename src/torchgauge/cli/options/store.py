@@ -26,9 +26,9 @@ def stored_baseline(options: argparse.Namespace) -> str | list[str] | HistoryBas
 
     Raises InputError `option-invalid`, `store-url`.
     """
-    first, *others = options.baseline
+    first, *further_files = options.baseline
     name, _, choice = first.partition(":")
-    if others:
+    if further_files:
         return [str(path) for path in options.baseline]
     if name != HISTORY:
         return str(first)
