@@ -99,12 +99,13 @@ def _compared_recordings(baseline: Any, current: Any) -> TraceDiff | Growth | No
 
 
 def detect_regressions(
-    baseline: Profile | str | Path, current: Profile | str | Path
+    baseline: Generation | Profile | str | Path, current: Generation | Profile | str | Path
 ) -> Regressions:
     """Return the metrics that got worse: falsy if none did; printed by metric and change.
 
     With fewer than six processes on a side, latency counts only beyond the host's noise floor (20 %
-    where it was never calibrated), and is inconclusive below it.
+    where it was never calibrated), and is inconclusive below it. Of two generations the metrics of
+    each shape count beyond 20 %.
 
     Raises as `compare`.
 
@@ -115,8 +116,11 @@ def detect_regressions(
         >>> bool(tg.detect_regressions(baseline, baseline))
         False
     """
-    from torchgauge.analyze.compare.regressions import regressions
+    from torchgauge.analyze.compare.regressions import generation_regressions, regressions
     from torchgauge.gates.host_noise import host_noise
 
-    old, new = loaded(baseline), loaded(current)
+    sides = generation_of(baseline), generation_of(current)
+    if sides[0] is not None and sides[1] is not None:
+        return generation_regressions(sides[0], sides[1])
+    old, new = (loaded(cast("Profile | str | Path", side)) for side in (baseline, current))
     return regressions(old, new, noise=host_noise(old, new))

@@ -30,7 +30,13 @@ CALIBRATION_BLOCKS = 10
 
 
 def gate(
-    baseline: Generation | Profile | Serving | str | Path | tuple[Callable[..., Any], Any],
+    baseline: Generation
+    | Profile
+    | Serving
+    | str
+    | Path
+    | list[Generation | str | Path]
+    | tuple[Callable[..., Any], Any],
     current: Generation | Profile | Serving | str | Path | tuple[Callable[..., Any], Any],
     *,
     metrics: Sequence[str] = (),
@@ -44,8 +50,9 @@ def gate(
     """Judge whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
 
     Two pairs (model, inputs) are run in turn, in fresh processes that get them by value. Two
-    records, or the files that hold them, are compared as they are, generations shape by shape,
-    records of load level by level.
+    records, or the files that hold them, are compared as they are, records of load level by level,
+    generations shape by shape; of these `baseline` may be a list of three or more runs, which show
+    how far runs differ.
     `tolerance` is texts such as
     "latency:1%:3%": the accepted change, and the change that must be excluded.
 
@@ -73,7 +80,7 @@ def gate(
 
 
 def gate_records(
-    baseline: Generation | Profile | Serving | str | Path,
+    baseline: Generation | Profile | Serving | str | Path | Sequence[Generation | str | Path],
     current: Generation | Profile | Serving | str | Path,
     options: GateOptions,
     labels: tuple[str, str] | None = None,
@@ -82,13 +89,15 @@ def gate_records(
 
     `labels` are what they are called, by default their paths or roles.
 
-    Raises InputError `file-missing`, `not-a-profile`; RecordError as `load`.
+    Raises InputError `file-missing`, `not-a-profile`, `baseline-runs`; RecordError as `load`.
     """
     from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
     from torchgauge.api.records import generation_of, labels_of, loaded, serving_of
     from torchgauge.gates.host_noise import host_noise
 
     sides = generation_of(baseline), generation_of(current)
+    if isinstance(baseline, Sequence) and not isinstance(baseline, str):
+        return _gate_repeated(baseline, current, options, labels)
     labels = labels or labels_of(baseline, current)
     if sides[0] is not None and sides[1] is not None:
         return _gate_generations(sides[0], sides[1], options, labels)
@@ -108,7 +117,9 @@ def gate_records(
 
 
 def gate_stored(
-    baseline: str | Path | HistoryBaseline, request: TargetRequest, options: GateOptions
+    baseline: str | Path | list[str] | HistoryBaseline,
+    request: TargetRequest,
+    options: GateOptions,
 ) -> Verdict:
     """Gate a target, or a saved run of it, against a saved run: a file's, or one of the history.
 
@@ -118,6 +129,8 @@ def gate_stored(
 
     path = Path(request.spec)
     if path.suffix == ".json" and is_file(path) and (generation := generation_of(path)):
+        if isinstance(baseline, list):
+            return gate_records(baseline, generation, options)
         if isinstance(baseline, str | Path):
             return gate_records(baseline, generation, options, (str(baseline), request.spec))
         return _gate_with_history(baseline, generation, options, request.spec)
@@ -125,6 +138,8 @@ def gate_stored(
         if isinstance(baseline, str | Path):
             return gate_records(baseline, serving, options, (str(baseline), request.spec))
         return _gate_load_with_history(baseline, serving, options, request.spec)
+    if isinstance(baseline, list):
+        raise _no_repeated_runs(request.spec)
     saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
     # A mistake shows now, not after minutes; and the target may change folders.
     stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)
@@ -141,6 +156,7 @@ def _gate_generations(
 ) -> Verdict:
     """Judge whether any shape of a generation, or its model, got worse."""
     from torchgauge.analyze.compare.shapes import shape_pairs
+    from torchgauge.analyze.gate.repeated_runs import loaded as loaded_run
     from torchgauge.analyze.gate.shape_gate import gate_shapes
 
     return gate_shapes(
@@ -150,6 +166,52 @@ def _gate_generations(
         limits=options.limits,
         usual=options.usual,
         labels=labels,
+        doubt=loaded_run(current, [baseline]),
+    )
+
+
+def _gate_repeated(
+    baselines: Sequence[Generation | str | Path],
+    current: Generation | Profile | str | Path,
+    options: GateOptions,
+    labels: tuple[str, str] | None,
+) -> Verdict:
+    """Judge a generation against several runs of the baseline; the last one is shown beside it."""
+    from torchgauge.analyze.compare.shapes import shape_pairs
+    from torchgauge.analyze.gate.repeated_runs import loaded as loaded_run
+    from torchgauge.analyze.gate.shape_gate import gate_shapes
+    from torchgauge.api.records import generation_of, labels_of
+
+    run = generation_of(current)
+    earlier = [own for own in map(generation_of, baselines) if own is not None]
+    if run is None or len(earlier) < len(baselines) or not earlier:
+        raise _no_repeated_runs(labels_of(baselines[-1] if baselines else "", current)[1])
+    all_runs = [*earlier, run]
+    if any(record in all_runs[:index] for index, record in enumerate(all_runs)):
+        raise InputError(
+            "A run is given twice.",
+            id="baseline-runs",
+            cause="Runs tell how far runs differ where each is another one.",
+            remedy="Record the baseline several times, each to a file of its own.",
+        )
+    return gate_shapes(
+        (earlier[-1].profile(), run.profile()),
+        shape_pairs(earlier[-1], run),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels or (f"{len(earlier)} runs", labels_of("", current)[1]),
+        earlier=earlier,
+        doubt=loaded_run(run, earlier),
+    )
+
+
+def _no_repeated_runs(current: str) -> InputError:
+    return InputError(
+        f"Several runs are no baseline of {current}.",
+        id="baseline-runs",
+        cause="Only generations are gated against several runs, and by such a run's file.",
+        remedy="Give files of `torchgauge generate` alone, or a single baseline.",
     )
 
 

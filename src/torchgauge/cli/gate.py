@@ -75,8 +75,10 @@ def _against(base: argparse._ArgumentGroup) -> None:
     base.add_argument("--base-target", metavar="A", help="another target")
     base.add_argument(
         "--baseline",
+        action="append",
         metavar="RUN",
-        help="a saved run's file; or history, the newest comparable run of it: history:UUID, "
+        help="a saved run's file, of generations several (repeatable); or history, the newest "
+        "comparable run of it: history:UUID, "
         "history:branch=B and history:LABEL=VALUE choose among them",
     )
     add_store_option(base)

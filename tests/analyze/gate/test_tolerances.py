@@ -50,5 +50,8 @@ def test_an_unknown_metric_is_named_with_the_near_one():
 def test_defaults_are_by_kind(name):
     found = default_tolerance(name)
     loose = METRICS[name].kind in {"timing", "memory"}
-    assert (found.accepted, found.refused) == ((0.01, 0.03) if loose else (0.0, 0.0))
+    expected = (0.01, 0.03) if loose else (0.0, 0.0)
+    if name in ("ttft", "tpot", "tokens"):
+        expected = (0.05, 0.25)
+    assert (found.accepted, found.refused) == expected
     assert default_tolerance(METRICS[name]) == found

@@ -103,6 +103,7 @@ def test_a_quantized_cache_has_no_formula():
     assert size.formula is None
     assert "no formula for quantized caches" in size.reason
     assert size.held < 3 * 16 * POSITION
+    assert size.sequences is None  # of a packed tensor rows are not sequences
 
 
 @pytest.mark.parametrize("cache", [None, (), DynamicCache()])

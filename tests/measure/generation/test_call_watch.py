@@ -13,6 +13,8 @@ import transformers
 from tests.support.generating_models import PROMPT, generating_model
 from transformers import DynamicCache, StaticCache
 
+from torchgauge.api.generations import measure_generation
+from torchgauge.errors import InputError
 from torchgauge.measure.generation import forwards as timing
 from torchgauge.measure.generation.call_watch import CallWatch
 
@@ -71,6 +73,9 @@ def test_no_new_tokens_is_the_same_error(model, ids):
     assert str(watched.value) == str(bare.value)
     assert (call.error, call.new_tokens, len(call.forwards)) == ("ValueError", 0, 0)
     assert call.first_token is None
+    with pytest.raises(InputError, match="at least 1, not 0") as refused:
+        measure_generation(model, new_tokens=0)
+    assert "transformers refuses max_new_tokens=0" in refused.value.cause
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

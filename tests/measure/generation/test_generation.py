@@ -27,6 +27,12 @@ def measured(model, **options):
     return measure_generation(model, **{"new_tokens": 4, "prompt": 8, **BARE, **options})
 
 
+def own_warnings(generation):
+    """The ids of warnings but of what else the machine does while tests run."""
+    of_machine = {"other-load", "steal-time", "throttled", "gpu-throttled"}
+    return [warning.id for warning in generation.warnings if warning.id not in of_machine]
+
+
 def test_every_combination_is_a_cell_of_as_many_calls():
     generation = measured(models.llama(), prompt=(8, 16), batch=(1, 2), cache=("dynamic", "none"))
     shapes = [(cell.cache_kind, cell.batch, cell.prompt) for cell in generation.cells]
@@ -177,7 +183,7 @@ def test_a_budget_ends_the_rounds_with_a_call_of_each():
     generation = measured(models.llama(), prompt=(8, 16), budget=1e-9)
     assert [len(cell.calls) for cell in generation.cells] == [2, 2]
     assert [cell.status for cell in generation.cells] == ["done", "done"]
-    assert [warning.id for warning in generation.warnings] == ["budget-spent"]
+    assert own_warnings(generation) == ["budget-spent"]
 
 
 @pytest.mark.thorough
@@ -252,7 +258,7 @@ def test_architectures(make):
     (cell,) = generation.cells
     assert (cell.status, cell.prompt, cell.new_tokens) == ("done", 6, 4), cell.reason
     assert all(work.flops and work.weight_bytes and work.cache_bytes for work in cell.work)
-    assert generation.warnings == ()
+    assert own_warnings(generation) == []
 
 
 @pytest.mark.thorough

@@ -13,6 +13,7 @@ REFUSED = {
     ("mamba2", "chunked"),
     ("falcon-mamba", "chunked"),
     ("recurrent-gemma", "chunked"),
+    ("minimax", "chunked"),
     ("rwkv", "beams"),
     ("rwkv", "chunked"),
     ("whisper", "chunked"),

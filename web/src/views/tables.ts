@@ -21,7 +21,7 @@ export const tables: View<TableData[]> = {
     }
 
     const made = part.map((data) => ({
-      title: `${data.name[0].toUpperCase()}${data.name.slice(1)}`,
+      title: `${data.name[0].toUpperCase()}${data.name.slice(1).replaceAll("_", " ")}`,
       make: () => {
         const leads = context.tree && (data.nodes === null || data.nodes.length > 0);
         return [new Table(data, leads ? (row) => follow(data, row) : null, locating(context)).element];

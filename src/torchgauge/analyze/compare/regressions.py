@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchgauge.analyze.compare.compare import compare
+from torchgauge.analyze.compare.shapes import compare_generations
 from torchgauge.analyze.gate.stored import HostNoise
-from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance
-from torchgauge.records.comparison import Change, Regressions
+from torchgauge.analyze.gate.tolerances import (
+    GENERATION_METRICS,
+    USUAL_METRICS,
+    default_tolerance,
+)
+from torchgauge.records.comparison import Change, Comparison, Regressions
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 
 
@@ -21,6 +29,22 @@ def regressions(
     changes = [
         change for name in USUAL_METRICS if (change := comparison.change_of(name)) is not None
     ]
+    return _among(changes, comparison)
+
+
+def generation_regressions(baseline: Generation, current: Generation) -> Regressions:
+    """Return what got worse of the model and of each shape that both generations measured."""
+    comparison = compare_generations(baseline, current)
+    names = {*USUAL_METRICS, *GENERATION_METRICS}
+    changes = [
+        change
+        for change in comparison.changes
+        if change.metric in names and None not in (change.baseline, change.current)
+    ]
+    return _among(changes, comparison)
+
+
+def _among(changes: Sequence[Change], comparison: Comparison) -> Regressions:
     return Regressions(
         regressed=tuple(filter(_worse, changes)),
         undecided=tuple(
@@ -36,4 +60,6 @@ def _worse(change: Change) -> bool:
     accepted = default_tolerance(change.metric).accepted
     interval = change.judged_interval
     smallest = change.change if interval is None else interval.low
+    if change.better == "higher" and change.change is not None:
+        smallest = -change.change if interval is None else -interval.high
     return smallest is None or smallest > accepted

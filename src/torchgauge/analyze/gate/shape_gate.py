@@ -7,17 +7,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from torchgauge.analyze.compare.compare import compare
 from torchgauge.analyze.compare.shapes import ShapePair, merged, shape_names, was_tried
 from torchgauge.analyze.gate.limits import judge_limit
 from torchgauge.analyze.gate.stored_gate import ALPHA, gate
-from torchgauge.analyze.gate.tolerances import default_tolerance
+from torchgauge.analyze.gate.tolerances import GENERATION_METRICS, default_tolerance
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.metric import METRICS
 from torchgauge.records.profile import Profile
 from torchgauge.records.verdict import Limit, Ruling, Tolerance, Verdict, overall
-
-# Beside those that every record may have.
-USUAL_METRICS = ("ttft", "tpot", "tokens")
 
 
 def gate_shapes(
@@ -28,16 +26,19 @@ def gate_shapes(
     limits: Sequence[Limit] = (),
     usual: Collection[str] = (),
     labels: tuple[str, str] = ("baseline", "current"),
+    earlier: Sequence[Generation] = (),
+    doubt: str = "",
 ) -> Verdict:
     """Return the verdict on the model (`model_sides`) and on each shape; it fails where any fails.
 
     Where nobody asked for metrics, the `usual` ones have first token, later ones and rate with
     them. A shape that only one side tried has no ruling by tolerance. The error is divided by the
-    shapes, so that many of them do not fail by chance.
+    shapes, so that many of them do not fail by chance. `earlier` are several runs of the baseline;
+    `doubt` is why a worse time would not prove anything.
     """
     if usual:
         named = {tolerance.metric for tolerance in tolerances}
-        added = [name for name in USUAL_METRICS if name not in named]
+        added = [name for name in GENERATION_METRICS if name not in named]
         tolerances = [*tolerances, *map(default_tolerance, added)]
         usual = {*usual, *added}
     of_model = _gated(model_sides, _parts(tolerances, limits, of_model=True), usual, ALPHA, labels)
@@ -52,6 +53,8 @@ def gate_shapes(
             usual,
             ALPHA / len(pairs),
             labels,
+            _runs_of(pair.current, earlier),
+            doubt,
         )
         for pair in pairs
     }
@@ -90,10 +93,31 @@ def _gated(
     usual: Collection[str],
     alpha: float,
     labels: tuple[str, str],
+    runs: Sequence[Profile] = (),
+    doubt: str = "",
 ) -> Verdict:
     return gate(
-        *sides, parts.tolerances, limits=parts.limits, usual=usual, labels=labels, alpha=alpha
+        *sides,
+        parts.tolerances,
+        limits=parts.limits,
+        usual=usual,
+        labels=labels,
+        alpha=alpha,
+        runs=runs,
+        doubt=doubt,
     )
+
+
+def _runs_of(current: Profile, earlier: Sequence[Generation]) -> list[Profile]:
+    """Return a shape of each of several runs, where it was measured there on the same machine."""
+    cell = current.generation
+    shapes = (
+        run.profile(own)
+        for run in earlier
+        for own in run.done
+        if cell is not None and own.shape == cell.shape
+    )
+    return [shape for shape in shapes if compare(shape, current).timing_comparable]
 
 
 def judged_shapes(limits: Sequence[Limit], generation: Generation) -> Verdict:

@@ -12,6 +12,7 @@ from torchgauge.analyze.gate.evidence import Sides, disturbed, few_samples
 from torchgauge.analyze.gate.exact_metrics import exact_ruling
 from torchgauge.analyze.gate.limits import judge_limit
 from torchgauge.analyze.gate.regressed_layers import regressed_layers
+from torchgauge.analyze.gate.repeated_runs import RunsTest, against_runs
 from torchgauge.analyze.gate.stored import (
     HostNoise,
     Welch,
@@ -34,10 +35,11 @@ ALPHA = 0.025  # one-sided, as the intervals of 95 % have it on either side
 
 
 class _Test(NamedTuple):
-    """The test of one metric over both sides' processes, positive where it got worse."""
+    """The test of one metric over both sides' processes or runs, positive where it got worse."""
 
     welch: Welch
     tolerance: Tolerance
+    runs: RunsTest | None = None
 
     @property
     def p(self) -> float:
@@ -65,6 +67,8 @@ def gate(
     noise: HostNoise | None = None,
     labels: tuple[str, str] = ("baseline", "current"),
     alpha: float = ALPHA,
+    runs: Sequence[Profile] = (),
+    doubt: str = "",
 ) -> Verdict:
     """Return the verdict on whether the current run is worse than the stored one.
 
@@ -72,12 +76,13 @@ def gate(
     alone, and from six processes on each side; `noise` says by what the host's sessions differ, of
     a host never calibrated a floor of 20 % is assumed. A metric fails where it is surely above δ0,
     passes where it is surely below δ1, and is inconclusive else. One that neither run has is left
-    out where it is merely among the `usual`.
+    out where it is merely among the `usual`. Of generations `runs` may be several of the baseline,
+    whose spread is then the noise. `doubt` is why a worse time would not prove anything.
     """
     noise = noise or uncalibrated()
     comparison = compare(baseline, current, labels=labels, noise=noise)
     sides = baseline.latency, current.latency
-    tests = _tests(baseline, current, comparison, tolerances, noise)
+    tests = _tests(baseline, current, comparison, tolerances, noise, runs)
     fallen = dict(zip(tests, holm([test.p for test in tests.values()], alpha), strict=True))
     rulings = []
     for tolerance in tolerances:
@@ -91,6 +96,8 @@ def gate(
             rulings.append(exact_ruling(change, tolerance))
         elif name in tests:
             judgement = _judged(change, tests[name], sides, noise, fails=fallen[name])
+            if judgement[0] == "fail" and doubt:
+                judgement = "inconclusive", doubt
             rulings.append(_tested(change, tests[name], judgement, len(tests)))
         else:
             rulings.append(_untested(change, tolerance, comparison, sides))
@@ -109,6 +116,7 @@ def _tests(
     comparison: Comparison,
     tolerances: Sequence[Tolerance],
     noise: HostNoise,
+    runs: Sequence[Profile],
 ) -> dict[str, _Test]:
     if not comparison.timing_comparable:
         return {}
@@ -120,6 +128,9 @@ def _tests(
         old, new = by_process(baseline, metric), by_process(current, metric)
         change = comparison.change_of(metric.name)
         if change is None or few_samples(metric, (baseline.latency, current.latency)):
+            continue
+        if metric.of_calls and (repeated := against_runs(runs, current, metric)):
+            tests[metric.name] = _Test(repeated.welch, tolerance, repeated)
             continue
         if metric.better == "higher":
             old, new = new, old  # less of it is worse
@@ -151,9 +162,11 @@ def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome
         return "fail", f"significantly worse than {signed(tolerance.accepted)}"
     if interval.high < tolerance.refused:
         return "pass", f"significantly below {signed(tolerance.refused)}"
+    if test.runs is not None:
+        return "inconclusive", test.runs.reason
     floor = f"two sessions of one build differ by up to {units.percent(noise.floor)} here"
     if METRICS[tolerance.metric].of_calls:
-        return "inconclusive", f"{floor}, assumed: a tolerance such as 10%:50% can be decided"
+        return "inconclusive", f"{floor}, assumed: give several runs as --baseline"
     if noise.calibrated:
         return "inconclusive", f"{floor}: gate with --base-ref, which runs both builds in turn"
     advice = "`torchgauge gate --calibrate TARGET`, or gate with --base-ref"
@@ -162,12 +175,14 @@ def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome
 
 def _tested(change: Change, test: _Test, judgement: tuple[Outcome, str], family: int) -> Ruling:
     outcome, reason = judgement
+    runs = test.runs
+    method = change.method if runs is None else f"Student's t, one run against {runs.runs}"
     return Ruling(
         metric=change.metric,
         outcome=outcome,
         how=change.how,
         unit=change.unit,
-        baseline=change.baseline,
+        baseline=change.baseline if runs is None else runs.baseline,
         current=change.current,
         change=test.welch.change if change.corrected is None else _worse(change),
         interval=test.interval if change.corrected is None else None,
@@ -175,7 +190,7 @@ def _tested(change: Change, test: _Test, judgement: tuple[Outcome, str], family:
         corrected_interval=None if change.corrected is None else test.interval,
         tolerance=test.tolerance,
         reason=reason,
-        method=change.method + (f", Holm over {family} metrics" if family > 1 else ""),
+        method=method + (f", Holm over {family} metrics" if family > 1 else ""),
     )
 
 

@@ -11,14 +11,20 @@ ACCEPTED = 0.01
 REFUSED = 0.03
 # The metrics gated by default.
 USUAL_METRICS = ("params", "flops", "memory", "latency")
+# Beside these, of generations.
+GENERATION_METRICS = ("ttft", "tpot", "tokens")
 
 
 def default_tolerance(name: str | Metric) -> Tolerance:
     """Return the default tolerance of a metric: 1 % and 3 %, none for a counted one.
 
+    Of a generation 5 % and 25 %: a few calls of one process do not tell less.
+
     Raises InputError `metric-unknown`.
     """
     gated_metric = metric(name) if isinstance(name, str) else name
+    if gated_metric.of_calls:
+        return Tolerance(metric=gated_metric.name, accepted=0.05, refused=0.25)
     if gated_metric.kind in ("timing", "memory"):
         return Tolerance(metric=gated_metric.name, accepted=ACCEPTED, refused=REFUSED)
     return Tolerance(metric=gated_metric.name, accepted=0.0, refused=0.0)

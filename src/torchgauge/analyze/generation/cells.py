@@ -99,7 +99,8 @@ def cell(
 def cache_kind(call: GenerationCall) -> str:
     """Return "dynamic", "static", "none", "unknown", or the name of another cache's class."""
     if call.cache is None:
-        return "unknown" if any(call.forwards.cached) else "none"
+        without = len(call.forwards) and not any(call.forwards.cached)
+        return "none" if without else "unknown"
     return CACHE_KINDS.get(call.cache.kind, call.cache.kind)
 
 

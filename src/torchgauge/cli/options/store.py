@@ -21,14 +21,17 @@ def add_store_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def stored_baseline(options: argparse.Namespace) -> str | HistoryBaseline:
-    """Return the file that `--baseline` names, or the choice of a run of the history.
+def stored_baseline(options: argparse.Namespace) -> str | list[str] | HistoryBaseline:
+    """Return the file or files that `--baseline` names, or the choice of a run of the history.
 
     Raises InputError `option-invalid`, `store-url`.
     """
-    name, _, choice = options.baseline.partition(":")
+    first, *further_files = options.baseline
+    name, _, choice = first.partition(":")
+    if further_files:
+        return [str(path) for path in options.baseline]
     if name != HISTORY:
-        return str(options.baseline)
+        return str(first)
     from torchgauge.history.baseline import HistoryBaseline
 
     return HistoryBaseline.parsed(choice, options.store)

@@ -130,7 +130,7 @@ class _LayerReader:
                     self.states += self._take(tensor)
             for quantized in ("_quantized_keys", "_quantized_values"):
                 for tensor in _tensors(getattr(layer, quantized, None)):
-                    self.quantized += self._take(tensor)
+                    self.quantized += self._take(tensor, packed=True)
 
     def _read_keys(self, layer: Any, by_encoder: bool) -> None:
         tensors = {name: getattr(layer, name, None) for name in ("keys", "values")}
@@ -177,9 +177,9 @@ class _LayerReader:
             )
         )
 
-    def _take(self, tensor: torch.Tensor) -> int:
+    def _take(self, tensor: torch.Tensor, *, packed: bool = False) -> int:
         self.tensors.append(tensor)
-        if self.sequences is None and tensor.dim() > 1:
+        if self.sequences is None and tensor.dim() > 1 and not packed:
             self.sequences = tensor.shape[0]
         return _bytes(tensor)
 

@@ -62,6 +62,8 @@ def _formula(layout: CacheLayout, config: Any, positions: int | None) -> tuple[i
     widths = next((widths for widths in _widths(config) if _described(widths, layout)), None)
     if widths is None:
         return None, f"no formula for {getattr(config, 'model_type', layout.kind)} models"
+    if any(_is_of_others(tensor, positions) for tensor in layout.keys):
+        return None, "no formula for layers that hold positions of their own, as of images"
     formula = 0
     for tensor in layout.keys:
         length = (
@@ -95,6 +97,13 @@ def _widths(config: Any) -> Iterator[dict[str, int]]:
         heads = 1
     size = _first(sizes, "head_dim", "d_kv") or hidden // queries
     yield {"layers": layers, "keys": heads * size, "values": heads * size}
+
+
+def _is_of_others(tensor: PositionTensor, positions: int) -> bool:
+    """Return whether a tensor's positions are not those of the tokens, without a window on them."""
+    if tensor.by_encoder or tensor.window is not None or tensor.length is None:
+        return False
+    return tensor.length != positions
 
 
 def _first(sizes: Any, *names: str) -> int | None:

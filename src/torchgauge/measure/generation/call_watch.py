@@ -103,8 +103,13 @@ class CallWatch:
             calls[-1] = begin, msgspec.structs.replace(call, error=error, interrupted=True)
         return tuple(call for _, call in calls)
 
+    @property
+    def packed_forwards(self) -> int:
+        """How many forwards computed tokens of several requests at once; they are in no call."""
+        return sum(len(thread.packed_forwards) for thread in tuple(self._threads))
+
     def _loops(self, thread: LoopCaches) -> Iterator[tuple[int, GenerationCall]]:
-        calls = loops(tuple(thread.forwards))
+        calls = loops(thread.own_forwards)
         last_of_cache = {loop.last.timed.cache: loop for loop in calls}
         for loop in calls:
             cache = loop.last.timed.cache
@@ -114,7 +119,7 @@ class CallWatch:
 
     def _watch(self) -> None:
         enter, of_thread, models = self._open.enter_context, self._of_thread, self._models
-        encoders = encoders_of(models[-1])
+        encoders = encoders_of(models)
         for depth, model in enumerate(models):
             inner = (*models[depth + 1 :], *encoders) if is_compiled(model) else ()
             enter(timed(model, "model", of_thread, inner))

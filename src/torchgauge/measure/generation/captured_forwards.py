@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from torchgauge.measure.generation.watched_modules import encoders_of
+from torchgauge.measure.generation.watched_modules import (
+    encoders_of,
+    is_compiled,
+    nested_models,
+)
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.inputs import Inputs
@@ -74,10 +78,12 @@ def captured_stages(
     decode = [index for index, stage in enumerate(stages) if stage == "decode"]
     to_copy = {index: own_forwards[index][1] for index in (*prefill, *decode[:1], *decode[-1:])}
     captured: dict[int, CapturedForward] = {}
+    # What is compiled would be compiled again with a capture in it.
+    models = (model,) if is_compiled(model) else nested_models(model)
     with (
         torch.inference_mode(mode=False),
         torch.no_grad(),
-        _capturing((model, *encoders_of(model)), to_copy, captured),
+        _capturing((*models, *encoders_of(models)), to_copy, captured),
     ):
         generate()
     return CapturedStages(

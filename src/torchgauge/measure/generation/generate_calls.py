@@ -15,6 +15,7 @@ from torch import nn
 
 from torchgauge.measure.generation.cache_layout import CacheLayout, cache_layout
 from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, first_of, timing
+from torchgauge.measure.generation.watched_modules import is_standard
 from torchgauge.signals import restoring
 
 _COMPILED = "get_compiled_call"
@@ -38,6 +39,7 @@ class GenerateCall:
         output: The shape of what it returned.
         cache: The layout of the last forward's cache; None without one.
         error: What ended it; None where it returned.
+        inner: How often a part of the model was left to generate in it.
     """
 
     begin: int = 0
@@ -52,6 +54,7 @@ class GenerateCall:
     output: tuple[int, ...] | None = None
     cache: CacheLayout | None = None
     error: BaseException | None = None
+    inner: int = 0
 
 
 @restoring
@@ -88,7 +91,7 @@ def _watching(
 ) -> Callable[..., Any]:
     kind: Any = type(module)
     function: Any = kind.generate if replaced is None else replaced
-    standard = getattr(function, "__module__", "") == "transformers.generation.utils"
+    standard = is_standard(function)
     encoder_decoder = bool(getattr(getattr(module, "config", None), "is_encoder_decoder", False))
 
     @functools.wraps(function)
@@ -99,14 +102,18 @@ def _watching(
         ongoing = of_thread.ongoing
         if ongoing.generating:
             with _drafting(ongoing, kwargs):
-                return call(*args, **kwargs)
+                output = call(*args, **kwargs)
+                if standard and not ongoing.drafting:
+                    _note_inner(ongoing.generating, args, kwargs, output)
+                return output
         with assisted(kwargs.get("assistant_model")), _noted(ongoing, note) as noted:
             noted.standard, noted.encoder_decoder = standard, encoder_decoder
             _note_inputs(noted, args, kwargs)
             noted.begin = time.perf_counter_ns()
             output = call(*args, **kwargs)
             noted.end = time.perf_counter_ns()
-            noted.output = getattr(getattr(output, "sequences", output), "shape", None)
+            if not noted.inner:
+                noted.output = _sequences_shape(output)
             return output
 
     if replaced is None:
@@ -132,7 +139,7 @@ def _noted(ongoing: Ongoing, note: Callable[[GenerateCall], None]) -> Iterator[G
     forwards, let_go = ongoing.forwards, ongoing.let_go
     noted = GenerateCall()
     try:
-        ongoing.generating, ongoing.inside = True, False
+        ongoing.generating, ongoing.inside = noted, False
         ongoing.forwards, ongoing.let_go = noted.forwards, None
         yield noted
     except BaseException as error:  # Ctrl-C too: it is noted and goes on
@@ -141,12 +148,26 @@ def _noted(ongoing: Ongoing, note: Callable[[GenerateCall], None]) -> Iterator[G
     finally:
         if not noted.end:
             noted.end = time.perf_counter_ns()
-        ongoing.generating = ongoing.inside = False
+        ongoing.generating, ongoing.inside = None, False
         noted.cache = cache_layout(ongoing.held["model"].cache)
         ongoing.release()
         ongoing.forwards, ongoing.let_go = forwards, let_go
         if noted.begin:
             note(noted)
+
+
+def _note_inner(
+    noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+) -> None:
+    """Note the `generate()` of a part, which says more of the tokens than that around it."""
+    noted.inner += 1
+    noted.standard = noted.inner == 1  # several make one answer of their own
+    _note_inputs(noted, args, kwargs)
+    noted.output = _sequences_shape(output)
+
+
+def _sequences_shape(output: Any) -> Any:
+    return getattr(getattr(output, "sequences", output), "shape", None)
 
 
 def _note_inputs(noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ come late, and the machine's roofs before the trees, which are held to them.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import statistics
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,9 @@ from torchgauge.measure.generation.generator import generator
 from torchgauge.measure.generation.grid import WARMUP, CellRun, Grid
 from torchgauge.measure.generation.prompts import Prompts
 from torchgauge.measure.generation.timer_cost import timer_cost
+from torchgauge.measure.generation.watched_modules import without_wrapper
 from torchgauge.measure.interrupts import Interrupts
+from torchgauge.measure.latency.load import load_warnings
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import without_values
 from torchgauge.measure.work import roofs as roofs_probe
@@ -71,6 +74,7 @@ def measure(
         with interrupts.allowed():
             progress.start("loading")
             placement = opened(source)
+            placement = dataclasses.replace(placement, model=without_wrapper(placement.model))
             draft = None if assistant is None else opened(assistant)
         return _Measurement(placement, draft, _has_inputs(source), options, runner).generation()
 
@@ -247,6 +251,9 @@ class _Measurement:
                 probe="generation",
                 remedy="Give a larger budget, or fewer cells.",
             )
+        if self._grid.load is not None:
+            for warning in load_warnings(self._grid.load):
+                yield replace(warning, probe="generation")
         for restoration in self._grid.restorations:
             yield from restoration.warnings("generation", lasting_only=True)
 

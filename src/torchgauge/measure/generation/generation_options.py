@@ -10,6 +10,10 @@ from torchgauge.errors import InputError
 from torchgauge.measure.effort import EffortName, effort_named
 
 PROMPT, NEW_TOKENS = 128, 64
+NO_TOKENS = (
+    "The prefill already chooses a token, and generate() of transformers refuses "
+    "max_new_tokens=0. With 1 a call is the prefill alone."
+)
 # Timed calls of a cell, after one that is warm-up.
 CALLS: dict[EffortName, int] = {"quick": 3, "usual": 5, "precise": 15}
 
@@ -58,7 +62,7 @@ class GenerationOptions:
                 )
             for value in shape:
                 _check_count("predict", value, smallest=1)
-        _check_count("new_tokens", self.new_tokens, smallest=1)
+        _check_count("new_tokens", self.new_tokens, smallest=1, cause=NO_TOKENS)
         effort_named(self.effort)
         for cache in self.caches or ("",):
             if cache not in ("dynamic", "static", "none"):
@@ -82,10 +86,11 @@ def several(value: int | str | Sequence[Any] | None) -> tuple[Any, ...]:
     return (value,) if isinstance(value, int | str) else tuple(value)
 
 
-def _check_count(name: str, value: Any, smallest: int) -> None:
+def _check_count(name: str, value: Any, smallest: int, cause: str = "") -> None:
     if type(value) is not int or value < smallest:
         raise InputError(
             f"{name} must be a whole number of at least {smallest}, not {value!r}.",
             id="option-invalid",
+            cause=cause,
             remedy=f"For example {name}={max(smallest, 8)}.",
         )

@@ -19,6 +19,7 @@ from torch import nn
 from torchgauge.errors import InputError
 from torchgauge.measure.generation.generation_options import GenerationOptions
 from torchgauge.measure.generation.prompts import fresh, is_encoder_decoder, main_input, takes
+from torchgauge.measure.generation.watched_modules import nested_models
 from torchgauge.targets.hygiene import module_of
 
 _LENGTH_OF_STATIC = "_previous_max_cache_length"
@@ -60,7 +61,10 @@ class TransformersGenerate:
     def ready(self, inputs: Mapping[str, Any], cache_kind: str) -> Callable[[], object]:
         """Return the call; a static cache is as long as this call needs it, not an earlier one."""
         logging.getLogger("transformers").setLevel(logging.ERROR)
-        self._model.generation_config = self._configured(cache_kind)
+        config = self._configured(cache_kind)
+        for model in nested_models(self._model):  # with adapters that of the model within counts
+            if "generation_config" in vars(model):
+                model.generation_config = config
         vars(self._model).pop(_LENGTH_OF_STATIC, None)
         arguments = fresh(inputs)
         if self._assistant is not None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.load import Load, LoadWatch
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.forward import running
@@ -74,6 +76,7 @@ class Grid:
         cells: In the order in which they were asked for.
         short: Whether the budget ended the rounds early.
         restorations: What was put back of the models after the last block of `hygiene`.
+        load: What else took the machine while `run` ran; None before.
     """
 
     def __init__(
@@ -90,10 +93,19 @@ class Grid:
         self.cells = [CellRun(batch, prompt, kind) for kind, batch, prompt in shapes]
         self.short = False
         self.restorations: list[Restoration] = []
+        self.load: Load | None = None
         self._inputs: dict[int, dict[str, Any]] = {}
 
     def run(self, progress: Progress) -> None:
         """Call every cell once to warm up, then as often as effort and budget allow."""
+        with gpu_metrics(self._prompts.placement.device) as gpus:
+            watch = LoadWatch(gpus)
+            try:
+                self._run(progress)
+            finally:
+                self.load = watch.load()
+
+    def _run(self, progress: Progress) -> None:
         rounds = WARMUP + self._options.calls
         device, begin = open_device(self._prompts.placement.device), time.monotonic()
         with device.current(), self.hygiene():

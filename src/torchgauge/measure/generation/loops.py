@@ -16,6 +16,8 @@ from torchgauge.measure.generation.forwards import Ongoing, TimedForward
 from torchgauge.measure.generation.stages import CountedForward, shape_of
 from torchgauge.records.generation.call import Stage
 
+_CACHE = TimedForward._fields.index("cache")
+
 
 @dataclasses.dataclass(slots=True)
 class Loop:
@@ -162,6 +164,18 @@ class LoopCaches:
         self.forwards = self.ongoing.forwards
         self._layouts: dict[int, CacheLayout | None] = {}
 
+    @property
+    def own_forwards(self) -> tuple[tuple[Any, ...], ...]:
+        """The forwards that belong to calls, in order."""
+        packed = self.ongoing.held["model"].packed
+        return tuple(fields for fields in tuple(self.forwards) if fields[_CACHE] not in packed)
+
+    @property
+    def packed_forwards(self) -> tuple[tuple[Any, ...], ...]:
+        """Those of continuous batching, in order: of each a batch of what several requests need."""
+        packed = self.ongoing.held["model"].packed
+        return tuple(fields for fields in tuple(self.forwards) if fields[_CACHE] in packed)
+
     def layout(self, cache: int | None) -> CacheLayout | None:
         """Return the layout of a cache of a loop; None where it was not seen at the end."""
         held = self.ongoing.held["model"]
@@ -176,7 +190,9 @@ class LoopCaches:
 
     def _let_go(self, ongoing: Ongoing, cache: Any, positions: Any) -> None:
         held = ongoing.held["model"]
-        if held.identity is None or self._is_handed_on(positions):
+        if held.identity is None or held.identity in held.packed:
+            return
+        if self._is_handed_on(positions):
             return
         if cache is not None and held.number_of(cache) is not None:
             # Two loops take turns: to look at each step would slow them, and once is too early.

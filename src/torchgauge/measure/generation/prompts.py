@@ -57,6 +57,8 @@ class Prompts:
     def main(self) -> str:
         """The name of the input that the prompt is in."""
         name = main_input(self.placement.model)
+        if IDS in self.inputs and name not in FEATURES:  # pixels come with the ids of a prompt
+            return IDS
         if self.inputs and name not in self.inputs:
             return next(iter(self.inputs))
         return name

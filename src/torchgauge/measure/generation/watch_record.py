@@ -37,7 +37,7 @@ def watch_record(watch: CallWatch, *, interrupted: bool, slowing: Sequence[str] 
         fits=fits(shapes),
         overhead=timer_cost(),
         interrupted=interrupted,
-        warnings=tuple(_warnings(calls, slowing)),
+        warnings=tuple(_warnings(calls, watch.packed_forwards, slowing)),
     )
     return msgspec.structs.replace(generation, findings=findings(generation))
 
@@ -54,7 +54,7 @@ def _described(assistant: nn.Module | None) -> TargetDescription | None:
 
 
 def _warnings(
-    calls: Sequence[GenerationCall], slowing: Sequence[str]
+    calls: Sequence[GenerationCall], packed_forwards: int, slowing: Sequence[str]
 ) -> Iterator[MeasurementWarning]:
     for name in slowing:
         yield MeasurementWarning(
@@ -63,7 +63,18 @@ def _warnings(
             probe="generation",
             remedy="Measure without it.",
         )
-    if not calls:
+    if packed_forwards:
+        yield MeasurementWarning(
+            id="continuous-batching",
+            message=f"{packed_forwards:,} forwards of continuous batching (generate_batch) are in "
+            "no call.",
+            probe="generation",
+            cause="Each computes prompts of some requests and steps of others at once: it is "
+            "neither a prefill nor a decode step of one shape.",
+            remedy="Watch generate(); generate_batch(…, record_timestamps=True) has the times of a "
+            "request's tokens.",
+        )
+    if not calls and not packed_forwards:
         yield MeasurementWarning(
             id="no-generation-seen",
             message="No call of the model was seen.",

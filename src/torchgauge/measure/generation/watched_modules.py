@@ -45,14 +45,43 @@ def is_compiled(model: nn.Module) -> bool:
 def _wrapped_by(model: nn.Module) -> Any:
     if is_compiled(model):
         return model.get_submodule("_orig_mod")
-    if isinstance(model, nn.parallel.DistributedDataParallel):
+    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         return model.module
     base_model = getattr(type(model), "get_base_model", None)  # PEFT's
-    return None if base_model is None else base_model(model)
+    return _generating_part(model) if base_model is None else base_model(model)
 
 
-def encoders_of(model: nn.Module) -> tuple[nn.Module, ...]:
-    """Return the encoders that `generate()` calls before the model, as transformers names them."""
+def _generating_part(model: nn.Module) -> nn.Module | None:
+    """Return the part that a model leaves generation to; None where it is not a single one."""
+    if is_standard(getattr(type(model), "generate", None)):
+        return None
+    parts: dict[str, nn.Module] = {}
+    for name, part in model.named_modules():
+        within = any(name.startswith(f"{outer}.") for outer in parts)
+        if name and not within and is_standard(getattr(type(part), "generate", None)):
+            parts[name] = part
+    return next(iter(parts.values())) if len(parts) == 1 else None
+
+
+def is_standard(generate: Any) -> bool:
+    """Return whether a function is transformers' own `generate`: it returns ids, then new ones."""
+    return getattr(generate, "__module__", "") == "transformers.generation.utils"
+
+
+def without_wrapper(model: Any) -> Any:
+    """Return the model that a parallel wrapper without a `generate()` holds; others as they are."""
+    parallel = isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel)
+    return model.module if parallel else model
+
+
+def encoders_of(models: tuple[nn.Module, ...]) -> tuple[nn.Module, ...]:
+    """Return the encoders that `generate()` calls before a model or one within it."""
+    encoders = dict.fromkeys(encoder for model in models for encoder in _encoders_of(model))
+    return tuple(encoder for encoder in encoders if encoder not in models)
+
+
+def _encoders_of(model: nn.Module) -> tuple[nn.Module, ...]:
+    """Return the encoders of one model, as transformers names them."""
     get_encoder = getattr(model, "get_encoder", None)
     config = getattr(model, "config", None)
     if get_encoder is None or config is None:

@@ -157,13 +157,17 @@ def _notes(
     if per_point > 1:
         yield f"Each point is the median of {per_point:,} neighbours."
     if omitted:
-        yield f"{omitted:,} more batches are in the table of shapes."
+        yield _left_out(omitted)
     if fit is None and len(cells) < 2:
         yield "No line: the calls of a single shape do not say how time grows."
     elif fit is None:
         yield "No line: these shapes are too few to fit one."
     elif fit.reason:
         yield f"{fit.reason[:1].upper()}{short(fit.reason[1:])}."
+
+
+def _left_out(batches: int) -> str:
+    return f"{batches:,} more batches are in the table of shapes."
 
 
 def _gaps(series: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -203,6 +207,11 @@ def cache(generation: Generation) -> list[dict[str, Any]] | None:
 
 def _cache_chart(kind: str, cells: Sequence[GenerationCell]) -> dict[str, Any]:
     reasons = dict.fromkeys(c.cache.reason for c in cells if c.cache and c.cache.reason)
+    groups = _groups(cells)
+    left_out = len(groups) - MAX_SERIES
+    notes = [short(reason) for reason in reasons]
+    if left_out > 0:
+        notes.append(_left_out(left_out))
     return {
         "title": short(cache_name(kind)),
         "series": [
@@ -214,9 +223,9 @@ def _cache_chart(kind: str, cells: Sequence[GenerationCell]) -> dict[str, Any]:
                     if (size := cell.cache) is not None
                 ],
             }
-            for group in _groups(cells)[:MAX_SERIES]
+            for group in groups[:MAX_SERIES]
         ],
-        "notes": [short(reason) for reason in reasons],
+        "notes": notes,
     }
 
 
