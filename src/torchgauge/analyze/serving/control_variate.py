@@ -51,10 +51,10 @@ def with_control(level: Level, simulated: Simulation) -> Level:
     fraction = _highest_fraction(level)
     runs = np.array([simulated(columns.scheduled, seed)[inside] for seed in range(REPEATS)])
     long_run = _long_percentile(level, simulated, fraction)
-    if long_run is None or not _alike(latency, runs):
+    if long_run is None or not _follows(latency, runs):
         return level
-    same = float(np.mean([_percentile(run, fraction) for run in runs]))
-    value = _percentile(latency, fraction) * long_run / same
+    short_run = float(np.mean([_percentile(run, fraction) for run in runs]))
+    value = _percentile(latency, fraction) * long_run / short_run
     controlled = Percentile(
         fraction=fraction,
         value=value,
@@ -88,7 +88,7 @@ def _long_percentile(level: Level, simulated: Simulation, fraction: float) -> fl
     return _percentile(latency, fraction)
 
 
-def _alike(latency: Floats, runs: Floats) -> bool:
+def _follows(latency: Floats, runs: Floats) -> bool:
     typical = runs.mean(axis=0)
     medians = float(np.median(typical)), float(np.median(latency))
     if abs(medians[0] - medians[1]) > MOST_DIFFERENCE * medians[1]:

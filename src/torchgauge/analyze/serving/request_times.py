@@ -75,7 +75,7 @@ class RequestTimes:
 
     @cached_property
     def tokens_out(self) -> _Floats:
-        """Tokens of the answer; where nobody counted them, its chunks."""
+        """Tokens of the answer; where they were not counted, its chunks."""
         tokens = _column(self._requests.tokens_out, self.scheduled.size)
         return np.where(np.isnan(tokens), self.chunks, tokens)
 
