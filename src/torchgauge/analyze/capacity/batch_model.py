@@ -90,7 +90,8 @@ def _in_blocks(values: Floats, generator: np.random.Generator) -> Floats:
     length = math.ceil(min(cautious(autocorrelation_time(values), count), count / 8))
     begins = generator.integers(count, size=-(-count // max(1, length)))
     picks = (begins[:, None] + np.arange(max(1, length))).ravel()[:count] % count
-    return values[picks]
+    drawn_values: Floats = values[picks]
+    return drawn_values
 
 
 def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:

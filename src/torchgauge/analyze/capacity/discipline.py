@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from torchgauge import units
-from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Fate
 
 # Fates of requests that a server turned away, or let wait until the client gave up.
-SHED = ("refused", "reset", "status", "timeout")
+SHED: tuple[Fate, ...] = ("refused", "reset", "status", "timeout")
 # A share of these above which its queue is not one without limit.
 SHED_SHARE = 0.01
 # Requests whose batch began before that of an earlier one, in seconds and mean service times.
@@ -71,7 +73,7 @@ def _overtaken(level: Level, workers: Workers) -> str:
     )
 
 
-def _argmax_so_far(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _argmax_so_far(values: Floats) -> npt.NDArray[np.int64]:
     """Return, for each position, where the largest value up to it is."""
     is_record = values >= np.maximum.accumulate(values)
     return np.where(is_record, np.arange(len(values)), 0)

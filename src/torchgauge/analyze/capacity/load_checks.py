@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from torchgauge.analyze.capacity.server_model import ServerModel
 from torchgauge.analyze.capacity.simulation import Floats, Workers
@@ -40,7 +41,7 @@ def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) ->
     )
 
 
-def _answered(level: Level) -> tuple[Floats, Floats, np.ndarray]:  # type: ignore[type-arg]
+def _answered(level: Level) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
     """Return sent, seconds to the answer, and which of them lie in the steady window."""
     rows = sorted(
         (sent, last - sent, level.window[0] <= due <= level.window[1])

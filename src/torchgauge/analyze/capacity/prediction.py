@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -224,11 +224,13 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
         low, high = figure.interval.low, figure.interval.high
     elif "without end" in figure.reason:
         high = math.inf
-    verdict = "met" if high <= goal.limit else "missed" if low > goal.limit else "unclear"
+    verdict: Literal["met", "missed", "unclear"] = "unclear"
+    if high <= goal.limit or low > goal.limit:
+        verdict = "met" if high <= goal.limit else "missed"
     return GoalResult(
         goal=goal,
         verdict=verdict,
         value=figure.value,
         interval=figure.interval,
         reason=figure.reason,
-    )  # type: ignore[arg-type]
+    )

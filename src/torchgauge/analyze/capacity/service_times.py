@@ -74,12 +74,18 @@ def _overhead(serving: Serving, delay: float) -> float:
     outside = []
     for level in serving.levels:
         requests = level.requests
+        rows = sorted(
+            (sent, last, took)
+            for sent, last, took in zip(
+                requests.sent, requests.last, requests.service, strict=False
+            )
+            if sent is not None and last is not None and took is not None
+        )
         answered = 0.0
-        columns = zip(requests.sent, requests.last, requests.service, strict=False)
-        for sent, last, took in sorted(row for row in columns if None not in row):  # type: ignore[type-var]
-            if sent >= answered:  # type: ignore[operator]
-                outside.append(last - sent - took)  # type: ignore[operator]
-            answered = max(answered, last)  # type: ignore[type-var]
+        for sent, last, took in rows:
+            if sent >= answered:
+                outside.append(last - sent - took)
+            answered = max(answered, last)
     return max(0.0, statistics.median(outside) - delay) if outside else 0.0
 
 

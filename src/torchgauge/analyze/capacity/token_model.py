@@ -125,12 +125,12 @@ class TokenModel:
 
     def streams(self, arrivals: Floats, shapes: Sequence[tuple[int, int]], batch: int) -> Streams:
         """Return what one worker makes of requests."""
-        costs = [
+        prefill, decode = (
             StageCost(part.fixed * factor, part.per_token * factor, part.per_pair * factor)
             for part, factor in zip((self.prefill, self.decode), self.factors, strict=True)
-        ]
+        )
         limits = Limits(batch, self.token_budget, self.positions)
-        return simulate_tokens(arrivals, shapes, *costs, limits)
+        return simulate_tokens(arrivals, shapes, prefill, decode, limits)
 
     def highest_rate(self, workers: Workers) -> float:
         """Return the requests per second of workers that always have enough to do."""
