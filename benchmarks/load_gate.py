@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from torchgauge.analyze.compare.levels import level_pairs
+from torchgauge.analyze.compare.compared_levels import level_pairs
 from torchgauge.analyze.gate.load_gate import gate_levels
 from torchgauge.analyze.gate.stored import uncalibrated
 from torchgauge.gates.gate_options import GateOptions

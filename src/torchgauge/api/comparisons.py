@@ -74,7 +74,7 @@ def compare(
         return compare_generations(old, new, labels=labels_of(baseline, current))
     loads = serving_of(baseline), serving_of(current)
     if loads[0] is not None and loads[1] is not None:
-        from torchgauge.analyze.compare.levels import compare_servings
+        from torchgauge.analyze.compare.compared_levels import compare_servings
 
         return compare_servings(loads[0], loads[1], labels=labels_of(baseline, current))
     from torchgauge.analyze.compare.compare import compare as compared

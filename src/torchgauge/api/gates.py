@@ -93,17 +93,23 @@ def gate_records(
     """
     from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
     from torchgauge.api.records import generation_of, labels_of, loaded, serving_of
+    from torchgauge.gates import record_gates
     from torchgauge.gates.host_noise import host_noise
 
     sides = generation_of(baseline), generation_of(current)
     if isinstance(baseline, Sequence) and not isinstance(baseline, str):
-        return _gate_repeated(baseline, current, options, labels)
+        earlier = [run for run in map(generation_of, baseline) if run is not None]
+        name = labels_of("", current)[1]
+        if sides[1] is None or len(earlier) < len(baseline) or not earlier:
+            raise record_gates.no_repeated_runs(name)
+        runs_label = labels or (f"{len(earlier)} runs", name)
+        return record_gates.gate_repeated(earlier, sides[1], options, runs_label)
     labels = labels or labels_of(baseline, current)
     if sides[0] is not None and sides[1] is not None:
-        return _gate_generations(sides[0], sides[1], options, labels)
+        return record_gates.gate_generations(sides[0], sides[1], options, labels)
     loads = serving_of(baseline), serving_of(current)
     if loads[0] is not None and loads[1] is not None:
-        return _gate_servings(loads[0], loads[1], options, labels)
+        return record_gates.gate_servings(loads[0], loads[1], options, labels)
     old, new = (loaded(cast("Profile | str | Path", side)) for side in (baseline, current))
     return gate_stored_run(
         old,
@@ -126,163 +132,27 @@ def gate_stored(
     Raises what `gate_records` and `HistoryBaseline.profile` raise, and what running raises.
     """
     from torchgauge.api.records import generation_of, load_baseline, serving_of
+    from torchgauge.gates import record_gates
 
     path = Path(request.spec)
-    if path.suffix == ".json" and is_file(path) and (generation := generation_of(path)):
-        if isinstance(baseline, list):
-            return gate_records(baseline, generation, options)
-        if isinstance(baseline, str | Path):
-            return gate_records(baseline, generation, options, (str(baseline), request.spec))
-        return _gate_with_history(baseline, generation, options, request.spec)
-    if path.suffix == ".json" and is_file(path) and (serving := serving_of(path)):
-        if isinstance(baseline, str | Path):
-            return gate_records(baseline, serving, options, (str(baseline), request.spec))
-        return _gate_load_with_history(baseline, serving, options, request.spec)
-    if isinstance(baseline, list):
-        raise _no_repeated_runs(request.spec)
-    saved = load_baseline(path) if path.suffix == ".json" and is_file(path) else None
+    is_record = path.suffix == ".json" and is_file(path)
+    parts = generation_of(path) or serving_of(path) if is_record else None
+    if isinstance(baseline, list) or (parts is not None and isinstance(baseline, str | Path)):
+        if parts is None:
+            raise record_gates.no_repeated_runs(request.spec)
+        labels = None if isinstance(baseline, list) else (str(baseline), request.spec)
+        return gate_records(baseline, parts, options, labels)
+    if parts is not None:
+        return record_gates.gate_with_history(baseline, parts, options, request.spec)
+    saved = load_baseline(path) if is_record else None
     # A mistake shows now, not after minutes; and the target may change folders.
     stored_run = _stored_run(baseline, request.spec if saved is None else saved.target.spec)
     current = _measured(request) if saved is None else saved
     old_label, old = stored_run(current)
-    labels = (old_label, "current" if saved is None else request.spec)
-    verdict = gate_records(old, current, options, labels)
+    run_labels = (old_label, "current" if saved is None else request.spec)
+    verdict = gate_records(old, current, options, run_labels)
     run_warnings = warnings_of(current, "current") if saved is None else ()
     return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *run_warnings))
-
-
-def _gate_generations(
-    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
-) -> Verdict:
-    """Judge whether any shape of a generation, or its model, got worse."""
-    from torchgauge.analyze.compare.shapes import shape_pairs
-    from torchgauge.analyze.gate.repeated_runs import loaded as loaded_run
-    from torchgauge.analyze.gate.shape_gate import gate_shapes
-
-    return gate_shapes(
-        (baseline.profile(), current.profile()),
-        shape_pairs(baseline, current),
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=labels,
-        doubt=loaded_run(current, [baseline]),
-    )
-
-
-def _gate_repeated(
-    baselines: Sequence[Generation | str | Path],
-    current: Generation | Profile | str | Path,
-    options: GateOptions,
-    labels: tuple[str, str] | None,
-) -> Verdict:
-    """Judge a generation against several runs of the baseline; the last one is shown beside it."""
-    from torchgauge.analyze.compare.shapes import shape_pairs
-    from torchgauge.analyze.gate.repeated_runs import loaded as loaded_run
-    from torchgauge.analyze.gate.shape_gate import gate_shapes
-    from torchgauge.api.records import generation_of, labels_of
-
-    run = generation_of(current)
-    earlier = [own for own in map(generation_of, baselines) if own is not None]
-    if run is None or len(earlier) < len(baselines) or not earlier:
-        raise _no_repeated_runs(labels_of(baselines[-1] if baselines else "", current)[1])
-    all_runs = [*earlier, run]
-    if any(record in all_runs[:index] for index, record in enumerate(all_runs)):
-        raise InputError(
-            "A run is given twice.",
-            id="baseline-runs",
-            cause="Runs tell how far runs differ where each is another one.",
-            remedy="Record the baseline several times, each to a file of its own.",
-        )
-    return gate_shapes(
-        (earlier[-1].profile(), run.profile()),
-        shape_pairs(earlier[-1], run),
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=labels or (f"{len(earlier)} runs", labels_of("", current)[1]),
-        earlier=earlier,
-        doubt=loaded_run(run, earlier),
-    )
-
-
-def _no_repeated_runs(current: str) -> InputError:
-    return InputError(
-        f"Several runs are no baseline of {current}.",
-        id="baseline-runs",
-        cause="Only generations are gated against several runs, and by such a run's file.",
-        remedy="Give files of `torchgauge generate` alone, or a single baseline.",
-    )
-
-
-def _gate_with_history(
-    baseline: HistoryBaseline, current: Generation, options: GateOptions, label: str
-) -> Verdict:
-    """Judge the shapes of a generation against earlier ones of the history.
-
-    Raises what `HistoryBaseline.profile` raises.
-    """
-    from torchgauge.analyze.compare.shapes import ShapePair, shape_names
-    from torchgauge.analyze.gate.shape_gate import gate_shapes
-
-    profiles, names = current.profiles, shape_names(current.done)
-    stored = [baseline.profile(profile) for profile in profiles or (current.profile(),)]
-    old_label, old = stored[0]
-    stored_model = msgspec.structs.replace(
-        current.profile(), environment=old.environment, size=old.size
-    )
-    pairs = zip(names, (run for _, run in stored), profiles, strict=False)
-    return gate_shapes(
-        (stored_model, current.profile()),
-        [ShapePair(*pair) for pair in pairs],
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=(old_label, label),
-    )
-
-
-def _gate_servings(
-    baseline: Serving, current: Serving, options: GateOptions, labels: tuple[str, str]
-) -> Verdict:
-    """Judge whether the capacity, or any load of both records, got worse."""
-    from torchgauge.analyze.compare.levels import level_pairs
-    from torchgauge.analyze.gate.load_gate import gate_levels
-
-    return gate_levels(
-        level_pairs(baseline, current),
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=labels,
-    )
-
-
-def _gate_load_with_history(
-    baseline: HistoryBaseline, current: Serving, options: GateOptions, label: str
-) -> Verdict:
-    """Judge the loads of a record against earlier ones of the history.
-
-    Raises what `HistoryBaseline.profile` raises.
-    """
-    from torchgauge.analyze.compare.levels import LevelPair
-    from torchgauge.analyze.gate.load_gate import gate_levels
-
-    pairs = []
-    old_label = ""
-    for profile in current.profiles or (current.profile(),):
-        old_label, stored = baseline.profile(profile)
-        level = profile.serving
-        levels = () if stored.serving is None else (stored.serving,)
-        name = "" if level is None else level.label
-        pairs.append(LevelPair(name, stored, profile, (levels, current.levels)))
-    return gate_levels(
-        pairs,
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=(old_label, label),
-    )
 
 
 def _stored_run(

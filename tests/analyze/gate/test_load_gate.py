@@ -8,7 +8,7 @@ from tests.support import servings
 from tests.support.serving_levels import distribution, open_level
 
 import torchgauge as tg
-from torchgauge.analyze.compare.levels import compare_servings, level_pairs
+from torchgauge.analyze.compare.compared_levels import compare_servings, level_pairs
 from torchgauge.analyze.gate.load_growth import growth
 from torchgauge.analyze.gate.load_test import load_test
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.compare.levels import (
+from torchgauge.analyze.compare.compared_levels import (
     LevelPair,
     compare_pairs,
     estimate_name,

@@ -38,7 +38,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _Attempt:
     """A trial, and how far its level was from each goal."""
 
     trial: Trial
@@ -69,14 +69,14 @@ class RateSearch:
         self._first = min(first_rate, highest)
         self._highest = highest
         self._seed = seed
-        self._tried: list[_Tried] = []
+        self._attempts: list[_Attempt] = []
         self._reason = ""
 
     def next(self) -> Trial | None:
         """Return what to try next; None at the end of the search."""
-        if not self._tried:
+        if not self._attempts:
             return self._trial(self._first)
-        stage = self._tried[-1].trial.stage
+        stage = self._attempts[-1].trial.stage
         if stage == "confirm":
             return None
         if stage == "bracket":
@@ -89,7 +89,7 @@ class RateSearch:
         """Take the level of a trial."""
         goals = tuple(goal_count(level, result.goal) for result in level.goals)
         saturated = level.saturation is not None and bool(level.saturation.saturated)
-        self._tried.append(_Tried(trial, goals, saturated))
+        self._attempts.append(_Attempt(trial, goals, saturated))
 
     def capacity(self, *, interrupted: bool = False) -> Capacity:
         """Return what the tries so far show."""
@@ -108,7 +108,7 @@ class RateSearch:
                 reason=reason or "Too few levels show where the goals are just met.",
             )
         _, interval = fit
-        last = self._tried[-1]
+        last = self._attempts[-1]
         confirmed = last.nearness <= 1 if last.trial.stage == "confirm" else None
         return Capacity(
             rate=interval.low,
@@ -118,7 +118,7 @@ class RateSearch:
         )
 
     def _ending(self, interval: Interval) -> str:
-        levels = sum(tried.trial.stage == "repeat" for tried in self._tried)
+        levels = sum(attempt.trial.stage == "repeat" for attempt in self._attempts)
         share = (interval.high / interval.low - 1) / 2
         text = f"{levels} levels around it show it to {units.significant(share * 100)} %."
         if share > PRECISION * 1.2:
@@ -127,24 +127,24 @@ class RateSearch:
 
     def _bracket(self) -> Trial | None:
         low, high = self._bounds()
-        tried = len(self._tried)
+        count = len(self._attempts)
         if low is None and high is not None and high.trial.rate < self._first * 1e-4:
             self._reason = "Even a ten-thousandth of what the server answers missed the goals."
         elif high is None and low is not None and low.trial.rate >= self._highest:
             self._reason = "The highest rate that can be sent met the goals."
-        elif tried >= BRACKET_LEVELS and (low is None or high is None):
+        elif count >= BRACKET_LEVELS and (low is None or high is None):
             self._reason = "The search ended at its limit of levels."
         if self._reason:
             return None
         if low is None or high is None:
             rate = low.trial.rate * STRIDE if low else self._lowest() / STRIDE
             return self._trial(min(rate, self._highest))
-        if tried >= BRACKET_LEVELS or high.trial.rate / low.trial.rate <= CLOSE:
+        if count >= BRACKET_LEVELS or high.trial.rate / low.trial.rate <= CLOSE:
             return None
         return self._trial(math.sqrt(low.trial.rate * high.trial.rate))
 
     def _repeat(self) -> Trial | None:
-        repeats = sum(tried.trial.stage == "repeat" for tried in self._tried)
+        repeats = sum(attempt.trial.stage == "repeat" for attempt in self._attempts)
         fit = self._fit()
         if fit is not None and repeats >= FEWEST_REPEATS:
             rate, interval = fit
@@ -162,17 +162,17 @@ class RateSearch:
         if not center:
             return None
         near = [
-            tried
-            for tried in self._tried
-            if 1 / NEAR_RATE <= tried.trial.rate / center <= NEAR_RATE
-            and tried.trial.stage != "confirm"
-            and tried.nearness < NEAR_GOAL
+            attempt
+            for attempt in self._attempts
+            if 1 / NEAR_RATE <= attempt.trial.rate / center <= NEAR_RATE
+            and attempt.trial.stage != "confirm"
+            and attempt.nearness < NEAR_GOAL
         ]
         if not near:
             return None
         fits = [
             fit
-            for counts in zip(*(tried.goals for tried in near), strict=True)
+            for counts in zip(*(attempt.goals for attempt in near), strict=True)
             if (fit := fitted_rate(counts)) is not None
         ]
         return min(fits, key=lambda fit: fit[0], default=None)
@@ -187,38 +187,38 @@ class RateSearch:
             return 0.0
         return math.sqrt(low.trial.rate * high.trial.rate)
 
-    def _bounds(self, stage: Stage | None = None) -> tuple[_Tried | None, _Tried | None]:
+    def _bounds(self, stage: Stage | None = None) -> tuple[_Attempt | None, _Attempt | None]:
         """Return the highest rate that seems to meet the goals, below the lowest that does not."""
-        tried = sorted(
-            (t for t in self._tried if stage is None or t.trial.stage == stage),
+        attempts = sorted(
+            (t for t in self._attempts if stage is None or t.trial.stage == stage),
             key=lambda t: t.trial.rate,
         )
-        high = next((t for t in tried if t.nearness > 1), None)
-        below = [t for t in tried if high is None or t.trial.rate < high.trial.rate]
+        high = next((t for t in attempts if t.nearness > 1), None)
+        below = [t for t in attempts if high is None or t.trial.rate < high.trial.rate]
         return (below[-1] if below else None), high
 
     def _lowest(self) -> float:
-        return min(tried.trial.rate for tried in self._tried)
+        return min(attempt.trial.rate for attempt in self._attempts)
 
     def _trial(self, rate: float, stage: Stage = "bracket", length: float = 1.0) -> Trial:
-        return Trial(min(rate, self._highest), self._seed + len(self._tried), length, stage)
+        return Trial(min(rate, self._highest), self._seed + len(self._attempts), length, stage)
 
 
 def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
     """Return what levels at given rates show of the capacity; None without goals or rates."""
-    tried = sorted(
+    by_rate = sorted(
         ((level.arrivals.rate, level) for level in levels if level.arrivals.rate and level.goals),
         key=lambda pair: pair[0],
     )
-    if not tried:
+    if not by_rate:
         return None
-    missed = [rate for rate, level in tried if level.verdict == "missed"]
+    missed = [rate for rate, level in by_rate if level.verdict == "missed"]
     lowest = min(missed, default=math.inf)
-    met = [rate for rate, level in tried if level.verdict == "met" and rate < lowest]
+    met = [rate for rate, level in by_rate if level.verdict == "met" and rate < lowest]
     if not met:
         return Capacity(reason="No rate that was tried surely met the goals.")
     interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
-    above = not missed and met[-1] == tried[-1][0]
+    above = not missed and met[-1] == by_rate[-1][0]
     reason = (
         "The highest rate that was tried met the goals."
         if above

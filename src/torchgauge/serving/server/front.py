@@ -150,7 +150,7 @@ class Front:
     def _start_batches(self) -> None:
         while self._free and self._queue.due() <= time.monotonic():
             # A client that has gone waits for nothing.
-            if batch := [slot for slot in self._queue.take() if slot.wanted]:
+            if batch := [slot for slot in self._queue.take() if slot.is_open]:
                 self._free.popleft().compute(batch)
         if self._free and len(self._queue):
             self._timer.wake_at(self._queue.due())

@@ -26,7 +26,7 @@ class Slot:
         self._connection = connection
 
     @property
-    def wanted(self) -> bool:
+    def is_open(self) -> bool:
         """Whether its client is still there."""
         return self._connection.is_open
 

@@ -1,0 +1,142 @@
+"""Gates of records that have several parts: the shapes of a generation, the levels of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from torchgauge.analyze.compare.compared_levels import LevelPair, level_pairs
+from torchgauge.analyze.compare.shapes import ShapePair, shape_names, shape_pairs
+from torchgauge.analyze.gate.load_gate import gate_levels
+from torchgauge.analyze.gate.repeated_runs import loaded
+from torchgauge.analyze.gate.shape_gate import gate_shapes
+from torchgauge.errors import InputError
+from torchgauge.records.serving.serving import Serving
+
+if TYPE_CHECKING:
+    from torchgauge.gates.gate_options import GateOptions
+    from torchgauge.history.baseline import HistoryBaseline
+    from torchgauge.records.generation.generation import Generation
+    from torchgauge.records.verdict import Verdict
+
+
+def gate_generations(
+    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
+) -> Verdict:
+    """Judge whether any shape of a generation, or its model, got worse."""
+    return gate_shapes(
+        (baseline.profile(), current.profile()),
+        shape_pairs(baseline, current),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels,
+        doubt=loaded(current, [baseline]),
+    )
+
+
+def gate_repeated(
+    earlier: Sequence[Generation],
+    current: Generation,
+    options: GateOptions,
+    labels: tuple[str, str],
+) -> Verdict:
+    """Judge a generation against several runs of the baseline; the last one is shown beside it.
+
+    Raises InputError `baseline-runs`.
+    """
+    all_runs = [*earlier, current]
+    if any(record in all_runs[:index] for index, record in enumerate(all_runs)):
+        raise InputError(
+            "A run is given twice.",
+            id="baseline-runs",
+            cause="Runs tell how far runs differ where each is another one.",
+            remedy="Record the baseline several times, each to a file of its own.",
+        )
+    return gate_shapes(
+        (earlier[-1].profile(), current.profile()),
+        shape_pairs(earlier[-1], current),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels,
+        earlier=earlier,
+        doubt=loaded(current, earlier),
+    )
+
+
+def no_repeated_runs(current: str) -> InputError:
+    """Return the error of several runs beside what is no generation's file."""
+    return InputError(
+        f"Several runs are no baseline of {current}.",
+        id="baseline-runs",
+        cause="Only generations are gated against several runs, and by such a run's file.",
+        remedy="Give files of `torchgauge generate` alone, or a single baseline.",
+    )
+
+
+def gate_with_history(
+    baseline: HistoryBaseline, current: Generation | Serving, options: GateOptions, label: str
+) -> Verdict:
+    """Judge the parts of a record against earlier ones of the history.
+
+    Raises what `HistoryBaseline.profile` raises.
+    """
+    if isinstance(current, Serving):
+        return _serving_with_history(baseline, current, options, label)
+    return _generation_with_history(baseline, current, options, label)
+
+
+def _generation_with_history(
+    baseline: HistoryBaseline, current: Generation, options: GateOptions, label: str
+) -> Verdict:
+    profiles, names = current.profiles, shape_names(current.done)
+    stored = [baseline.profile(profile) for profile in profiles or (current.profile(),)]
+    old_label, old = stored[0]
+    stored_model = msgspec.structs.replace(
+        current.profile(), environment=old.environment, size=old.size
+    )
+    pairs = zip(names, (run for _, run in stored), profiles, strict=False)
+    return gate_shapes(
+        (stored_model, current.profile()),
+        [ShapePair(*pair) for pair in pairs],
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=(old_label, label),
+    )
+
+
+def gate_servings(
+    baseline: Serving, current: Serving, options: GateOptions, labels: tuple[str, str]
+) -> Verdict:
+    """Judge whether the capacity, or any load of both records, got worse."""
+    return gate_levels(
+        level_pairs(baseline, current),
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=labels,
+    )
+
+
+def _serving_with_history(
+    baseline: HistoryBaseline, current: Serving, options: GateOptions, label: str
+) -> Verdict:
+    pairs = []
+    old_label = ""
+    for profile in current.profiles or (current.profile(),):
+        old_label, stored = baseline.profile(profile)
+        level = profile.serving
+        levels = () if stored.serving is None else (stored.serving,)
+        name = "" if level is None else level.label
+        pairs.append(LevelPair(name, stored, profile, (levels, current.levels)))
+    return gate_levels(
+        pairs,
+        options.tolerances,
+        limits=options.limits,
+        usual=options.usual,
+        labels=(old_label, label),
+    )
