@@ -90,8 +90,8 @@ REFUSED = [
     (("--arrivals", "gamma:0"), "option-invalid", "'0' is not a variation above 0"),
     (("--arrivals", "no such file"), "option-invalid", "or a file"),
     (("--scenario", "offlin"), "option-invalid", "Did you mean: torchgauge load"),
-    (("--api", "json"), "option-conflict", "--api is of an endpoint"),
-    (("--bearer-env", "NAME"), "option-conflict", "--bearer-env is of an endpoint"),
+    (("--api", "json"), "option-conflict", "--api fits an endpoint"),
+    (("--bearer-env", "NAME"), "option-conflict", "--bearer-env fits an endpoint"),
     (("--tokens", "128"), "option-invalid", "'128' is not tokens in and out"),
     (("--tokens", "1:2", "--prompts", "p"), "option-conflict", "both say what is sent"),
     (("--goals", "p99<1s"), "option-unknown", "--goal"),
@@ -116,8 +116,8 @@ def test_mistakes_are_named_with_what_was_meant(sent, capsys, arguments, identit
 @pytest.mark.parametrize(
     ("target", "arguments", "identity", "text"),
     [
-        (URL, ("--max-batch", "8"), "option-conflict", "--max-batch is of a model"),
-        (URL, ("--input", "1x8"), "option-conflict", "--input is of a model"),
+        (URL, ("--max-batch", "8"), "option-conflict", "--max-batch fits a model"),
+        (URL, ("--input", "1x8"), "option-conflict", "--input fits a model"),
         (URL, ("--bearer-env", "sk-123"), "option-invalid", "the name of an environment variable"),
         ("127.0.0.1:8000/x", (), "url-scheme", "Did you mean http://127.0.0.1:8000/x?"),
         ("localhost:8000", (), "url-scheme", "Did you mean http://localhost:8000?"),
@@ -133,7 +133,8 @@ def test_endpoints_are_named_by_urls(sent, capsys, target, arguments, identity, 
     assert "sk-123" not in told.replace("usage", "")
 
 
-def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path):
+def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # a long path is not wrapped
     sent(servings.healthy())
     path = tmp_path / "load.json"
     assert load("--rate", "25,50,75", "--goal", "p99<100ms", "-o", str(path)) == 0

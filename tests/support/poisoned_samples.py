@@ -3,7 +3,17 @@
 import functools
 
 import msgspec
-from tests.support import advices, evidence, generations, pages, poison, servings, trends, verdicts
+from tests.support import (
+    advices,
+    evidence,
+    generations,
+    pages,
+    poison,
+    serving_pages,
+    servings,
+    trends,
+    verdicts,
+)
 from tests.support import exported_records as records
 from tests.support import records as plain
 from tests.support.hostile_texts import WORD
@@ -58,6 +68,8 @@ def samples():
         "load": servings.capacity_found(30),
         "load of streams": servings.streamed(12),
         "profile of a level": servings.capacity_found(30).profiles[3],
+        "plan": serving_pages.plan(),
+        "refused plan": serving_pages.refused_plan(),
         "trend": trends.trend(),
         "advice": advices.advice(),
         "trace": evidence.trace(),

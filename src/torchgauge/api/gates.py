@@ -137,12 +137,13 @@ def gate_stored(
     path = Path(request.spec)
     is_record = path.suffix == ".json" and is_file(path)
     parts = generation_of(path) or serving_of(path) if is_record else None
-    if isinstance(baseline, list) or (parts is not None and isinstance(baseline, str | Path)):
+    if isinstance(baseline, list):
         if parts is None:
             raise record_gates.no_repeated_runs(request.spec)
-        labels = None if isinstance(baseline, list) else (str(baseline), request.spec)
-        return gate_records(baseline, parts, options, labels)
+        return gate_records(baseline, parts, options)
     if parts is not None:
+        if isinstance(baseline, str | Path):
+            return gate_records(baseline, parts, options, (str(baseline), request.spec))
         return record_gates.gate_with_history(baseline, parts, options, request.spec)
     saved = load_baseline(path) if is_record else None
     # A mistake shows now, not after minutes; and the target may change folders.

@@ -68,9 +68,9 @@ def gate_repeated(
 
 
 def no_repeated_runs(current: str) -> InputError:
-    """Return the error of several runs beside what is no generation's file."""
+    """Return the error of several runs as the baseline of another record."""
     return InputError(
-        f"Several runs are no baseline of {current}.",
+        f"Several runs cannot be the baseline of {current}.",
         id="baseline-runs",
         cause="Only generations are gated against several runs, and by such a run's file.",
         remedy="Give files of `torchgauge generate` alone, or a single baseline.",

@@ -157,7 +157,7 @@ class _Load:
         return self._interrupted or self._interrupts.noted or self._server_ended
 
     def _at_rates(self) -> Capacity | None:
-        """Run the levels that were asked for, and return what they show of the capacity."""
+        """Run the requested levels, and return what they show of the capacity."""
         options = self._options
         rates = options.level_rates
         self._progress.expect(len(rates))

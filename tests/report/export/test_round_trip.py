@@ -35,15 +35,16 @@ def test_what_is_read_back_renders_the_same(kind, form, tmp_path):
 
 def test_no_way_out_needs_torch(tmp_path):
     path = records.profile().save(tmp_path / "run.json")
+    ways = [way for way in WAYS if way != "requests"]  # of a record of load alone
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from torchgauge.cli.main import main\n"
         f"raise SystemExit(main(['report', {str(path)!r}, '--output-dir', {str(tmp_path)!r},"
-        f" '--format', {','.join(WAYS)!r}]))"
+        f" '--format', {','.join(ways)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.iterdir())) == len(WAYS)
+    assert len(list(tmp_path.iterdir())) == len(ways)
 
 
 def test_a_path_gets_the_text(tmp_path):

@@ -75,7 +75,7 @@ def gate_levels(
 
 
 def _is_asked_for(tolerance_metric: str, metric: str) -> bool:
-    """Whether a metric was asked for; p50 is the latency."""
+    """Whether a metric is the one of a tolerance; p50 is the latency."""
     return tolerance_metric == metric or (tolerance_metric, metric) == ("p50", "latency")
 
 
@@ -141,7 +141,7 @@ def _outcome(
 def _absent(
     tolerances: Sequence[Tolerance], judged: Collection[str], usual: Collection[str]
 ) -> list[Ruling]:
-    """Return rulings on metrics that were asked for and that no load of both sides has."""
+    """Return rulings on requested metrics that no load of both sides has."""
     return [
         Ruling(
             metric=tolerance.metric, outcome="inconclusive", how="measured", unit="", current=None,
@@ -153,7 +153,7 @@ def _absent(
 
 
 def limited(limits: Sequence[Limit], pairs: Sequence[LevelPair]) -> list[Ruling]:
-    """Return the rulings on limits: of the capacity once, of all else at each current load."""
+    """Return the rulings on limits: of the capacity once, of the others at each current load."""
     rulings = []
     for limit in limits:
         for pair in pairs:

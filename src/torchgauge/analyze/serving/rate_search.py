@@ -216,7 +216,7 @@ def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
     lowest = min(missed, default=math.inf)
     met = [rate for rate, level in by_rate if level.verdict == "met" and rate < lowest]
     if not met:
-        return Capacity(reason="No rate that was tried surely met the goals.")
+        return Capacity(reason="No rate that was tried met the goals in its whole interval.")
     interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
     above = not missed and met[-1] == by_rate[-1][0]
     reason = (

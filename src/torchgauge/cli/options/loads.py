@@ -179,7 +179,7 @@ def delay(text: str) -> float:
 
 
 def variable(text: str) -> str:
-    """Return the name of an environment variable: what it holds is no argument."""
+    """Return the name of an environment variable: the token itself is not an argument."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is None:
         message = "it takes the name of an environment variable, and not the token itself"
         raise argparse.ArgumentTypeError(message)
@@ -225,7 +225,7 @@ def _check(options: argparse.Namespace) -> None:
         flag = "--input" if names[0] == "inputs" else _flag(names[0])
         subject = "a model that is served here" if of_endpoint else "an endpoint, named by its URL"
         raise InputError(
-            f"{flag} is of {subject}.",
+            f"{flag} fits {subject} only.",
             id="option-conflict",
             remedy=f"Leave {flag} out.",
         )

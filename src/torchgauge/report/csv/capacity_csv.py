@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchgauge.errors import InputError
+from torchgauge.records import rendering
 from torchgauge.records.exported import Csv
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
 from torchgauge.records.serving.distribution import Estimate
@@ -16,14 +16,10 @@ FRACTIONS = (0.5, 0.9, 0.95, 0.99)
 def table(plan: CapacityPlan, name: Csv) -> tuple[list[str], list[list[Any]]]:
     """Return names and rows of the settings, then of the front.
 
-    Raises InputError `table-unknown` for other tables.
+    Raises InputError `format-unfit` for other tables.
     """
     if name != "figures":
-        raise InputError(
-            f"A plan of capacity has no table of {name}.",
-            id="table-unknown",
-            remedy="It has figures.",
-        )
+        raise rendering.unfit("CapacityPlan", name)
     rows = [row(plan, setting, "settings") for setting in plan.settings]
     rows += [row(plan, setting, "front") for setting in plan.front]
     return list(rows[0]) if rows else ["part"], [list(values.values()) for values in rows]

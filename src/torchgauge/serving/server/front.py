@@ -122,7 +122,7 @@ class Front:
         self._free = deque(self._workers)
 
     def handle(self, slot: Slot) -> None:
-        """Answer what is no request for the model, and queue what is."""
+        """Queue requests for the model, answer others."""
         if slot.path == "/v2/health/ready":
             slot.answer("200 OK", b"{}")
         elif slot.path == ROUTE or (slot.path.startswith("/v2/") and slot.path.endswith("/infer")):

@@ -76,7 +76,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes; what is no HTTP closes the connection."""
+        """Parse bytes; anything but HTTP closes the connection."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):

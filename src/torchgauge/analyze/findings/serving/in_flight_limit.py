@@ -33,8 +33,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             evidence=f"{share} is {units.time(wait.value, 3)} from when a request was due until it "
             f"was sent; {units.time(latency.value, 3)} until its answer. Counted from sending, as "
             f"other clients do, the same requests show {units.time(service.value, 3)}.",
-            remedy="A higher --in-flight, if the server is to queue them; else it is what so many "
-            "users of it would wait.",
+            remedy="A higher --in-flight, if the server is to queue them; else it is what "
+            "that number of users would wait.",
         )
         return
 
