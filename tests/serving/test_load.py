@@ -2,8 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -14,9 +17,12 @@ from tests.support.simulated_loads import lindley
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, MeasurementError
+from torchgauge.serving import load
 from torchgauge.serving.server.reference_server import reference_server
 from torchgauge.targets.builds.source import Source
+
+EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'decoder.py'}:decoder"
 
 
 def model():
@@ -54,6 +60,42 @@ def test_latencies_are_those_of_lindleys_recursion_on_the_servers_log():
     served = np.array([row["finished"] - row["arrived"] for row in log])
     ours = np.array(requests.last) - np.array(requests.sent)
     assert ours.mean() > served.mean()
+
+
+def test_levels_before_a_client_that_died_are_kept(monkeypatch):
+    sends = []
+
+    def send(plan, progress):
+        sends.append(plan)
+        if len(sends) == 2:
+            raise MeasurementError("It died.", id="client-failed", remedy="Try again.")
+        return real_send(plan, progress)
+
+    real_send = load.send
+    monkeypatch.setattr(load, "send", send)
+    with running("fifo_server", service=0.001) as server:
+        serving = tg.measure_serving(server.address, rate=[40, 80, 90], duration=0.5)
+    assert [level.label for level in serving.levels] == ["40 requests/s"]
+    (warning,) = [warning for warning in serving.warnings if warning.failed]
+    assert (warning.id, len(sends)) == ("client-failed", 2)
+
+
+def test_what_ends_a_whole_job_keeps_its_levels(tmp_path):
+    command = ["load", str(EXAMPLE), "--rate", "20,20,20", "--for", "2s"]
+    path = tmp_path / "load.json"
+    with subprocess.Popen(
+        [sys.executable, "-m", "torchgauge", *command, "-o", str(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0, cwd=tmp_path,
+    ) as process:  # fmt: skip
+        progress = iter(process.stderr.readline, b"")
+        # A level has begun where it is told how far it is.
+        assert any(b"requests/s" in line for line in progress)
+        os.killpg(process.pid, signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == 130
+    serving = tg.load(path)
+    assert serving.interrupted
+    assert sum(len(level.requests) for level in serving.levels) > 0
 
 
 def test_a_target_runs_behind_the_reference_server_in_batches():

@@ -16,7 +16,7 @@ from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import RateSearch, Trial, capacity_of_levels
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.progress import Progress
 from torchgauge.records.record import MeasurementWarning
@@ -127,7 +127,7 @@ class _Load:
         self._levels: list[Level] = []
         self._warnings: list[MeasurementWarning] = []
         self._sent: SentLoad | None = None
-        self._interrupted = self._server_ended = False
+        self._interrupted = self._server_ended = self._failed = False
 
     def serving(self, target: TargetDescription, served: ServedBy) -> Serving:
         """Run every level, and return the record."""
@@ -154,7 +154,7 @@ class _Load:
 
     @property
     def _over(self) -> bool:
-        return self._interrupted or self._interrupts.noted or self._server_ended
+        return self._interrupted or self._interrupts.noted or self._server_ended or self._failed
 
     def _at_rates(self) -> Capacity | None:
         """Run the requested levels, and return what they show of the capacity."""
@@ -263,6 +263,12 @@ class _Load:
                 sent = send(plan, self._progress)
         except KeyboardInterrupt:
             self._interrupted = True
+            return None
+        except MeasurementError as error:
+            if not self._levels:
+                raise
+            self._failed = True  # the levels before it are kept
+            self._warnings.append(MeasurementWarning.from_error(error, "serving"))
             return None
         self._sent = sent
         self._interrupted = self._interrupted or sent.interrupted

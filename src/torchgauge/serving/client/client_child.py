@@ -16,7 +16,9 @@ from multiprocessing.connection import Connection as Pipe
 
 def main() -> None:
     """Send what the setup says."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it says when to stop
+    # What ends a whole job ends the process that measures, which says when to stop.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     answers = Pipe(os.dup(1), readable=False)
     os.dup2(2, 1)  # what a library prints is no answer
     orders = Pipe(os.dup(0), writable=False)

@@ -15,8 +15,9 @@ from pathlib import Path
 
 def main(folder: str, parent: str, role: str, *arguments: str) -> None:
     """Take the parent's place, then serve as `role`, "front" or "worker", until the parent ends."""
-    # A terminal sends Ctrl-C to all of its processes: the one that measures ends the server.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What ends a job goes to all its processes: the one that measures ends the server.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     with Path(folder, "request").open("rb") as request:
         place = pickle.load(request)  # noqa: S301 - the parent wrote it
         os.chdir(place["folder"])
