@@ -70,7 +70,7 @@ def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
             id="times-outside-server",
             message="The service times were measured outside of a server, where reading requests "
             "and answering them take none of the model's cores.",
-            remedy="Measure them in the server: torchgauge load TARGET --rate auto -o load.json.",
+            remedy="Measure them in the server: torchgauge load TARGET --rate auto -o load.json",
         )
     setting = plan.needed or next((s for s in plan.settings if s.stable), None)
     if setting is not None and setting.latency is not None and not setting.latency.mean.interval:

@@ -45,8 +45,8 @@ def _none(message: str) -> InputError:
     return InputError(
         message,
         id="no-service-times",
-        remedy="Measure them by batch: torchgauge sweep TARGET --batch 1,2,4,8 -o sweep.json, or "
-        "in the server: torchgauge load TARGET --rate auto -o serving.json.",
+        remedy="Measure them by batch, or give a record of a load: torchgauge sweep TARGET "
+        "--batch 1,2,4,8 -o sweep.json",
     )
 
 
