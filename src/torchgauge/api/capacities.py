@@ -153,5 +153,5 @@ def _plannable(record: Planned | str | Path) -> Planned:
     raise InputError(
         f"A {type(loaded).__name__} has no service times.",
         id="not-plannable",
-        remedy="Give a record of `torchgauge sweep`, `load`, `generate` or `profile`.",
+        remedy="Give a record of `torchgauge sweep TARGET`, `load`, `generate` or `profile`.",
     )

@@ -85,5 +85,5 @@ def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
             yield MeasurementWarning(
                 id="cache-unlimited",
                 message="How many positions the cache holds is unknown: it is taken as unlimited.",
-                remedy="Measure two batches with memory: torchgauge generate --batch 1,4.",
+                remedy="Measure two batches with memory: torchgauge generate TARGET --batch 1,4",
             )

@@ -22,7 +22,7 @@ class Token:
                 f"The environment variable {variable} has no token.",
                 id="token-missing",
                 cause="It is not set, or empty.",
-                remedy=f"Set it for this command: {variable}=… torchgauge load ….",
+                remedy=f"Set it for this command: {variable}=… torchgauge load TARGET",
             )
         if not all("!" <= character <= "~" for character in value):
             raise InputError(

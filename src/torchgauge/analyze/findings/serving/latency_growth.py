@@ -37,8 +37,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
                 evidence=f"p{100 * fraction:g} is {units.time(lowest, 3)} at {lowest_name} and "
                 f"{units.time(value, 3)} at {name}: between {before} and {name} requests begin to "
                 "wait for each other.",
-                remedy="Plan for a rate below that: `torchgauge capacity` says how many workers "
-                "keep each of them there.",
+                remedy="Plan for a rate below that: `torchgauge capacity RECORD` says how many "
+                "workers keep each of them there.",
             )
             return
 
