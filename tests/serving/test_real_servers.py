@@ -44,13 +44,14 @@ def process(arguments, ready):
 
 
 @contextlib.contextmanager
-def torch_service():
+def torch_service(life=120):
     for module in ("uvicorn", "fastapi"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    with process([sys.executable, str(SERVICE), f"--port={port}"], f"{address}/docs") as child:
+    arguments = [sys.executable, str(SERVICE), f"--port={port}", f"--life={life}"]
+    with process(arguments, f"{address}/docs") as child:
         yield address, child
 
 
