@@ -11,7 +11,6 @@ limit of twice that, the share called met.
 from __future__ import annotations
 
 import argparse
-import math
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def verdict(
         interval = Interval(low=figure.low, high=figure.high, scope="process")
     percentile = Percentile(fraction=fraction, value=figure.value, interval=interval)
     latency = Distribution(
-        count=row.size, mean=Estimate(value=1.0), low=0.0, high=math.inf, percentiles=(percentile,)
+        count=row.size, mean=Estimate(value=1.0), low=0.0, high=1e9, percentiles=(percentile,)
     )
     level = Level(arrivals=Arrivals(kind="poisson"), duration=1, window=(0, 1), latency=latency)
     _, low, high = samples.share_above(limit)

@@ -85,9 +85,21 @@ def test_a_client_that_is_always_late_ends_the_search():
         return msgspec.structs.replace(level, client=late)
 
     capacity, trials = searched(load, 2.0, seed=0, mend=mend)
-    assert len(trials) <= MOST_LEVELS
+    assert len(trials) == 4
     assert capacity.rate is None
     assert not capacity.above_all_tried
+    assert "too busy" in capacity.reason
+
+
+def test_a_client_that_is_late_by_little_of_the_limit_is_no_reason_to_leave_levels_out():
+    load = SimulatedLoad("p95<20ms", kind="exponential")
+    late = ClientLoad(lateness_p99=0.0015, limited=True)
+
+    def mend(level, _):
+        return msgspec.structs.replace(level, client=late)
+
+    capacity, _ = searched(load, 2.0, seed=0, mend=mend)
+    assert "left out" not in capacity.reason
 
 
 def test_a_first_level_in_which_the_server_warms_up_is_tried_again():
@@ -130,6 +142,17 @@ def test_the_fitted_rate_is_the_one_at_which_the_shares_meet_the_target():
     assert fitted_line(counts[:2]) is None
     dependent = [dataclasses.replace(count, correlation=10**5) for count in counts]
     assert fitted_line(dependent).interval is None
+
+
+def test_of_a_mean_the_line_is_that_of_its_inverse():
+    # M/M/1 with 100 services a second: 1 / mean = 100 − rate, so that 50 ms are met at 80.
+    counts = [
+        GoalCount(rate, 1000, 1000 / (100 - rate), 0.05, counts=False)
+        for rate in (60, 70, 75, 82, 85, 90)
+    ]
+    line = fitted_line(counts)
+    assert line.rate == pytest.approx(80)
+    assert line.interval.high == pytest.approx(80, rel=1e-6)
 
 
 def test_shares_that_do_not_grow_with_the_rate_show_no_capacity():

@@ -101,7 +101,8 @@ def independent(counts: Sequence[GoalCount]) -> float:
 def fitted_line(counts: Sequence[GoalCount]) -> Line | None:
     """Return the rate at which the goal is just met, with its 95 % interval.
 
-    A Poisson regression, ln(share) = a + b·rate, whose variance is that of the residuals. None
+    A Poisson regression, ln(share) = a + b·rate, whose variance is that of the residuals; of a mean
+    its inverse is the straight line. None
     where fewer than three levels show anything, or they show no growth with the rate.
 
     Args:
@@ -114,7 +115,7 @@ def fitted_line(counts: Sequence[GoalCount]) -> Line | None:
     x = np.array([count.rate / middle - 1 for count in used])
     expected = np.array([count.count * count.target for count in used])  # at the goal itself
     over = np.array([count.over for count in used])
-    fit = _regression(x, expected, over)
+    fit = _regression(x, expected, over) if used[0].counts else _inverse_line(x, expected, over)
     if fit is None:
         return None
     (level, slope), covariance = fit
@@ -169,6 +170,23 @@ def _regression(
     else:
         return None
     mean = expected * np.exp(design @ parameters)
-    dispersion = float((((over - mean) ** 2) / mean).sum()) / (len(x) - 2)
+    dispersion = float((((over - mean) ** 2) / mean).sum()) / max(len(x) - 2, 1)
     covariance = np.linalg.inv(design.T @ (design * mean[:, None])) * dispersion
     return (float(parameters[0]), float(parameters[1])), covariance
+
+
+def _inverse_line(
+    x: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], over: npt.NDArray[np.float64]
+) -> tuple[tuple[float, float], npt.NDArray[np.float64]] | None:
+    """Fit 1 − limit / mean = a + b·x: a queue's mean goes as 1 / (what is left of its capacity)."""
+    design = np.stack([np.ones_like(x), x], axis=1)
+    information = design.T @ (design * expected[:, None])
+    values = 1 - expected / over
+    try:
+        inverse = np.linalg.inv(information)
+    except np.linalg.LinAlgError:
+        return None
+    parameters = inverse @ design.T @ (expected * values)
+    residuals = values - design @ parameters
+    dispersion = float((expected * residuals**2).sum()) / max(len(x) - 2, 1)
+    return (float(parameters[0]), float(parameters[1])), inverse * dispersion

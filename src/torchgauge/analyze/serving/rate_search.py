@@ -16,13 +16,12 @@ from torchgauge.analyze.serving.capacity_fit import (
     goal_count,
     independent,
 )
-from torchgauge.analyze.serving.warm_up import warms_up
+from torchgauge.analyze.serving.left_out import LeftOut, left_out
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Capacity
 
 Stage = Literal["bracket", "repeat", "confirm"]
-LeftOut = Literal["", "late client", "warm-up"]
 MOST_LEVELS, BRACKET_LEVELS, FEWEST_REPEATS = 16, 8, 6
 # Of the usual length: what all levels may take together where the search chooses their lengths.
 MOST_LENGTH = 24.0
@@ -49,6 +48,8 @@ LEAST_SLOPE = 10.0
 PRECISION = 0.015
 # A client that is late twice at a rate is asked for this share of it at most.
 SENDABLE = 0.8
+# Where it is late at any rate, the machine is too busy.
+MOST_LATE = 4
 # A server may be cold in the first levels; later ones are kept, whatever they show.
 FIRST_LEVELS = 3
 
@@ -95,11 +96,10 @@ class RateSearch:
     server still warmed up, are left out; they count as levels of the budget.
 
     Args:
-        answered: Requests per second that the server answers at most, as a closed loop shows.
-        highest: No rate above it is tried: what the client can send.
+        answered: Requests per second that the server answers at most, in a closed loop.
+        highest: No rate above it is tried.
         seed: Of the first schedule.
-        usual_seconds: The usual length of a level; None: every level has the usual length, and
-            the last twice that.
+        usual_seconds: The usual length of a level; None: all have it, and the last twice that.
     """
 
     def __init__(
@@ -146,15 +146,11 @@ class RateSearch:
         """Take the level of a trial."""
         goals = tuple(goal_count(level, result.goal) for result in level.goals)
         saturated = level.saturation is not None and bool(level.saturation.saturated)
-        left_out: LeftOut = ""
-        if level.client is not None and level.client.limited:
-            left_out = "late client"
-            if self._attempts and self._attempts[-1].left_out == "late client":
-                self._highest = min(self._highest, SENDABLE * trial.rate)
-        elif len(self._attempts) < FIRST_LEVELS and warms_up(level):
-            left_out = "warm-up"
+        cause = left_out(level, is_first=len(self._attempts) < FIRST_LEVELS)
+        if cause == "late client" and self._attempts and self._attempts[-1].left_out == cause:
+            self._highest = min(self._highest, SENDABLE * trial.rate)
         missed = level.verdict == "missed"
-        self._attempts.append(_Attempt(trial, goals, saturated, missed, left_out))
+        self._attempts.append(_Attempt(trial, goals, saturated, missed, cause))
 
     def capacity(self, *, interrupted: bool = False) -> Capacity:
         """Return what the tries so far show."""
@@ -213,7 +209,10 @@ class RateSearch:
     def _bracket(self) -> Trial | None:
         low, high = self._bounds()
         count = len(self._attempts)
-        if low is None and high is not None and high.trial.rate < self._answered * 1e-4:
+        late = sum(attempt.left_out == "late client" for attempt in self._attempts)
+        if low is None and high is None and late >= MOST_LATE:
+            self._reason = "The client was late at every rate: this machine is too busy."
+        elif low is None and high is not None and high.trial.rate < self._answered * 1e-4:
             self._reason = "Even a ten-thousandth of what the server answers missed the goals."
         elif high is None and low is not None and low.trial.rate >= self._highest * (1 - 1e-9):
             self._reason = "The highest rate that can be sent met the goals."
