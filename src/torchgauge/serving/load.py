@@ -13,7 +13,7 @@ from torchgauge import units
 from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.arrivals import schedule
-from torchgauge.analyze.serving.given_rates import capacity_of_levels
+from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch, Trial
 from torchgauge.device.environment import environment

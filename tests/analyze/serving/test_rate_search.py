@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from tests.support.simulated_loads import SimulatedLoad, lindley
 
-from torchgauge.analyze.serving.capacity_fit import GoalCount, fitted_line
-from torchgauge.analyze.serving.given_rates import capacity_of_levels
+from torchgauge.analyze.serving.capacity_fit import GoalCount, capacity_of_levels, fitted_line
 from torchgauge.analyze.serving.rate_search import MOST_LENGTH, MOST_LEVELS, RateSearch
 from torchgauge.records.serving.level import ClientLoad
 

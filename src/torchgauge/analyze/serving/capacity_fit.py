@@ -19,6 +19,7 @@ import numpy.typing as npt
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
+from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Level
 
@@ -122,8 +123,8 @@ def fitted_line(counts: Sequence[GoalCount]) -> Line | None:
     crossing = 1 - level / slope if slope > 0 else 0.0
     if crossing <= 0:
         return None
-    shown = len(used) >= FEWEST_LEVELS and independent(used) >= FEWEST_INDEPENDENT
-    ends = _crossing(level, slope, covariance, len(used)) if shown else None
+    is_known = len(used) >= FEWEST_LEVELS and independent(used) >= FEWEST_INDEPENDENT
+    ends = _crossing(level, slope, covariance, len(used)) if is_known else None
     interval = None
     if ends is not None:
         low, high = (middle * (1 + end) for end in ends)
@@ -143,9 +144,9 @@ def _crossing(
         leading = slope**2 - t2 * vb
         half = level * slope - t2 * vab
         root = half**2 - leading * (level**2 - t2 * va)
-        if leading <= 0 or root < 0:
+        if leading <= 0 or root < -1e-9 * half**2:
             return None
-        ends.append(float((-half + sign * math.sqrt(root)) / leading))
+        ends.append(float((-half + sign * math.sqrt(max(root, 0.0))) / leading))
     return ends[0], ends[1]
 
 
@@ -190,3 +191,26 @@ def _inverse_line(
     residuals = values - design @ parameters
     dispersion = float((expected * residuals**2).sum()) / max(len(x) - 2, 1)
     return (float(parameters[0]), float(parameters[1])), inverse * dispersion
+
+
+def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
+    """Return what levels at given rates show of the capacity; None without goals or rates."""
+    by_rate = sorted(
+        ((level.arrivals.rate, level) for level in levels if level.arrivals.rate and level.goals),
+        key=lambda pair: pair[0],
+    )
+    if not by_rate:
+        return None
+    missed = [rate for rate, level in by_rate if level.verdict == "missed"]
+    lowest = min(missed, default=math.inf)
+    met = [rate for rate, level in by_rate if level.verdict == "met" and rate < lowest]
+    if not met:
+        return Capacity(reason="No rate that was tried met the goals in its whole interval.")
+    interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
+    above = not missed and met[-1] == by_rate[-1][0]
+    reason = (
+        "The highest rate that was tried met the goals."
+        if above
+        else "Of the rates that were given."
+    )
+    return Capacity(rate=met[-1], interval=interval, above_all_tried=above, reason=reason)

@@ -149,8 +149,7 @@ class RateSearch:
         cause = left_out(level, is_first=len(self._attempts) < FIRST_LEVELS)
         if cause == "late client" and self._attempts and self._attempts[-1].left_out == cause:
             self._highest = min(self._highest, SENDABLE * trial.rate)
-        missed = level.verdict == "missed"
-        self._attempts.append(_Attempt(trial, goals, saturated, missed, cause))
+        self._attempts.append(_Attempt(trial, goals, saturated, level.verdict == "missed", cause))
 
     def capacity(self, *, interrupted: bool = False) -> Capacity:
         """Return what the tries so far show."""
@@ -256,18 +255,18 @@ class RateSearch:
             return 1.0
         slots = MOST_LEVELS - 1 - len(self._attempts)
         spent = sum(attempt.trial.length for attempt in self._near())
-        wanted = 1.0
+        needed_length = 1.0
         if spent:
-            wanted = spent / len(self._near()) * self._shortage()
+            needed_length = spent / len(self._near()) * self._shortage()
         if math.isfinite(share):
-            wanted = max(wanted, spent * ((share / PRECISION) ** 2 - 1) / slots)
-        return self._limited(max(wanted, SHORTEST_REPEAT), slots, kept=CONFIRM_LENGTH)
+            needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
+        return self._limited(max(needed_length, SHORTEST_REPEAT), slots, reserve=CONFIRM_LENGTH)
 
-    def _limited(self, length: float, slots: int, *, kept: float = 0.0) -> float:
+    def _limited(self, length: float, slots: int, *, reserve: float = 0.0) -> float:
         if self._usual_seconds is None:
             return length
         spent = sum(attempt.trial.length for attempt in self._attempts)
-        return min(length, max((self.most_length - spent - kept) / slots, SHORTEST_BRACKET))
+        return min(length, max((self.most_length - spent - reserve) / slots, SHORTEST_BRACKET))
 
     def _used(self) -> list[_Attempt]:
         return [attempt for attempt in self._attempts if not attempt.left_out]
