@@ -190,7 +190,8 @@ def _inverse_line(
     parameters = inverse @ design.T @ (expected * values)
     residuals = values - design @ parameters
     dispersion = float((expected * residuals**2).sum()) / max(len(x) - 2, 1)
-    return (float(parameters[0]), float(parameters[1])), inverse * dispersion
+    covariance = np.asarray(inverse * dispersion, dtype=np.float64)
+    return (float(parameters[0]), float(parameters[1])), covariance
 
 
 def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:

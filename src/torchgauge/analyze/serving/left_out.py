@@ -1,4 +1,8 @@
-"""Why a level says nothing of the server: its client was late, or the server still warmed up."""
+"""Why a level says nothing of the server: its client was late, or the server still warmed up.
+
+A search that counted such levels would report the client's limit, or that of the server's first
+seconds, as its capacity.
+"""
 
 from __future__ import annotations
 
