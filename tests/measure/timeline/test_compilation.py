@@ -178,6 +178,7 @@ def test_a_model_that_is_not_compiled_has_none():
     assert profiled(Net().eval(), detail="summary").compilation is None
 
 
+@pytest.mark.thorough
 def test_a_training_step_s_layers_are_told_too():
     model = torch.compile(Net(), backend="aot_eager")
     step = tg.Training(lambda out, _: out.sum(), lambda p: torch.optim.SGD(p, lr=0.1))
