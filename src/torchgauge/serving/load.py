@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from torchgauge.analyze.capacity.controlled_levels import with_controls
 from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.arrivals import schedule
@@ -150,6 +151,8 @@ class _Load:
             interrupted=self._interrupted or self._interrupts.noted,
             warnings=tuple(self._warnings),
         )
+        if not self._options.searches:  # whose levels only bracket a rate
+            serving = with_controls(serving)
         return replace(serving, findings=findings(serving))
 
     @property
