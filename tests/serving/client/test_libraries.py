@@ -166,8 +166,8 @@ def test_a_body_that_is_no_request_is_refused(inference, body):
 
 @pytest.mark.parametrize(("library", "extra"), [("httpx", "http2"), ("grpc", "grpc")])
 def test_an_absent_library_is_named_with_its_extra(library, extra, monkeypatch):
+    from torchgauge.serving.client.client import library_client
     from torchgauge.serving.client.dialects.every import dialect_named
-    from torchgauge.serving.client.library_client import library_client
 
     monkeypatch.setitem(sys.modules, library, None)
     protocol = "HTTP/2" if extra == "http2" else "gRPC"

@@ -10,11 +10,12 @@ from time import monotonic
 from typing import Any
 
 from torchgauge.records.serving.requests import FATES, Fate
+from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
-from torchgauge.serving.client.connection import Connection
+from torchgauge.serving.client.connection import Connection, LibraryClient, Sender
 from torchgauge.serving.client.connection_pool import IDLE_SECONDS, ConnectionPool
+from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import dialect_named
-from torchgauge.serving.client.library_client import library_client
 from torchgauge.serving.client.request_bytes import Token, request_bytes
 from torchgauge.serving.client.send_plan import SendPlan
 from torchgauge.serving.client.timer import timer
@@ -296,6 +297,24 @@ class LoadClient:
         # A socket that fails is reported as a lost connection, too.
         if not isinstance(error, OSError) and not self._over.done():
             self._over.set_exception(error)
+
+
+def library_client(
+    plan: SendPlan, address: Address, dialect: Dialect, token: Token | None, sender: Sender
+) -> LibraryClient | None:
+    """Return the client of a plan's protocol; None for HTTP/1.1, which is our own.
+
+    Raises MissingExtraError; InputError `body-invalid`, `address-invalid` of gRPC.
+    """
+    if plan.protocol == "HTTP/2":
+        from torchgauge.serving.client.http2_client import Http2Client
+
+        return Http2Client(address, plan.items, dialect, token, sender)
+    if plan.protocol == "gRPC":
+        from torchgauge.serving.client.grpc_client import GrpcClient
+
+        return GrpcClient(address, plan.items, token, sender)
+    return None
 
 
 class Queries:

@@ -44,6 +44,24 @@ class Sender(Protocol):
         ...
 
 
+class LibraryClient(Protocol):
+    """Sends each request in a task of its own, by a library: slower than our own connections.
+
+    Attributes:
+        opened: How many connections were opened, as far as the library tells.
+    """
+
+    opened: int
+
+    async def exchange(self, row: int, ready: float) -> None:
+        """Send a request that could be sent since `ready`, read its answer, report its fate."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
 class Connection(asyncio.BufferedProtocol):
     """Sends a request, reads its answer, and is idle again.
 

@@ -97,9 +97,9 @@ def _model(address: Address) -> tuple[str, str]:
         parts = [part for part in parts[2:] if part not in ("versions", "infer")]
     if not 1 <= len(parts) <= 2:
         raise InputError(
-            "The address names no model.",
+            "The address has no model.",
             id="address-invalid",
-            cause="A gRPC server is asked for one by its name.",
+            cause="A gRPC request has the name of one.",
             remedy="Write it like grpc://127.0.0.1:8001/MODEL.",
         )
     return parts[0], parts[1] if len(parts) == 2 else ""
@@ -111,14 +111,14 @@ def infer_request(messages: Any, body: bytes, model: str, version: str = "") -> 
     Raises InputError `body-invalid`.
     """
     try:
-        given = json.loads(body)
-        inputs = [_input(messages, tensor) for tensor in given["inputs"]]
+        request = json.loads(body)
+        inputs = [_input(messages, tensor) for tensor in request["inputs"]]
         outputs = [
             messages.ModelInferRequest.InferRequestedOutputTensor(name=tensor["name"])
-            for tensor in given.get("outputs", ())
+            for tensor in request.get("outputs", ())
         ]
         return messages.ModelInferRequest(
-            model_name=model, model_version=version, id=str(given.get("id", "")), inputs=inputs,
+            model_name=model, model_version=version, id=str(request.get("id", "")), inputs=inputs,
             outputs=outputs,
         )  # fmt: skip
     except (ValueError, TypeError, LookupError, AttributeError) as error:

@@ -7,9 +7,10 @@ import ssl
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.errors import missing_extra
+from torchgauge.errors import missing_extra, text_of
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.columns import PENDING
 from torchgauge.serving.client.connection import Sender, note_content, read_timing
 from torchgauge.serving.client.connection_pool import fate_of
 from torchgauge.serving.client.dialect import Dialect
@@ -88,6 +89,9 @@ class Http2Client:
             self._sender.ended(row, fate, monotonic(), str(error))
         except (self._httpx.TransportError, OSError) as error:
             self._sender.ended(row, "reset", monotonic(), str(error))
+        except Exception as error:  # noqa: BLE001 - httpcore may fail in a request that is cancelled
+            if columns.fate[row] == PENDING:
+                self._sender.ended(row, "protocol", monotonic(), text_of(error))
         else:
             self._sender.ended(row, fate, columns.last[row])
 
