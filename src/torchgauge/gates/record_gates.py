@@ -33,6 +33,7 @@ def gate_generations(
         limits=options.limits,
         usual=options.usual,
         labels=labels,
+        records=(baseline, current),
         doubt=loaded(current, [baseline]),
     )
 
@@ -78,6 +79,7 @@ def _gate_repeated_generation(
         usual=options.usual,
         labels=labels,
         earlier=earlier,
+        records=(earlier[-1], current),
         doubt=loaded(current, earlier),
     )
 
