@@ -25,7 +25,7 @@ from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 
-CARDS = ("latency", "throughput", "memory", "params", "flops")
+CARDS = ("latency", "throughput", "ttft", "tpot", "tokens", "memory", "params", "flops")
 BARS = 12
 PLACES = (
     Column("name", "", "text"),
@@ -62,7 +62,7 @@ def overview(comparison: Comparison) -> dict[str, Any]:
         "bound": None,
         "phases": None,
         "findings": [
-            place_finding(place)
+            place_finding(place, getattr(compared, "label", "the step"))
             for compared in comparison.compared_trees
             for place in notable_places(compared.layers, compared, 3)
         ],
@@ -92,14 +92,14 @@ def _was(change: Change) -> str:
     return f"was {side_amount(change.baseline, change)}"
 
 
-def place_finding(place: Place) -> dict[str, Any]:
-    """Return a place that changed as the first screen says it."""
+def place_finding(place: Place, whole: str = "the step") -> dict[str, Any]:
+    """Return a place that changed as the first screen says it; `whole` is what it is a part of."""
     name = place.name or "the model itself"
     appearance = "appeared" if place.appeared else "vanished" if place.vanished else ""
     unrelated = "other work" if place.work_changed else "on both sides"
     how = appearance or relative(place.change) or unrelated
     sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
-    text = f"{signed(place.contribution)} of the step; {place.type or place.kind}, {sure}."
+    text = f"{signed(place.contribution)} of {whole}; {place.type or place.kind}, {sure}."
     title = short(f"{name}: {how}")
     return {"title": title, "text": short(text), "view": "tables", "node": None, "search": ""}
 
