@@ -179,6 +179,7 @@ def test_a_server_that_dies_is_a_result():
     assert not serving.interrupted
 
 
+@pytest.mark.thorough
 def test_ctrl_c_keeps_the_levels_so_far_and_the_one_that_ran():
     with running("fifo_server", service=0.001) as server:
         after(server, 80, lambda: os.kill(os.getpid(), signal.SIGINT))

@@ -131,6 +131,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", EVERY)
 def test_what_was_compiled_stays_so_and_nothing_is_compiled_for_us(make):
     model = make()
