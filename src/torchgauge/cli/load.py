@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server_group = parser.add_argument_group("the server of a TARGET")
     add_server_options(server_group)
     _add_run_options(server_group)
-    add_threshold(parser.add_argument_group("what must hold"))
+    add_threshold(
+        parser.add_argument_group("what must hold"),
+        "p99:200ms ttft_p95:300ms throughput:100requests/s goodput:90requests/s "
+        "capacity:500requests/s errors:1%%",
+    )
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     formats.add_printed(out, ("levels", "requests"), "levels", "the levels, or every request,")
