@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from torchgauge import units
+from torchgauge.analyze.capacity.controlled_levels import with_controls
 from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.arrivals import schedule
@@ -28,7 +29,7 @@ from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
-from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.send_plan import Protocol, SendPlan
 from torchgauge.serving.load_inputs import recorded_times, request_items
 from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
@@ -154,6 +155,8 @@ class _Load:
             interrupted=self._interrupted or self._interrupts.noted,
             warnings=tuple(self._warnings),
         )
+        if not self._options.searches:  # whose levels only bracket a rate
+            serving = with_controls(serving)
         return replace(serving, findings=findings(serving))
 
     @property
@@ -258,11 +261,17 @@ class _Load:
     def _plan(self, **kind: object) -> SendPlan:
         options = self._options
         return SendPlan(
-            address=self._address, api="torchgauge" if self._server else options.api,
-            items=self._items, in_flight=options.in_flight, timeout=options.timeout,
-            drain=options.timeout, bearer_env=options.bearer_env, processes=options.processes,
-            **kind,  # type: ignore[arg-type]
+            address=self._address, protocol=self._protocol, items=self._items,
+            api="torchgauge" if self._server else options.api, in_flight=options.in_flight,
+            timeout=options.timeout, drain=options.timeout, bearer_env=options.bearer_env,
+            processes=options.processes, **kind,  # type: ignore[arg-type]
         )  # fmt: skip
+
+    @property
+    def _protocol(self) -> Protocol:
+        if self._address.scheme in ("grpc", "grpcs"):
+            return "gRPC"
+        return "HTTP/2" if self._options.http2 else "HTTP/1.1"
 
     def _run(
         self, plan: SendPlan, arrivals: Arrivals, seconds: float, *, judged: bool = True
