@@ -92,14 +92,14 @@ def _was(change: Change) -> str:
     return f"was {side_amount(change.baseline, change)}"
 
 
-def place_finding(place: Place, whole: str = "the step") -> dict[str, Any]:
-    """Return a place that changed as the first screen says it; `whole` is what it is a part of."""
+def place_finding(place: Place, tree: str = "the step") -> dict[str, Any]:
+    """Return a place that changed as the first screen says it; `tree` is what it is a part of."""
     name = place.name or "the model itself"
     appearance = "appeared" if place.appeared else "vanished" if place.vanished else ""
     unrelated = "other work" if place.work_changed else "on both sides"
     how = appearance or relative(place.change) or unrelated
     sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
-    text = f"{signed(place.contribution)} of {whole}; {place.type or place.kind}, {sure}."
+    text = f"{signed(place.contribution)} of {tree}; {place.type or place.kind}, {sure}."
     title = short(f"{name}: {how}")
     return {"title": title, "text": short(text), "view": "tables", "node": None, "search": ""}
 
