@@ -29,6 +29,7 @@ class Format(NamedTuple):
 FORMATS = {
     "json": Format("json", "json"),
     "text": Format("txt", ""),
+    "brief": Format("brief.txt", "brief"),
     "csv": Format("csv", "csv"),
     "layers": Format("layers.csv", "csv", {"table": "layers"}),
     "operators": Format("operators.csv", "csv", {"table": "operators"}),
