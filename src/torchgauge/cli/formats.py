@@ -29,8 +29,8 @@ class Format(NamedTuple):
 FORMATS = {
     "json": Format("json", "json"),
     "text": Format("txt", ""),
-    "brief": Format("brief.txt", "brief"),
     "csv": Format("csv", "csv"),
+    "brief": Format("brief.txt", "brief"),
     "layers": Format("layers.csv", "csv", {"table": "layers"}),
     "operators": Format("operators.csv", "csv", {"table": "operators"}),
     "kernels": Format("kernels.csv", "csv", {"table": "kernels"}),

@@ -35,7 +35,9 @@ class Kind(NamedTuple):
 # By the name of the type, whose schema the type itself has; `parts.py` has the parts of these.
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice"),
-    "CapacityPlan": Kind("serving.capacity", _PAGE, "serving.page_capacity", "capacity_csv", "estimated"),
+    "CapacityPlan": Kind(
+        "serving.capacity", _PAGE, "serving.page_capacity", "capacity_csv", "estimated"
+    ),
     "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "counted"),
     "Diagnosis": Kind("doctor", frozenset()),

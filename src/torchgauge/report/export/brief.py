@@ -1,13 +1,14 @@
 """A record in at most 2,000 bytes of text, for scripts and language models.
 
-What stands out comes first, then the layers by their own time, then the other figures in the
-document's order. A title says in brackets how the figures below it are known, where that is not
-what the first line says; an interval stands beside its figure. Names from the record are in
-backquotes.
+What stands out comes first, then the figures in the document's order, of which the layers by their
+own time and the warnings have room before others. A title says in brackets how the figures below it
+are known, where that is not what the second line says; an interval stands beside its figure. Names
+from the record are in backquotes.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from torchgauge.records.record import Record
 from torchgauge.records.timeline.repeated_layers import single_layers
 from torchgauge.report import kinds
 from torchgauge.report.content.document import (
+    Column,
     Detailed,
     Document,
     Facts,
@@ -38,23 +40,25 @@ MAX_BYTES = 2000
 MAX_ROWS = 5  # of a table or a tree
 MAX_COLUMNS = 5
 MAX_FINDINGS = 3
-LONGEST, LONGEST_NAME, LONGEST_FINDING = 160, 80, 420
-MORE = "… {} lines more: torchgauge report FILE"
+LONGEST, LONGEST_NAME, LONGEST_WARNING, LONGEST_FINDING = 160, 80, 120, 420
+CERTAINTY = ("how", "95 %")  # columns that are never left out
+SPREAD = "± "  # begins the key of a column with the interval of another
+MORE = "… lines left out: {}; all of them: torchgauge report FILE"
 
 
 class Group(NamedTuple):
-    """Lines below a title."""
+    """Lines below a title; those of the lowest `rank` have room before others."""
 
     title: str
     lines: list[str]
+    rank: int = 2
 
 
 def render(record: Record) -> str:
     """Return the text; what there is no room for is counted in its last line."""
     document = kinds.document(record)
     groups = [_head(record, document), *_findings(record, document)]
-    blocks = sorted(document.blocks, key=lambda block: _ORDER.get(type(block), len(_ORDER)))
-    for block in [*document.conclusion, *blocks]:
+    for block in [*document.conclusion, *document.blocks]:
         if isinstance(block, Findings) or getattr(block, "title", "") == HEADING:
             continue
         groups += _GROUPS[type(block)](block)
@@ -62,22 +66,20 @@ def render(record: Record) -> str:
 
 
 def _fitting(groups: Iterable[Group]) -> Iterator[str]:
-    """Yield the lines for which there is room, a group's title with its first line."""
+    """Yield the lines for which there is room, each title with the first of its lines."""
     room = MAX_BYTES - len(MORE.encode()) - 8
-    omitted_count = 0
-    for title, lines in groups:
-        heading = [title] * bool(title)
+    groups = list(groups)
+    fitting_lines: list[list[str]] = [[] for _ in groups]
+    for index in sorted(range(len(groups)), key=lambda index: groups[index].rank):
+        title, lines, _ = groups[index]
         for line in lines:
-            text = "\n".join([*heading, line])
-            # Escaping may lengthen a line by a character for each command of a runner's in it.
-            size = len(printable(text).encode()) + 1
-            if size > room:
-                omitted_count += 1
-                continue
-            room -= size
-            heading = []
-            yield text
-    if omitted_count:
+            text = line if fitting_lines[index] or not title else f"{title}\n{line}"
+            size = len(printable(text).encode()) + 1  # escaping may lengthen it
+            if size <= room:
+                room -= size
+                fitting_lines[index].append(text)
+    yield from itertools.chain.from_iterable(fitting_lines)
+    if omitted_count := sum(len(group.lines) for group in groups) - sum(map(len, fitting_lines)):
         yield MORE.format(omitted_count)
 
 
@@ -86,8 +88,8 @@ def _head(record: Record, document: Document) -> Group:
     clauses = filter(None, (document.how, document.headline, document.line))
     facts = [] if document.facts is None else list(_pairs(document.facts))
     title = f"# {type(record).__name__} {names}".strip()
-    default = f"figures are {kinds.default_how(record)} where nothing else is said"
-    return Group("", [title, default, *map(cut, clauses), *facts])
+    default = f"Figures without a kind in brackets are {kinds.default_how(record)}."
+    return Group("", [title, default, *map(cut, clauses), *facts], rank=0)
 
 
 def _findings(record: Record, document: Document) -> Iterator[Group]:
@@ -103,7 +105,7 @@ def _findings(record: Record, document: Document) -> Iterator[Group]:
         sentence = f"{finding.severity} {finding.id}{layer}: {finding.title}"
         lines.append(cut(f"{sentence} {evidence_text(finding)}{remedy}", LONGEST_FINDING))
     if findings:
-        yield Group(f"## Findings ({len(findings)})", lines)
+        yield Group(f"## Findings ({len(findings)})", lines, rank=0)
 
 
 def _section(section: Section) -> Iterator[Group]:
@@ -115,8 +117,7 @@ def _section(section: Section) -> Iterator[Group]:
 
 
 def _table(table: Table) -> Iterator[Group]:
-    columns = [column for column in table.used_columns if not column.drawn]
-    columns = sorted(columns, key=lambda column: column.priority or 0)[:MAX_COLUMNS]
+    columns = _columns(table)
     lines = []
     for row in table.rows[:MAX_ROWS]:
         name = code(str(row.name)) if table.recorded and not row.summary else cut(str(row.name))
@@ -127,8 +128,16 @@ def _table(table: Table) -> Iterator[Group]:
         ]
         if cells:
             lines.append(f"{name}: {', '.join(cells)}")
-    judged = any(column.key == "how" for column in table.columns)
-    yield Group(_title(table.title or table.first), lines)
+    yield Group(_title(table.title or table.first or "Figures", table.how), lines)
+
+
+def _columns(table: Table) -> list[Column]:
+    """Return the columns left out last on a narrow terminal, with their kinds and intervals."""
+    columns = [column for column in table.used_columns if not column.drawn]
+    figures = [column for column in columns if not column.key.startswith((*CERTAINTY, SPREAD))]
+    figures = sorted(figures, key=lambda column: column.priority or 0)[:MAX_COLUMNS]
+    shown = {*CERTAINTY, *(column.key for column in figures)}
+    return [column for column in columns if column.key.removeprefix(SPREAD) in shown]
 
 
 def _tree(tree: Tree) -> Iterator[Group]:
@@ -139,17 +148,17 @@ def _tree(tree: Tree) -> Iterator[Group]:
         row = layers.nodes[0].row
         times[row.path or row.name, row.type] += layers.own(layers.clock) or 0.0  # type: ignore[assignment]
     lines = []
-    for (name, type_name), own in times.most_common(MAX_ROWS):
+    for (name, type_name), own in (+times).most_common(MAX_ROWS):
         share = f", {units.percent(own / root.time)} of the step" if root.time else ""
         lines.append(f"{code(name)} ({code(type_name)}): {units.time(own, 3)}{share}")
-    yield Group(_title("Layers by their own time in a step", tree.tree.how), lines)
+    yield Group(_title("Layers by their own time in a step", tree.tree.how), lines, rank=1)
 
 
 def _pairs(facts: Facts) -> Iterator[str]:
     for label, value in facts.pairs:
         text, detail = value if isinstance(value, Detailed) else (value, "")
-        name = code(text) if facts.recorded else text
-        yield cut(f"{label}: {name} {detail.strip()}")
+        name = code(text) if facts.recorded and text else text
+        yield cut(f"{label}: {', '.join(filter(None, (name, detail.strip(' ,'))))}")
 
 
 def _facts(facts: Facts) -> Iterator[Group]:
@@ -167,10 +176,13 @@ def _items(items: Items) -> Iterator[Group]:
 
 def _warnings(warnings: Warnings) -> Iterator[Group]:
     lines = [
-        cut(f"{'failed' if warning.failed else 'warning'} {warning.id}: {warning_text(warning)}")
-        for warning in warnings.warnings
+        cut(
+            f"{'failed' if warning.failed else 'warning'} {warning.id}: {warning_text(warning)}",
+            LONGEST_WARNING,
+        )
+        for warning in sorted(warnings.warnings, key=lambda warning: not warning.failed)[:MAX_ROWS]
     ]
-    yield Group(_title(warnings.title), lines)
+    yield Group(f"## {warnings.title} ({len(warnings.warnings)})", lines, rank=1)
 
 
 def _heading(heading: Heading) -> Iterator[Group]:
@@ -210,8 +222,6 @@ _GROUPS: dict[type, Callable[[Any], Iterable[Group]]] = {
     Heading: _heading,
     Note: lambda note: [Group("", [cut(note.text)])],
     Listing: lambda listing: [
-        Group("", [cut(f"    {line}") for line in listing.lines.splitlines()[:MAX_ROWS]])
+        Group("", [f"    {cut(line)}" for line in listing.lines.splitlines()[:MAX_ROWS]])
     ],
 }
-# Before everything else, whatever the document's order.
-_ORDER = {kind: index for index, kind in enumerate((Tree, Warnings))}
