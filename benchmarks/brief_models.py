@@ -34,32 +34,39 @@ class Slow(nn.Module):
         self.wait = CAUSES[cause]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply the layer, and what makes it slow."""
         return self.linear(x) + 1e-6 * self.wait(self, x)
 
 
 def loop_over_rows(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Visit rows one by one."""
     return torch.stack([row * row.sum() for row in x.repeat(8, 1)])[: len(x)]
 
 
 def double_precision(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Multiply in float64."""
     wide = x.double().repeat(16, 8)
     return (wide @ wide.T).float()[: len(x), :WIDTH] * 1e-6
 
 
 def sleep(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Wait on the host."""
     time.sleep(0.004)
     return x
 
 
 def many_items(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Read single values by `.item()`."""
     return x * sum(value.item() for value in x[:16].flatten()[:512])
 
 
 def wide_product(slow: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Multiply by a wide matrix, many rows."""
     return slow.wide(x.repeat(32, 1))[: len(x), :WIDTH]
 
 
 def steps_in_turn(slow: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Run a recurrent cell in a loop."""
     state = x
     for _ in range(30):
         state = slow.cell(x, state)
@@ -67,6 +74,7 @@ def steps_in_turn(slow: Slow, x: torch.Tensor) -> torch.Tensor:
 
 
 def copies(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Transpose and copy."""
     wide = x.repeat(64, 4)
     for _ in range(8):
         wide = wide.T.contiguous()
@@ -74,10 +82,12 @@ def copies(_: Slow, x: torch.Tensor) -> torch.Tensor:
 
 
 def sorting(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Sort along columns."""
     return x.repeat(64, 1).sort(dim=0).values[: len(x)]
 
 
 def elementwise(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Chain elementwise operators."""
     wide = x.repeat(64, 1)
     for _ in range(12):
         wide = torch.tanh(wide) * 0.5 + wide.sigmoid()
@@ -85,6 +95,7 @@ def elementwise(_: Slow, x: torch.Tensor) -> torch.Tensor:
 
 
 def plain_python(_: Slow, x: torch.Tensor) -> torch.Tensor:
+    """Compute in Python alone."""
     return x * (sum(number * number for number in range(60_000)) % 7)
 
 
@@ -106,6 +117,7 @@ class Block(nn.Module):
         self.inner = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add the layer of the normalised input."""
         return x + self.inner(self.norm(x))
 
 
@@ -130,6 +142,7 @@ def layer_named(brief: str) -> str:
 
 
 def main() -> None:
+    """Profile the models and print what the briefs name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     seeds = parser.parse_args().seeds

@@ -50,7 +50,7 @@ def folder(tmp_path):
 
 
 def asked(folder, *questions):
-    """Return what the server tells of itself, and its answers: whether each failed, and its text."""
+    """Return how the server describes itself, its tools, and answers: failed or not, and text."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 

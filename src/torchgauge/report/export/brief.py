@@ -43,7 +43,7 @@ MAX_FINDINGS = 3
 LONGEST, LONGEST_NAME, LONGEST_WARNING, LONGEST_FINDING = 160, 80, 120, 420
 CERTAINTY = ("how", "95 %")  # columns that are never left out
 SPREAD = "± "  # begins the key of a column with the interval of another
-MORE = "… lines left out: {}; all of them: torchgauge report FILE"
+OMITTED = "… lines left out: {}; all of them: torchgauge report FILE"
 
 
 class Group(NamedTuple):
@@ -67,7 +67,7 @@ def render(record: Record) -> str:
 
 def _fitting(groups: Iterable[Group]) -> Iterator[str]:
     """Yield the lines for which there is room, each title with the first of its lines."""
-    room = MAX_BYTES - len(MORE.encode()) - 8
+    room = MAX_BYTES - len(OMITTED.encode()) - 8
     groups = list(groups)
     fitting_lines: list[list[str]] = [[] for _ in groups]
     for index in sorted(range(len(groups)), key=lambda index: groups[index].rank):
@@ -80,7 +80,7 @@ def _fitting(groups: Iterable[Group]) -> Iterator[str]:
                 fitting_lines[index].append(text)
     yield from itertools.chain.from_iterable(fitting_lines)
     if omitted_count := sum(len(group.lines) for group in groups) - sum(map(len, fitting_lines)):
-        yield MORE.format(omitted_count)
+        yield OMITTED.format(omitted_count)
 
 
 def _head(record: Record, document: Document) -> Group:
@@ -136,8 +136,8 @@ def _columns(table: Table) -> list[Column]:
     columns = [column for column in table.used_columns if not column.drawn]
     figures = [column for column in columns if not column.key.startswith((*CERTAINTY, SPREAD))]
     figures = sorted(figures, key=lambda column: column.priority or 0)[:MAX_COLUMNS]
-    shown = {*CERTAINTY, *(column.key for column in figures)}
-    return [column for column in columns if column.key.removeprefix(SPREAD) in shown]
+    chosen_keys = {*CERTAINTY, *(column.key for column in figures)}
+    return [column for column in columns if column.key.removeprefix(SPREAD) in chosen_keys]
 
 
 def _tree(tree: Tree) -> Iterator[Group]:
