@@ -91,6 +91,12 @@ def test_what_there_is_no_room_for_is_counted():
     assert len(text.encode()) <= brief.MAX_BYTES
 
 
+def test_each_part_has_its_first_figure_before_any_has_its_second():
+    text = text_of(sample("profile on a page"))
+    for first in ("parameters: ", "FLOPs: ", "median: ", "peak: ", "images: "):
+        assert f"\n{first}" in text
+
+
 def test_a_failed_probe_precedes_other_warnings():
     warnings = (
         *(MeasurementWarning(id=f"id-{number}", message="m") for number in range(9)),

@@ -1,9 +1,9 @@
 """A record in at most 2,000 bytes of text, for scripts and language models.
 
-What stands out comes first, then the figures in the document's order, of which the layers by their
-own time and the warnings have room before others. A title says in brackets how the figures below it
-are known, where that is not what the second line says; an interval stands beside its figure. Names
-from the record are in backquotes.
+What stands out comes first, then the figures in the document's order; the first line of each part
+has room before others. A title says in brackets how the figures below it are known, where that is
+not what the second line says; an interval stands beside its figure. Names from the record are in
+backquotes.
 """
 
 from __future__ import annotations
@@ -39,19 +39,22 @@ from torchgauge.visible import one_line, printable
 MAX_BYTES = 2000
 MAX_ROWS = 5  # of a table or a tree
 MAX_COLUMNS = 5
-MAX_FINDINGS = 3
-LONGEST, LONGEST_NAME, LONGEST_WARNING, LONGEST_FINDING = 160, 80, 120, 420
+MAX_FINDINGS = MAX_WARNINGS = 3
+LONGEST, LONGEST_NAME, LONGEST_WARNING, LONGEST_FINDING = 160, 80, 100, 350
 CERTAINTY = ("how", "95 %")  # columns that are never left out
 SPREAD = "± "  # begins the key of a column with the interval of another
 OMITTED = "… lines left out: {}; all of them: torchgauge report FILE"
 
 
 class Group(NamedTuple):
-    """Lines below a title; those of the lowest `rank` have room before others."""
+    """Lines below a title.
+
+    Those of rank 0 have room first, then the first line of every group, then the others by rank.
+    """
 
     title: str
     lines: list[str]
-    rank: int = 2
+    rank: int = 3
 
 
 def render(record: Record) -> str:
@@ -69,17 +72,21 @@ def _fitting(groups: Iterable[Group]) -> Iterator[str]:
     """Yield the lines for which there is room, each title with the first of its lines."""
     room = MAX_BYTES - len(OMITTED.encode()) - 8
     groups = list(groups)
+    ranked = [
+        (0 if group.rank == 0 else 1 if number == 0 else 2, group.rank, index, line)
+        for index, group in enumerate(groups)
+        for number, line in enumerate(group.lines)
+    ]
     fitting_lines: list[list[str]] = [[] for _ in groups]
-    for index in sorted(range(len(groups)), key=lambda index: groups[index].rank):
-        title, lines, _ = groups[index]
-        for line in lines:
-            text = line if fitting_lines[index] or not title else f"{title}\n{line}"
-            size = len(printable(text).encode()) + 1  # escaping may lengthen it
-            if size <= room:
-                room -= size
-                fitting_lines[index].append(text)
+    for _, _, index, line in sorted(ranked, key=lambda entry: entry[:3]):
+        title = "" if fitting_lines[index] else groups[index].title
+        text = f"{title}\n{line}" if title else line
+        size = len(printable(text).encode()) + 1  # escaping may lengthen it
+        if size <= room:
+            room -= size
+            fitting_lines[index].append(text)
     yield from itertools.chain.from_iterable(fitting_lines)
-    if omitted_count := sum(len(group.lines) for group in groups) - sum(map(len, fitting_lines)):
+    if omitted_count := len(ranked) - sum(map(len, fitting_lines)):
         yield OMITTED.format(omitted_count)
 
 
@@ -102,10 +109,10 @@ def _findings(record: Record, document: Document) -> Iterator[Group]:
     for finding in findings[:MAX_FINDINGS]:
         layer = f" {code(finding.path)}" if finding.path else ""
         remedy = f" → {finding.remedy}" if finding.remedy else ""
-        sentence = f"{finding.severity} {finding.id}{layer}: {finding.title}"
+        sentence = f"{finding.severity} {finding.id}{layer}: {finding.title.rstrip('.')}."
         lines.append(cut(f"{sentence} {evidence_text(finding)}{remedy}", LONGEST_FINDING))
     if findings:
-        yield Group(f"## Findings ({len(findings)})", lines, rank=0)
+        yield Group(f"## Findings ({len(findings)})", lines, rank=1)
 
 
 def _section(section: Section) -> Iterator[Group]:
@@ -151,7 +158,7 @@ def _tree(tree: Tree) -> Iterator[Group]:
     for (name, type_name), own in (+times).most_common(MAX_ROWS):
         share = f", {units.percent(own / root.time)} of the step" if root.time else ""
         lines.append(f"{code(name)} ({code(type_name)}): {units.time(own, 3)}{share}")
-    yield Group(_title("Layers by their own time in a step", tree.tree.how), lines, rank=1)
+    yield Group(_title("Layers by their own time in a step", tree.tree.how), lines, rank=2)
 
 
 def _pairs(facts: Facts) -> Iterator[str]:
@@ -180,9 +187,11 @@ def _warnings(warnings: Warnings) -> Iterator[Group]:
             f"{'failed' if warning.failed else 'warning'} {warning.id}: {warning_text(warning)}",
             LONGEST_WARNING,
         )
-        for warning in sorted(warnings.warnings, key=lambda warning: not warning.failed)[:MAX_ROWS]
+        for warning in sorted(warnings.warnings, key=lambda warning: not warning.failed)[
+            :MAX_WARNINGS
+        ]
     ]
-    yield Group(f"## {warnings.title} ({len(warnings.warnings)})", lines, rank=1)
+    yield Group(f"## {warnings.title} ({len(warnings.warnings)})", lines, rank=2)
 
 
 def _heading(heading: Heading) -> Iterator[Group]:
