@@ -190,7 +190,7 @@ def stacks(text, harmless):
 LOOKS = (
     dict.fromkeys(TABLES, rows)
     | dict.fromkeys(DATA, documents)
-    | {"text": lines, "markdown": markdowns, "html": htmls, "openmetrics": metrics,
+    | {"text": lines, "brief": lines, "markdown": markdowns, "html": htmls, "openmetrics": metrics,
        "junit": cases, "folded": stacks}
 )  # fmt: skip
 

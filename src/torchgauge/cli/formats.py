@@ -30,6 +30,7 @@ FORMATS = {
     "json": Format("json", "json"),
     "text": Format("txt", ""),
     "csv": Format("csv", "csv"),
+    "brief": Format("brief.txt", "brief"),
     "layers": Format("layers.csv", "csv", {"table": "layers"}),
     "operators": Format("operators.csv", "csv", {"table": "operators"}),
     "kernels": Format("kernels.csv", "csv", {"table": "kernels"}),

@@ -34,6 +34,7 @@ VERBS = {
     "snapshot": "read a CUDA memory snapshot, on any machine",
     "history": "keep runs with their commits, and see where figures changed",
     "report": "show a saved run again, in any format; nothing is measured",
+    "mcp": "let a language model read the records of a folder; nothing is measured",
     "doctor": "find what distorts timings on this machine, and how to fix it",
 }
 
@@ -41,7 +42,7 @@ VERBS = {
 PRINTING = {"-h", "--help", "--version", "--completion"}
 
 # Verbs that show no progress: they take a moment, or run a script that prints for itself.
-SHORT = ("run", "history", "report")
+SHORT = ("run", "history", "report", "mcp")
 
 
 class Version(argparse.Action):
@@ -137,8 +138,8 @@ def _suggest(error: UsageError, arguments: Sequence[str]) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Run the verb; a script of the user's may end the process as it likes."""
-    from torchgauge.cli.sudden_ends import refused
-    from torchgauge.cli.terminations import as_ctrl_c
+    from torchgauge.cli.ending.sudden_ends import refused
+    from torchgauge.cli.ending.terminations import as_ctrl_c
     from torchgauge.folders import working_folder
     from torchgauge.progress import in_command
 

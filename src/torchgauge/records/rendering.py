@@ -17,6 +17,7 @@ from torchgauge.garbage import no_collections
 
 RENDERERS = {
     "benchmark": "torchgauge.report.export.benchmark",
+    "brief": "torchgauge.report.export.brief",
     "console": "torchgauge.report.console.console",
     "csv": "torchgauge.report.csv.csv",
     "folded": "torchgauge.report.export.folded",

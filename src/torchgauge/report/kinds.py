@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, NamedTuple
 
-from torchgauge.records.record import Record
+from torchgauge.records.record import How, Record
 from torchgauge.report.content.document import Document, Options
 
 _STACKS = frozenset({"folded", "openmetrics", "speedscope"})
@@ -22,20 +22,24 @@ class Kind(NamedTuple):
         exports: The formats that can show it, besides text and JSON, which show every record.
         page: The module in `report/page/` with the `PARTS` of its page; empty: any document's.
         csv: The module in `report/csv/` with its `rows`; empty: the figures of its summary.
+        how: How those figures are known whose block does not say it.
     """
 
     content: str
     exports: frozenset[str]
     page: str = ""
     csv: str = ""
+    how: How = "measured"
 
 
 # By the name of the type, whose schema the type itself has; `parts.py` has the parts of these.
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice"),
-    "CapacityPlan": Kind("serving.capacity", _PAGE, "serving.page_capacity", "capacity_csv"),
+    "CapacityPlan": Kind(
+        "serving.capacity", _PAGE, "serving.page_capacity", "capacity_csv", "estimated"
+    ),
     "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
-    "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv"),
+    "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "counted"),
     "Diagnosis": Kind("doctor", frozenset()),
     "Generation": Kind(
         "generation.generation",
@@ -43,7 +47,7 @@ KINDS = {
         "generation.page_generation",
         "generation_csv",
     ),
-    "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv"),
+    "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv", "counted"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
@@ -80,3 +84,10 @@ def part(record: Record, format_name: str) -> Any:
     """Return its kind's module for "content", "page" or "csv"; None without one."""
     name = getattr(KINDS[type(record).__name__], format_name)
     return importlib.import_module(f"torchgauge.report.{format_name}.{name}") if name else None
+
+
+def default_how(record: Record) -> How:
+    """Return how a record's figures are known whose block does not say it."""
+    kind = KINDS.get(type(record).__name__)
+    how: How = getattr(record, "how", "measured") if kind is None else kind.how
+    return how

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from torchgauge import units
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.records.finding import Finding
@@ -12,6 +14,7 @@ from torchgauge.records.timeline.loop import Loop
 from torchgauge.report.content.document import Detailed, Items
 
 MAX_FINDINGS = 3
+HEADING = "What matters most"
 
 
 def most_important(record: Generation | Profile | Loop | Serving) -> list[Items]:
@@ -20,7 +23,7 @@ def most_important(record: Generation | Profile | Loop | Serving) -> list[Items]
         ("·", Detailed(finding.title, f"  {finding.remedy}" * bool(finding.remedy)))
         for finding in findings_of(record)[:MAX_FINDINGS]
     ]
-    return [Items("What matters most", entries)] if entries else []
+    return [Items(HEADING, entries)] if entries else []
 
 
 def findings_of(record: Generation | Profile | Loop | Serving) -> tuple[Finding, ...]:
@@ -28,6 +31,11 @@ def findings_of(record: Generation | Profile | Loop | Serving) -> tuple[Finding,
     if isinstance(record, Generation | Serving):
         return record.findings
     return record.findings or findings(record)
+
+
+def has_findings(record: object) -> TypeGuard[Generation | Profile | Loop | Serving]:
+    """Whether a record's findings are in its conclusion, in short, and in no block."""
+    return isinstance(record, Generation | Profile | Loop | Serving)
 
 
 def evidence_text(finding: Finding) -> str:

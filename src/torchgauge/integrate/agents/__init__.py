@@ -1,0 +1,1 @@
+"""Records, traces and snapshots for language models, over the Model Context Protocol."""
