@@ -529,6 +529,7 @@ def test_ctrl_c_while_loading_ends_with_130(folder, capsys):
     assert said.err == "torchgauge: interrupted\n"
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_writing_is_heeded_after_it(folder, tmp_path, capsys, monkeypatch):
     write = verb.formats.write
 
@@ -543,6 +544,7 @@ def test_ctrl_c_while_writing_is_heeded_after_it(folder, tmp_path, capsys, monke
     assert "Wrote" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_ctrl_c_between_two_probes_keeps_what_the_first_found(folder, tmp_path, monkeypatch):
     from torchgauge.measure import plan
 

@@ -188,6 +188,7 @@ def test_a_profile_has_as_many_stages_as_it_said(options, monkeypatch):
     assert shown.figures[0] == "16 parameters"
 
 
+@pytest.mark.thorough
 def test_a_command_in_a_pipe_says_what_it_does_unless_quiet(monkeypatch, capsys):
     monkeypatch.setattr(progress, "LINE_PERIOD", 0.0)
     target = "torch.nn:Identity"

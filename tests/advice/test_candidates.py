@@ -63,6 +63,7 @@ ON_MODEL = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("id", ON_MODEL)
 def test_code_on_a_model_keeps_its_output_within_the_tolerance(id):
     one = KNOWN[id]

@@ -71,6 +71,7 @@ def test_so_it_is_where_another_process_measures(name):
     assert "mat1 and mat2" in str(caught.value.__cause__)
 
 
+@pytest.mark.thorough
 def test_processes_of_their_own_tell_the_models_error():
     with pytest.raises(tg.InputError) as caught:
         tg.measure_latency(raising, torch.ones(1), processes=2, **QUICK)

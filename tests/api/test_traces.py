@@ -22,6 +22,7 @@ def write(path, events=EVENTS, **header):
     return path
 
 
+@pytest.mark.thorough
 def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path):
     factors = [1.0, 1.01, 0.99, 1.0, 1.0, 1.15, 1.02, 1.0]
     clocks = [0, 4000.0, -2500.0, 100.0, 7.0, 900.0, -40.0, 12_345.0]

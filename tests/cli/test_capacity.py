@@ -61,6 +61,7 @@ def test_files(record, tmp_path, capsys):
     assert "<html" in paths[3].read_text()
 
 
+@pytest.mark.thorough
 def test_function_gives_the_same(record, tmp_path, capsys):
     saved = tmp_path / "plan.json"
     main(["capacity", record, "--rate", "150", *GOAL, "-o", str(saved)])

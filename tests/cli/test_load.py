@@ -121,7 +121,7 @@ def test_mistakes_are_named_with_what_was_meant(sent, capsys, arguments, identit
         (URL, ("--bearer-env", "sk-123"), "option-invalid", "the name of an environment variable"),
         ("127.0.0.1:8000/x", (), "url-scheme", "Did you mean http://127.0.0.1:8000/x?"),
         ("localhost:8000", (), "url-scheme", "Did you mean http://localhost:8000?"),
-        ("ftp://127.0.0.1/x", (), "url-scheme", "http:// or https://"),
+        ("ftp://127.0.0.1/x", (), "url-scheme", "http://, https:// or grpc://"),
     ],
 )
 def test_endpoints_are_named_by_urls(sent, capsys, target, arguments, identity, text):

@@ -59,6 +59,7 @@ def test_attributes_and_items_are_variables_too(shell):
     assert done.result.macs == 30
 
 
+@pytest.mark.thorough
 def test_targets_of_the_command_line_run_in_a_process_of_their_own(shell, tmp_path):
     (tmp_path / "net.py").write_text(FACTORY)
     count = shell.run_cell("%torchgauge count net.py:make --input 2x3").result

@@ -169,6 +169,7 @@ def test_profile_layers(profiler):
     assert all(figures["latency"] > 0 for figures in layers.values())
 
 
+@pytest.mark.thorough
 def test_layers_by_path_pattern_and_class(profiler):
     names = ["blocks.1", "*.0.mlp", "gelu", "conv"]
     layers = profiler.profile_layers(layer_names=names)

@@ -30,6 +30,7 @@ def folder(tmp_path, monkeypatch):
     registry.forget("example::double")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RUN)
 def test_it_has_an_example_that_runs(name, folder):
     shown = examples(name)

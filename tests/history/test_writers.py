@@ -12,6 +12,7 @@ RIGHT = {"lost": 0, "doubled": 0, "unreadable": 0, "incomplete": 0}
 MANY = [pytest.param(8, 1000, marks=pytest.mark.slow)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("writers", "runs"), [(3, 10), *MANY])
 def test_all_that_is_written_together_is_there(writers, runs, location):
     said, seconds = together(location, writers, runs)

@@ -235,6 +235,7 @@ class Broken(nn.Module):
         raise ValueError("boom")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("update", [False, True])
 def test_a_model_that_raises_is_no_doubtful_case(tmp_path, noted, update):
     baselines = [Baselines(tmp_path, "a") for _ in range(2)]

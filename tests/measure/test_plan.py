@@ -185,6 +185,7 @@ def test_profiling_twice_gives_the_same_counts(model):
     assert first.target == second.target
 
 
+@pytest.mark.thorough
 def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
     kinds = {}
     for detail in ("summary", "layers", "operators"):

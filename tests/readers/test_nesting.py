@@ -74,6 +74,7 @@ spans_of_any_kind = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=500, derandomize=True, deadline=None)
 @given(spans_of_any_kind, st.integers(0, 2))
 @example([(0, 0, 10), (0, 8, 15), (0, 9, 10)], 0)

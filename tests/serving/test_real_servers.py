@@ -44,13 +44,14 @@ def process(arguments, ready):
 
 
 @contextlib.contextmanager
-def torch_service():
+def torch_service(life=120):
     for module in ("uvicorn", "fastapi"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    with process([sys.executable, str(SERVICE), f"--port={port}"], f"{address}/docs") as child:
+    arguments = [sys.executable, str(SERVICE), f"--port={port}", f"--life={life}"]
+    with process(arguments, f"{address}/docs") as child:
         yield address, child
 
 
@@ -93,6 +94,20 @@ def test_a_torch_model_behind_fastapi(tmp_path):
     assert serving.served_by.software == "uvicorn"
     assert set(missing.levels[0].requests.fate) == {"status"}
     assert set(missing.levels[0].requests.status) == {404}
+
+
+def test_the_knee_of_a_torch_server_is_confirmed_by_further_runs(tmp_path):
+    """The rate that a search reports meets the goal, and half as much again misses it."""
+    goal = {"goals": "p95<100ms", "body": body(tmp_path)}
+    with torch_service(life=400) as (address, _):
+        path = f"{address}/predict"
+        capacity = tg.measure_serving(path, rate="auto", duration=4, **goal).capacity
+        if capacity.rate is None:
+            pytest.skip(capacity.reason)  # a machine too busy for the client
+        within = tg.measure_serving(path, rate=0.9 * capacity.rate, duration=10, **goal)
+        beyond = tg.measure_serving(path, rate=1.5 * capacity.rate, duration=10, **goal)
+    assert within.levels[0].verdict != "missed"
+    assert beyond.levels[0].verdict != "met"
 
 
 def test_nginx_before_a_torch_model_that_ends(tmp_path):

@@ -1,10 +1,11 @@
 """Levels of load on a queue that is computed instead of run: Lindley's recursion."""
 
+import msgspec
 import numpy as np
 
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.goals import parse_goals
-from torchgauge.analyze.serving.levels import level
+from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.requests import Requests
 
@@ -17,7 +18,7 @@ def lindley(arrived, services):
 
 
 class SimulatedLoad:
-    """A server with exponential or constant service, of which the capacity can be computed."""
+    """A server with exponential or constant service, of which the capacity is known."""
 
     def __init__(self, goals: str, mean: float = 0.002, *, kind: str = "constant") -> None:
         self.goals = parse_goals(goals)
@@ -42,16 +43,17 @@ class SimulatedLoad:
             fate=("done",) * count, status=(200,) * count, item=(0,) * count,
         )  # fmt: skip
         arrivals = Arrivals(kind="poisson", rate=rate, seed=seed)
-        return level(
+        return level_of(
             requests, scenario="server", arrivals=arrivals, duration=seconds, goals=self.goals
         )
 
-    def capacity(self, fraction: float = 0.99) -> float:
-        """Return the rate at which the goal's percentile is at its limit, by long runs."""
-        low, high = 0.05 / self.mean, 1 / self.mean
-        while high / low > 1.002:
-            rate = (low * high) ** 0.5
-            _, latencies = self.latencies(rate, 400_000 / rate, 99)
-            met = np.quantile(latencies[1000:], fraction) < self.goals[0].limit
-            low, high = (rate, high) if met else (low, rate)
-        return low
+    def slower(self, level, seconds: float, *, share: float = 1.0):
+        """Return a level whose first share of requests took longer by some seconds."""
+        requests = level.requests
+        count = round(share * len(requests))
+        last = tuple(t + seconds * (i < count) for i, t in enumerate(requests.last))
+        changed = msgspec.structs.replace(requests, first=last, last=last)
+        return level_of(
+            changed, scenario="server", arrivals=level.arrivals, duration=level.duration,
+            goals=self.goals,
+        )  # fmt: skip

@@ -71,6 +71,7 @@ def test_many_files_are_read_by_as_many_processes_as_are_allowed(reading, starte
     assert all(process.poll() is not None for process in started)
 
 
+@pytest.mark.thorough
 def test_a_file_that_ends_its_process_costs_itself_alone(reading, started):
     results = reading("a", "dies", "b", "raises", "c")
     assert [result.rank is not None for result in results] == [True, False, True, False, True]
@@ -87,6 +88,7 @@ def test_a_file_that_harms_its_process_costs_no_file_after_it(reading):
     assert [result.error for result in results] == [None] * 3
 
 
+@pytest.mark.thorough
 def test_a_process_that_has_worked_for_its_lifetime_is_replaced(reading, started):
     results = reading("a", "b", "c", lifetime=0.0)
     assert [result.error for result in results] == [None] * 3

@@ -293,6 +293,7 @@ function nameStretches(plot: uPlot, { stretches = [] }: Chart): void {
   for (const { from, to, label } of stretches) {
     const x = plot.valToPos(from, "x", true);
     const wide = plot.valToPos(to, "x", true) - x;
+    if (x + wide <= bbox.left) continue;
     const inside = wide > ctx.measureText(label).width + 8 * devicePixelRatio;
     const start = inside ? Math.max(x, bbox.left) : Math.max(x + wide, bbox.left);
     const said = inside ? label : `◂ ${label}`;

@@ -35,7 +35,7 @@ def gate(
     | Serving
     | str
     | Path
-    | list[Generation | str | Path]
+    | list[Generation | Serving | str | Path]
     | tuple[Callable[..., Any], Any],
     current: Generation | Profile | Serving | str | Path | tuple[Callable[..., Any], Any],
     *,
@@ -51,7 +51,7 @@ def gate(
 
     Two pairs (model, inputs) are run in turn, in fresh processes that get them by value. Two
     records, or the files that hold them, are compared as they are, records of load level by level,
-    generations shape by shape; of these `baseline` may be a list of three or more runs, which show
+    generations shape by shape; of both `baseline` may be a list of three or more runs, which show
     how far runs differ.
     `tolerance` is texts such as
     "latency:1%:3%": the accepted change, and the change that must be excluded.
@@ -80,7 +80,12 @@ def gate(
 
 
 def gate_records(
-    baseline: Generation | Profile | Serving | str | Path | Sequence[Generation | str | Path],
+    baseline: Generation
+    | Profile
+    | Serving
+    | str
+    | Path
+    | Sequence[Generation | Serving | str | Path],
     current: Generation | Profile | Serving | str | Path,
     options: GateOptions,
     labels: tuple[str, str] | None = None,
@@ -92,18 +97,21 @@ def gate_records(
     Raises InputError `file-missing`, `not-a-profile`, `baseline-runs`; RecordError as `load`.
     """
     from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
-    from torchgauge.api.records import generation_of, labels_of, loaded, serving_of
+    from torchgauge.api.records import (
+        generation_of,
+        labels_of,
+        loaded,
+        record_of,
+        serving_of,
+    )
     from torchgauge.gates import record_gates
     from torchgauge.gates.host_noise import host_noise
 
-    sides = generation_of(baseline), generation_of(current)
     if isinstance(baseline, Sequence) and not isinstance(baseline, str):
-        earlier = [run for run in map(generation_of, baseline) if run is not None]
-        name = labels_of("", current)[1]
-        if sides[1] is None or len(earlier) < len(baseline) or not earlier:
-            raise record_gates.no_repeated_runs(name)
-        runs_label = labels or (f"{len(earlier)} runs", name)
-        return record_gates.gate_repeated(earlier, sides[1], options, runs_label)
+        runs_label = labels or (f"{len(baseline)} runs", labels_of("", current)[1])
+        runs = [record_of(run) for run in baseline]
+        return record_gates.gate_repeated(runs, record_of(current), options, runs_label)
+    sides = generation_of(baseline), generation_of(current)
     labels = labels or labels_of(baseline, current)
     if sides[0] is not None and sides[1] is not None:
         return record_gates.gate_generations(sides[0], sides[1], options, labels)

@@ -117,7 +117,7 @@ def generation_of(side: object) -> Generation | None:
 
     Raises InputError `file-missing`; RecordError as `load`.
     """
-    record = _record(side)
+    record = record_of(side)
     return record if isinstance(record, Generation) else None
 
 
@@ -126,9 +126,13 @@ def serving_of(side: object) -> Serving | None:
 
     Raises InputError `file-missing`; RecordError as `load`.
     """
-    record = _record(side)
+    record = record_of(side)
     return record if isinstance(record, Serving) else None
 
 
-def _record(side: object) -> object:
+def record_of(side: object) -> object:
+    """Return the record that is given or lies at a path.
+
+    Raises InputError `file-missing`; RecordError as `load`.
+    """
     return codec.load(Path(side)) if isinstance(side, str | Path) else side

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torchgauge.serving.load_options import LoadOptions
     from torchgauge.targets.target import TargetRequest
 
-_SCHEMES = ("http://", "https://")
 _NOT_OF_THE_LOAD = ("target", "inputs", "device", "progress")
 
 
@@ -28,7 +27,7 @@ def measure_serving(
     api: str = "json", body: str | Path | None = None, prompts: str | Path | None = None,
     tokens: tuple[int, int] | None = None, max_batch: int = 1, max_delay: float = 0.0,
     workers: int = 1, seed: int = 0, mlperf: bool = False, allow_remote: bool = False,
-    bearer_env: str = "", timeout: float | None = None, processes: int = 1,
+    bearer_env: str = "", http2: bool = False, timeout: float | None = None, processes: int = 1,
     device: str | None = None, progress: bool | None = None,
 ) -> Serving:  # fmt: skip
     """Send requests to a model or an endpoint as users do, and return what they wait.
@@ -40,7 +39,7 @@ def measure_serving(
 
     Args:
         target: A model with `inputs`, a target as on the command line ("file.py:factory"), or a
-            URL ("http://127.0.0.1:8000/predict").
+            URL ("http://127.0.0.1:8000/predict"; "grpc://127.0.0.1:8001/MODEL" with extra `grpc`).
         inputs: The inputs of a request to a model.
         rate: Requests per second, a level each; "auto" searches the highest within the goals, and
             so does None with goals.
@@ -62,6 +61,7 @@ def measure_serving(
         mlperf: Add what MLPerf's early stopping says.
         allow_remote: Send to another machine too: only to one that you may put under load.
         bearer_env: Environment variable with a token to authorize with.
+        http2: Send by HTTP/2, which takes more of the client's CPU time (extra `http2`).
         timeout: Seconds after which a request has failed; None: 60.
         processes: Processes that send.
         device: Where a model runs; None leaves it where it is.
@@ -142,7 +142,9 @@ def _of_model(
 def _of_text(
     target: str, device: str | None, options: LoadOptions, progress: bool | None
 ) -> Serving:
-    if target.lower().startswith(_SCHEMES):
+    from torchgauge.serving.client.address import SCHEMES
+
+    if target.lower().startswith(SCHEMES):
         return _of_url(target, options, progress)
     require_torch()
     from torchgauge.targets.target import TargetRequest

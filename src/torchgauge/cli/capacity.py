@@ -157,13 +157,7 @@ def _tokens(text: str) -> tuple[tuple[int, int], ...]:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, show, write; return the exit code: 4 of a refused plan, 3 where none is enough."""
-    forms = [*(options.formats or ()), *dict(options.outputs)]
-    if unfit := [form for form in forms if form not in FORMS]:
-        raise InputError(
-            f"A plan of capacity cannot be written as {unfit[0]}.",
-            id="format-unfit",
-            remedy=f"Choose from {', '.join(FORMS)}.",
-        )
+    formats.check_forms(options, FORMS, "A plan of capacity")
     formats.check(options)
     from torchgauge import api
 

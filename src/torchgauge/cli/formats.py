@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,6 +119,19 @@ def add_printed(
     return printed
 
 
+def check_forms(options: argparse.Namespace, forms: Collection[str], record: str) -> None:
+    """Check that a record, as "A generation", is written in every requested format of `forms`.
+
+    Raises InputError `format-unfit`.
+    """
+    if unfit := [form for form in named_forms(options) if form not in forms]:
+        raise InputError(
+            f"{record} cannot be written as {unfit[0]}.",
+            id="format-unfit",
+            remedy=f"Choose from {', '.join(forms)}.",
+        )
+
+
 def check(options: argparse.Namespace, kind: str = "") -> None:
     """Find before minutes of measuring, not after, that files cannot be written.
 
@@ -134,7 +147,7 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
         )
     if has_page(options):
         _renderer("html")
-    for form in _named_forms(options) if kind else ():
+    for form in named_forms(options) if kind else ():
         rendering.check_fit(kind, FORMATS[form].renderer, form)
     if options.output_dir is not None:
         check_writable(options.output_dir)
@@ -144,10 +157,11 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
 
 def has_page(options: argparse.Namespace) -> bool:
     """Return whether the options ask for a page."""
-    return "html" in _named_forms(options) or options.html is not None or options.open
+    return "html" in named_forms(options) or options.html is not None or options.open
 
 
-def _named_forms(options: argparse.Namespace) -> list[str]:
+def named_forms(options: argparse.Namespace) -> list[str]:
+    """Return the formats of the files that the options ask for."""
     return [*(options.formats or ()), *(form for form, _ in options.outputs)]
 
 

@@ -77,8 +77,8 @@ def _against(base: argparse._ArgumentGroup) -> None:
         "--baseline",
         action="append",
         metavar="RUN",
-        help="a saved run's file, of generations several (repeatable); or history, the newest "
-        "comparable run of it: history:UUID, "
+        help="a saved run's file, of generations and loads several (repeatable); or history, the "
+        "newest comparable run of it: history:UUID, "
         "history:branch=B and history:LABEL=VALUE choose among them",
     )
     add_store_option(base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
@@ -10,7 +11,7 @@ from torchgauge.cli.options.numbers import positive, positives, seconds, whole_n
 from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
@@ -177,14 +178,9 @@ def run(options: argparse.Namespace) -> int:
         generation = api.generation_request(request, _generation_options(options), assistant)
     verdict = judged_shapes(limits, generation) if limits else None
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        try:
-            # First, since the reader of our output may go away.
-            written = verdicts.write(generation, verdict, options, "generation")
-        except InputError:
-            tell(generation, verdict, options)  # or the measurement would be lost
-            options.json = False  # standard output holds one document
-            raise
-    tell(generation, verdict, options)
+        tell_all = functools.partial(tell, generation, verdict, options)
+        written = verdicts.write_or_tell(generation, verdict, options, "generation", tell_all)
+    tell_all()
     formats.say(written)
     return code(generation, verdict, interrupted=interrupts.noted)
 
@@ -192,19 +188,8 @@ def run(options: argparse.Namespace) -> int:
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
     limits = settle(options)
-    forms = [*(options.formats or ()), *dict(options.outputs)]
-    if unfit := [form for form in forms if form not in FORMS]:
-        raise InputError(
-            f"A generation cannot be written as {unfit[0]}.",
-            id="format-unfit",
-            remedy=f"Choose from {', '.join(FORMS)}.",
-        )
-    if "junit" in forms and not limits:
-        raise InputError(
-            "JUnit tells which limits hold, and there is none.",
-            id="option-conflict",
-            remedy="Add --threshold, such as --threshold ttft:200ms.",
-        )
+    formats.check_forms(options, FORMS, "A generation")
+    verdicts.check_junit(options, limits, "ttft:200ms")
     formats.check(options)
     return limits
 

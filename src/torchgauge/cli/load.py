@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
@@ -15,7 +16,7 @@ from torchgauge.cli.options.loads import (
 )
 from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server_group = parser.add_argument_group("the server of a TARGET")
     add_server_options(server_group)
     _add_run_options(server_group)
-    add_threshold(parser.add_argument_group("what must hold"))
+    add_threshold(
+        parser.add_argument_group("what must hold"),
+        "p99:200ms ttft_p95:300ms throughput:100requests/s goodput:90requests/s "
+        "capacity:500requests/s errors:1%%",
+    )
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)
     formats.add_printed(out, ("levels", "requests"), "levels", "the levels, or every request,")
@@ -96,14 +101,9 @@ def run(options: argparse.Namespace) -> int:
         capacity = None if isinstance(options.rate, tuple) else serving.capacity
         verdict = judged_levels(limits, serving, up_to=None if capacity is None else capacity.rate)
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        try:
-            # First, since the reader of our output may go away.
-            written = verdicts.write(serving, verdict, options, "load")
-        except InputError:
-            tell(serving, verdict, options)  # or the measurement would be lost
-            options.json = options.csv = None  # standard output holds one document
-            raise
-    tell(serving, verdict, options)
+        tell_all = functools.partial(tell, serving, verdict, options)
+        written = verdicts.write_or_tell(serving, verdict, options, "load", tell_all)
+    tell_all()
     formats.say(written)
     return code(serving, verdict, interrupted=interrupts.noted)
 
@@ -111,19 +111,8 @@ def run(options: argparse.Namespace) -> int:
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
     limits = settle(options)
-    forms = [*(options.formats or ()), *dict(options.outputs)]
-    if unfit := [form for form in forms if form not in FORMS]:
-        raise InputError(
-            f"A record of load cannot be written as {unfit[0]}.",
-            id="format-unfit",
-            remedy=f"Choose from {', '.join(FORMS)}.",
-        )
-    if "junit" in forms and not limits:
-        raise InputError(
-            "JUnit tells which limits hold, and there is none.",
-            id="option-conflict",
-            remedy="Add --threshold, such as --threshold p99:200ms.",
-        )
+    formats.check_forms(options, FORMS, "A record of load")
+    verdicts.check_junit(options, limits, "p99:200ms")
     formats.check(options)
     return limits
 

@@ -11,7 +11,7 @@ from torchgauge.cli.options.latency import latency_options
 from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
 from torchgauge.cli.options.target import target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
@@ -149,12 +149,7 @@ def _choice(choice: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
     formats.check(options)
-    if unfit := [form for form in options.formats or () if form not in FORMS]:
-        raise InputError(
-            f"A sweep cannot be written as {unfit[0]}.",
-            id="format-unfit",
-            remedy=f"Choose from {', '.join(FORMS)}.",
-        )
+    formats.check_forms(options, FORMS, "A sweep")
     from torchgauge import api
     from torchgauge.analyze.sweep.constraints import parse
 

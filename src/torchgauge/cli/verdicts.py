@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.output import annotate, print_view, tell, tell_lines
+from torchgauge.errors import InputError
 from torchgauge.files import append
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.records.codec import Saved
-    from torchgauge.records.verdict import Verdict
+    from torchgauge.records.verdict import Limit, Verdict
 
 OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
+
+
+def check_junit(options: argparse.Namespace, limits: Collection[Limit], example: str) -> None:
+    """Raise InputError `option-conflict` for JUnit, whose cases are limits, without any."""
+    if "junit" in formats.named_forms(options) and not limits:
+        raise InputError(
+            "JUnit tells which limits hold, and there is none.",
+            id="option-conflict",
+            remedy=f"Add --threshold, such as --threshold {example}.",
+        )
 
 
 def write(
@@ -40,6 +52,26 @@ def write(
             fitting = [form for form in forms if form in OF_A_VERDICT]
             chosen = options_with(fitting, outputs=of_verdict, html=None, open=False)
             formats.say(formats.write(verdict, chosen, "verdict"))
+
+
+def write_or_tell(
+    record: Saved,
+    verdict: Verdict | None,
+    options: argparse.Namespace,
+    stem: str,
+    tell_record: Callable[[], None],
+) -> list[Path]:
+    """Write as `write` does, first, since the reader of our output may go away.
+
+    Where that fails the record is told, or the measurement would be lost, and standard output holds
+    no second document.
+    """
+    try:
+        return write(record, verdict, options, stem)
+    except InputError:
+        tell_record()
+        options.json, options.csv = False, None
+        raise
 
 
 def show(verdict: Verdict, *, to_stderr: bool = False) -> None:

@@ -13,12 +13,12 @@ from torchgauge.analyze.gate.load_gate import gate_levels
 from torchgauge.analyze.gate.repeated_runs import loaded
 from torchgauge.analyze.gate.shape_gate import gate_shapes
 from torchgauge.errors import InputError
+from torchgauge.records.generation.generation import Generation
 from torchgauge.records.serving.serving import Serving
 
 if TYPE_CHECKING:
     from torchgauge.gates.gate_options import GateOptions
     from torchgauge.history.baseline import HistoryBaseline
-    from torchgauge.records.generation.generation import Generation
     from torchgauge.records.verdict import Verdict
 
 
@@ -33,17 +33,18 @@ def gate_generations(
         limits=options.limits,
         usual=options.usual,
         labels=labels,
+        records=(baseline, current),
         doubt=loaded(current, [baseline]),
     )
 
 
 def gate_repeated(
-    earlier: Sequence[Generation],
-    current: Generation,
+    earlier: Sequence[object],
+    current: object,
     options: GateOptions,
     labels: tuple[str, str],
 ) -> Verdict:
-    """Judge a generation against several runs of the baseline; the last one is shown beside it.
+    """Judge a record against several runs of the baseline; the last one is shown beside it.
 
     Raises InputError `baseline-runs`.
     """
@@ -55,6 +56,21 @@ def gate_repeated(
             cause="Runs tell how far runs differ where each is another one.",
             remedy="Record the baseline several times, each to a file of its own.",
         )
+    generations = [run for run in earlier if isinstance(run, Generation)]
+    if isinstance(current, Generation) and len(generations) == len(earlier):
+        return _gate_repeated_generation(generations, current, options, labels)
+    servings = [run for run in earlier if isinstance(run, Serving)]
+    if isinstance(current, Serving) and len(servings) == len(earlier):
+        return gate_servings(servings[-1], current, options, labels, servings)
+    raise no_repeated_runs(labels[1])
+
+
+def _gate_repeated_generation(
+    earlier: Sequence[Generation],
+    current: Generation,
+    options: GateOptions,
+    labels: tuple[str, str],
+) -> Verdict:
     return gate_shapes(
         (earlier[-1].profile(), current.profile()),
         shape_pairs(earlier[-1], current),
@@ -63,6 +79,7 @@ def gate_repeated(
         usual=options.usual,
         labels=labels,
         earlier=earlier,
+        records=(earlier[-1], current),
         doubt=loaded(current, earlier),
     )
 
@@ -72,8 +89,8 @@ def no_repeated_runs(current: str) -> InputError:
     return InputError(
         f"Several runs cannot be the baseline of {current}.",
         id="baseline-runs",
-        cause="Only generations are gated against several runs, and by such a run's file.",
-        remedy="Give files of `torchgauge generate` alone, or a single baseline.",
+        cause="Only generations and loads are gated against several runs, by such a run's file.",
+        remedy="Give files of `torchgauge generate` or of `torchgauge load`, or a single baseline.",
     )
 
 
@@ -110,7 +127,11 @@ def _generation_with_history(
 
 
 def gate_servings(
-    baseline: Serving, current: Serving, options: GateOptions, labels: tuple[str, str]
+    baseline: Serving,
+    current: Serving,
+    options: GateOptions,
+    labels: tuple[str, str],
+    earlier: Sequence[Serving] = (),
 ) -> Verdict:
     """Judge whether the capacity, or any load of both records, got worse."""
     return gate_levels(
@@ -119,6 +140,7 @@ def gate_servings(
         limits=options.limits,
         usual=options.usual,
         labels=labels,
+        earlier=earlier,
     )
 
 

@@ -126,12 +126,34 @@ class Place(Record, frozen=True, kw_only=True):
         )
 
 
+class ComparedStage(Record, frozen=True, kw_only=True):
+    """A prefill or a decode step of two generations side by side; places as in `Comparison`.
+
+    `shape` names the calls that they are of.
+    """
+
+    stage: Literal["prefill", "decode"]
+    shape: str
+    layers: tuple[Place, ...] = ()
+    operators: tuple[Place, ...] = ()
+    kernels: tuple[Place, ...] = ()
+    step_change: float | None = None
+    remainder: float | None = None
+    places_tested: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is of, in words: "decode step, batch 1, prompt 128"."""
+        return f"{'decode step' if self.stage == 'decode' else 'prefill'}, {self.shape}"
+
+
 class Comparison(Exported, frozen=True, kw_only=True):
     """Two runs side by side; exact metrics come first, places by what they contribute.
 
     `step_change` is the difference of the two trees' steps in seconds, to which the contributions
     of layers and `remainder` (buckets and layers left out as too small) add up; None where one side
-    has no tree. `paired` says that the two were measured in turn, not one after the other.
+    has no tree. `paired` says that the two were measured in turn, not one after the other. `stages`
+    are the trees of generations.
     """
 
     schema: str = SCHEMA
@@ -145,6 +167,7 @@ class Comparison(Exported, frozen=True, kw_only=True):
     step_change: float | None = None
     remainder: float | None = None
     places_tested: str = ""
+    stages: tuple[ComparedStage, ...] = ()
     paired: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
 
@@ -157,6 +180,11 @@ class Comparison(Exported, frozen=True, kw_only=True):
     def work_comparable(self) -> bool:
         """True where nothing differs that decides how much work there is."""
         return not any(difference.work for difference in self.differences)
+
+    @property
+    def compared_trees(self) -> tuple[Comparison | ComparedStage, ...]:
+        """The step's places, and those of a generation's stages."""
+        return (self, *self.stages)
 
     @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from torchgauge import units
+from torchgauge.analyze.capacity.controlled_levels import with_controls
 from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.arrivals import schedule
+from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
-from torchgauge.analyze.serving.rate_search import RateSearch, Trial, capacity_of_levels
+from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch, Trial
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.errors import InputError, MeasurementError
@@ -26,9 +29,9 @@ from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
-from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.send_plan import Protocol, SendPlan
 from torchgauge.serving.load_inputs import recorded_times, request_items
-from torchgauge.serving.load_options import OFFLINE_REQUESTS, LoadOptions
+from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
 # Between levels the server finishes what it does and its caches of connections settle.
 PAUSE = 0.5
 # A closed loop of this many users shows what the server answers at most; the search begins below.
-PROBE_USERS, PROBE_SECONDS, FIRST_SHARE = 32, 2.0, 0.6
+PROBE_USERS, PROBE_SECONDS = 32, 2.0
+# An overloaded level takes longer than its schedule: beyond this a search ends with what it has.
+MOST_OVERRUN = 1.25
 # A level of fewer requests shows nothing of a rate.
 FEWEST_REQUESTS = 20
 QUERY_SAMPLES = 8
@@ -150,6 +155,8 @@ class _Load:
             interrupted=self._interrupted or self._interrupts.noted,
             warnings=tuple(self._warnings),
         )
+        if not self._options.searches:  # whose levels only bracket a rate
+            serving = with_controls(serving)
         return replace(serving, findings=findings(serving))
 
     @property
@@ -176,10 +183,18 @@ class _Load:
         search = self._begun_search()
         if search is None:
             return Capacity(reason="The server answered nothing.")
+        options = self._options
         ended = ""
+        seconds = options.seconds_at(search.first_rate) * search.most_length + MOST_LEVELS * PAUSE
+        self._progress.expect(MOST_LEVELS)
+        self._progress.keep(f"at most {MOST_LEVELS} levels, {units.time(seconds)}")
+        deadline = time.monotonic() + MOST_OVERRUN * seconds
         while not self._over and (trial := search.next()) is not None:
-            if trial.rate * self._options.seconds_at(trial.rate) < FEWEST_REQUESTS:
+            if trial.rate * options.seconds_at(trial.rate) * trial.length < FEWEST_REQUESTS:
                 ended = f"At {trial.rate:.3g} requests/s a level would have to be longer."
+                break
+            if time.monotonic() > deadline:
+                ended = f"The search ended at its limit of {units.time(MOST_OVERRUN * seconds)}."
                 break
             self._try(search, trial)
         if self._server_ended:
@@ -198,7 +213,11 @@ class _Load:
             return None
         done = probe.completed.value if probe.completed is not None else 0.0
         answered = probe.fates["done"] / PROBE_SECONDS
-        return RateSearch(FIRST_SHARE * max(done, answered), seed=self._options.seed)
+        options = self._options
+        chosen = options.duration is None and options.requests is None
+        return RateSearch(
+            max(done, answered), seed=options.seed, usual_seconds=DURATION if chosen else None
+        )
 
     def _try(self, search: RateSearch, trial: Trial) -> None:
         options = self._options
@@ -242,11 +261,17 @@ class _Load:
     def _plan(self, **kind: object) -> SendPlan:
         options = self._options
         return SendPlan(
-            address=self._address, api="torchgauge" if self._server else options.api,
-            items=self._items, in_flight=options.in_flight, timeout=options.timeout,
-            drain=options.timeout, bearer_env=options.bearer_env, processes=options.processes,
-            **kind,  # type: ignore[arg-type]
+            address=self._address, protocol=self._protocol, items=self._items,
+            api="torchgauge" if self._server else options.api, in_flight=options.in_flight,
+            timeout=options.timeout, drain=options.timeout, bearer_env=options.bearer_env,
+            processes=options.processes, **kind,  # type: ignore[arg-type]
         )  # fmt: skip
+
+    @property
+    def _protocol(self) -> Protocol:
+        if self._address.scheme in ("grpc", "grpcs"):
+            return "gRPC"
+        return "HTTP/2" if self._options.http2 else "HTTP/1.1"
 
     def _run(
         self, plan: SendPlan, arrivals: Arrivals, seconds: float, *, judged: bool = True

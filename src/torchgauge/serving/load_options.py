@@ -45,6 +45,7 @@ class LoadOptions:
         mlperf: Whether MLPerf's early stopping is applied.
         allow_remote: Whether another machine may be loaded.
         bearer_env: Name of the environment variable with a token.
+        http2: Whether an endpoint is asked by HTTP/2.
         timeout: Seconds after which a request has failed.
         processes: Client processes.
 
@@ -70,6 +71,7 @@ class LoadOptions:
     mlperf: bool = False
     allow_remote: bool = False
     bearer_env: str = ""
+    http2: bool = False
     timeout: float = TIMEOUT
     processes: int = 1
 

@@ -69,6 +69,7 @@ def test_given_workers():
     assert planned(worlds.exact((1,)), rate=200, workers=4).needed.workers == 4
 
 
+@pytest.mark.thorough
 def test_front():
     made = planned(worlds.exact((1, 2, 4)), rate=300, tune=True, effort=0.03)
     assert made.front
@@ -88,6 +89,7 @@ def test_unbeaten():
     assert [setting.workers for setting in unbeaten(settings)] == [1]
 
 
+@pytest.mark.thorough
 def test_plan_of_tokens():
     goal = Goal(metric="ttft", fraction=0.95, limit=0.2, text="ttft_p95<200ms")
     made = planned(worlds.tokens(), rate=60, goals=(goal,))

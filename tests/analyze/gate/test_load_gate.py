@@ -268,3 +268,58 @@ def test_load_and_a_profile_are_not_compared(tmp_path):
         tg.compare(records.profile(), FOUND.save(tmp_path / "load.json"))
     assert caught.value.id == "not-a-profile"
     assert "torchgauge load" in caught.value.remedy
+
+
+def repeated(factor, minute, **parts):
+    """A run of a load whose latencies are `factor` times as long, recorded at a minute."""
+    record = slower(FOUND, factor)
+    created = f"2026-01-01T03:{minute:02}:00+00:00"
+    environment = msgspec.structs.replace(record.environment, created=created)
+    return msgspec.structs.replace(record, environment=environment, **parts)
+
+
+RUNS = [repeated(1 + 0.01 * step, step % 7) for step in (0, 2, -2, 1, -1, 3)]
+
+
+def rulings_of(current, runs=RUNS):
+    verdict = tg.gate(runs, current, metrics=("latency",), tolerance="latency:5%:25%")
+    return {ruling.shape: ruling for ruling in verdict.rulings}
+
+
+def test_a_load_is_held_to_how_far_several_runs_differ():
+    """The same change is inconclusive against one run: sessions may differ by so much."""
+    slow, alike = repeated(1.25, 8), repeated(1.005, 8)
+    against_runs, against_run = rulings_of(slow), rulings_of(slow, RUNS[0])
+    decided = [
+        name for name, ruling in against_runs.items() if "one run against 6" in ruling.method
+    ]
+    failed = [name for name in decided if against_runs[name].outcome == "fail"]
+    assert failed
+    assert {against_run[name].outcome for name in failed} == {"inconclusive"}
+    assert {rulings_of(alike)[name].outcome for name in failed} == {"pass"}
+    ruling = against_runs[failed[0]]
+    logs = [math.log(1 + 0.01 * step) for step in (0, 2, -2, 1, -1, 3)]
+    assert ruling.change == pytest.approx(1.25 / math.exp(sum(logs) / 6) - 1, rel=1e-6)
+
+
+def test_a_late_client_counts_where_the_others_were_not():
+    def late(record):
+        levels = tuple(
+            msgspec.structs.replace(
+                level, client=msgspec.structs.replace(level.client, limited=True)
+            )
+            for level in record.levels
+        )
+        return msgspec.structs.replace(record, levels=levels)
+
+    slow = late(repeated(1.25, 8))
+    beside_quiet = rulings_of(slow).values()
+    assert not any("one run against" in ruling.method for ruling in beside_quiet)
+    beside_late = rulings_of(slow, [late(run) for run in RUNS]).values()
+    assert any(ruling.outcome == "fail" for ruling in beside_late)
+
+
+def test_runs_of_different_kinds_are_refused():
+    with pytest.raises(InputError) as raised:
+        tg.gate([*RUNS, servings.capacity_found().profile()], RUNS[0])
+    assert raised.value.id == "baseline-runs"

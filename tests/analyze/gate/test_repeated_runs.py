@@ -44,7 +44,7 @@ def test_a_slower_run_fails_in_every_metric():
     assert tpot.change == pytest.approx(1.3 / math.exp(statistics.fmean(logs)) - 1)
     error = statistics.stdev(logs) * math.sqrt(1 + 1 / 6)
     reach = math.log1p(tpot.interval.high) - math.log1p(tpot.change)
-    assert reach == pytest.approx(2.5706 * error, rel=1e-4)  # Student's t, 5 degrees of freedom
+    assert reach == pytest.approx(2.7764 * error, rel=1e-4)  # Student's t, 4 degrees of freedom
     assert "one run against 6" in tpot.method
 
 
@@ -56,9 +56,9 @@ def test_runs_that_scatter_decide_nothing():
 
 
 def test_a_run_of_another_day_has_the_assumed_floor_with_it():
-    late = msgspec.structs.replace(run(1.15, 7).environment, created="2026-01-09T03:00:00+00:00")
-    ruling = rulings(tg.gate(BASELINE, run(1.15, 7, environment=late)))["tpot"]
-    assert rulings(tg.gate(BASELINE, run(1.15, 7)))["tpot"].outcome == "fail"
+    late = msgspec.structs.replace(run(1.2, 7).environment, created="2026-01-09T03:00:00+00:00")
+    ruling = rulings(tg.gate(BASELINE, run(1.2, 7, environment=late)))["tpot"]
+    assert rulings(tg.gate(BASELINE, run(1.2, 7)))["tpot"].outcome == "fail"
     assert ruling.outcome == "inconclusive"
     assert "recorded further from" in ruling.reason
 
@@ -99,3 +99,13 @@ def test_files_are_named_on_the_command_line(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "one run against 6" in shown
     assert "6 runs" in shown
+
+
+def test_calls_that_scatter_more_than_the_runs_count_with_their_own_error():
+    steady = run(1.3, 7)
+    calls = [
+        generations.call(factor=1.3 * factor) for factor in (1.4, 0.6, 1.0, 1.7)
+    ]  # the first is warm-up
+    scattered = msgspec.structs.replace(steady, cells=(generations.of_calls(calls, 1),))
+    assert rulings(tg.gate(BASELINE, steady))["tpot"].outcome == "fail"
+    assert rulings(tg.gate(BASELINE, scattered))["tpot"].outcome == "inconclusive"

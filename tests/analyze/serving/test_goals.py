@@ -101,6 +101,14 @@ def test_more_requests_above_the_limit_than_it_allows_miss_it_without_an_interva
     assert judged(P99, level, Interval(low=0.009, high=0.9)).verdict == "unclear"
 
 
+def test_fewer_requests_above_the_limit_than_it_allows_meet_it_without_an_interval():
+    level = level_with(latency=latency(None, None, reason="Too few."))
+    met = judged(P99, level, Interval(low=0.0, high=0.009))
+    assert (met.verdict, met.value, met.interval) == ("met", 0.08, None)
+    assert met.reason == "0 … 0.900 % of the requests are above the limit."
+    assert judged(P99, level, Interval(low=0.0, high=0.011)).verdict == "unclear"
+
+
 def test_a_growing_backlog_misses_what_counts_from_the_schedule():
     saturated = Saturation(saturated=True, slope=12.0)
     level = level_with(latency=latency(0.01, 0.02), saturation=saturated)

@@ -120,6 +120,46 @@ def test_a_queue_at_its_limit_is_seldom_called_saturated():
     assert sum(saturation.saturated for saturation in found) <= 2
 
 
+@pytest.mark.parametrize(("count", "seldom"), [(31, 2), (60, 0)])
+def test_few_requests_show_an_overload_of_four_times(count, seldom):
+    """Exponential services, of 40 levels."""
+    seconds = count / 400
+    arrivals = Arrivals(kind="poisson", rate=400)
+    measured = [
+        level_of(queued(400, duration=seconds, seed=seed), arrivals=arrivals, duration=seconds)
+        for seed in range(40)
+    ]
+    missed = [level for level in measured if not level.saturation.saturated]
+    # At 31 requests on average, a level may be of 20, which show nothing.
+    assert len([level for level in missed if len(level.requests) >= 31]) <= 4
+    assert len(missed) <= 8 + seldom
+
+
+@pytest.mark.parametrize("rate", [50, 90])
+def test_few_requests_at_a_lower_load_are_seldom_called_an_overload(rate):
+    arrivals = Arrivals(kind="poisson", rate=rate)
+    for count in (31, 60):
+        levels = [
+            level_of(
+                queued(rate, duration=count / rate, seed=seed),
+                arrivals=arrivals,
+                duration=count / rate,
+            )
+            for seed in range(100)
+        ]
+        assert sum(bool(level.saturation.saturated) for level in levels) <= 4
+
+
+def test_a_goal_far_above_all_requests_is_met_where_its_percentile_has_no_interval():
+    random = np.random.default_rng(1)
+    requests = requests_of(np.arange(1000) / 10, random.uniform(0.010, 0.012, 1000))
+    measured = level_of(requests, goals=parse_goals("p99<50ms"))
+    assert measured.latency.percentile(0.99).interval is None
+    assert measured.goals[0].verdict == "met"
+    few = requests_of(np.arange(300) / 3, random.uniform(0.010, 0.012, 300))
+    assert level_of(few, goals=parse_goals("p99<50ms")).verdict == "unclear"
+
+
 def test_a_server_that_answers_nobody_is_saturated():
     requests = steady(last=(None,) * 1000, first=(), fate=("timeout",) * 1000)
     measured = level_of(requests, goals=parse_goals("p99<1s"))

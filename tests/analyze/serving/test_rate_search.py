@@ -1,21 +1,26 @@
 """The search of a capacity, on a queue whose capacity is computed."""
 
+import dataclasses
 import math
 
+import msgspec
 import pytest
 from tests.support.simulated_loads import SimulatedLoad, lindley
 
-from torchgauge.analyze.serving.capacity_fit import GoalCount, fitted_rate
-from torchgauge.analyze.serving.rate_search import RateSearch, capacity_of_levels
+from torchgauge.analyze.serving.capacity_fit import GoalCount, capacity_of_levels, fitted_line
+from torchgauge.analyze.serving.rate_search import MOST_LENGTH, MOST_LEVELS, RateSearch
+from torchgauge.records.serving.level import ClientLoad
 
 
-def searched(load: SimulatedLoad, seconds: float, *, seed: int, highest: float = math.inf):
-    search = RateSearch(0.6 / load.mean, highest=highest, seed=seed)
-    stages = []
+def searched(load: SimulatedLoad, seconds: float, *, seed: int, mend=None, **options):
+    """Search on a simulated load; `mend` changes the levels as a client or a server might."""
+    search = RateSearch(1 / load.mean, seed=seed, **options)
+    trials = []
     while (trial := search.next()) is not None:
-        search.add(trial, load.level(trial.rate, seconds * trial.length, trial.seed))
-        stages.append(trial.stage)
-    return search.capacity(), stages
+        level = load.level(trial.rate, seconds * trial.length, trial.seed)
+        search.add(trial, level if mend is None else mend(level, len(trials)))
+        trials.append(trial)
+    return search.capacity(), trials
 
 
 def test_lindleys_recursion_by_hand():
@@ -23,53 +28,135 @@ def test_lindleys_recursion_by_hand():
     assert finished.tolist() == [2.0, 3.0, 4.0, 12.0]
 
 
-@pytest.mark.parametrize(
-    ("seed", "seconds", "within"),
-    [(0, 6.0, 0.08), pytest.param(4000, 30.0, 0.04, marks=pytest.mark.thorough)],
-)
-def test_the_capacity_of_a_simulated_server_is_found(seed, seconds, within):
+@pytest.mark.parametrize("seed", [0, 4000])
+def test_the_capacity_of_a_simulated_server_is_found_in_few_levels(seed):
     load = SimulatedLoad("p95<20ms", kind="exponential")
-    truth = load.capacity(0.95)
-    capacity, stages = searched(load, seconds, seed=seed)
+    truth = 500 - math.log(20) / 0.020  # of M/M/1: μ − ln(1/share)/limit
+    capacity, trials = searched(load, 40.0, seed=seed)
     assert capacity.interval.low <= truth <= capacity.interval.high
     assert capacity.rate == capacity.interval.low
-    assert truth * (1 - within) < capacity.rate <= truth
+    assert truth * 0.94 < capacity.rate <= truth
+    stages = [trial.stage for trial in trials]
     assert stages[-1] == "confirm"
     assert stages == sorted(stages, key=["bracket", "repeat", "confirm"].index)
+    assert len(trials) <= MOST_LEVELS
+    assert sum(trial.length for trial in trials) <= MOST_LEVELS + 1
+    assert len({trial.seed for trial in trials}) == len(trials)
+
+
+def test_lengths_that_the_search_chooses_stay_within_its_time():
+    quick = SimulatedLoad("p95<1ms", mean=0.0002)  # M/D/1: little is needed
+    precise, trials = searched(quick, 10.0, seed=0, usual_seconds=10.0)
+    assert precise.interval.high / precise.interval.low < 1.04
+    assert sum(trial.length for trial in trials) < 0.8 * MOST_LENGTH
+    slow = SimulatedLoad("p95<200ms", mean=0.02, kind="exponential")
+    rough, trials = searched(slow, 10.0, seed=0, usual_seconds=10.0)
+    assert sum(trial.length for trial in trials) <= MOST_LENGTH
+    assert rough.interval is None or rough.interval.high / rough.interval.low > 1.04
+
+
+def test_levels_that_are_too_short_have_no_interval_and_say_how_long_they_must_be():
+    load = SimulatedLoad("p95<60ms", kind="exponential")  # its capacity is at 90 %
+    capacity, _ = searched(load, 2.0, seed=0)
+    assert capacity.interval is None
+    assert "times longer levels" in capacity.reason
+
+
+def test_levels_of_a_late_client_are_left_out():
+    load = SimulatedLoad("p95<20ms", kind="exponential")
+    late = ClientLoad(lateness_p99=0.1, limited=True)
+
+    def mend(level, number):
+        # Its latencies would show half the capacity.
+        slower = load.slower(level, 0.030)
+        return msgspec.structs.replace(slower, client=late) if number % 3 == 1 else level
+
+    capacity, trials = searched(load, 40.0, seed=0, mend=mend)
+    assert capacity.rate == pytest.approx(500 - math.log(20) / 0.020, rel=0.08)
+    assert f"since the client was late: {len(trials[1::3])}." in capacity.reason
+
+
+def test_a_client_that_is_always_late_ends_the_search():
+    load = SimulatedLoad("p95<20ms", kind="exponential")
+    late = ClientLoad(lateness_p99=0.1, limited=True)
+
+    def mend(level, _):
+        return msgspec.structs.replace(level, client=late)
+
+    capacity, trials = searched(load, 2.0, seed=0, mend=mend)
+    assert len(trials) == 4
+    assert capacity.rate is None
+    assert not capacity.above_all_tried
+    assert "too busy" in capacity.reason
+
+
+def test_a_client_that_is_late_by_little_of_the_limit_is_no_reason_to_leave_levels_out():
+    load = SimulatedLoad("p95<20ms", kind="exponential")
+    late = ClientLoad(lateness_p99=0.0015, limited=True)
+
+    def mend(level, _):
+        return msgspec.structs.replace(level, client=late)
+
+    capacity, _ = searched(load, 2.0, seed=0, mend=mend)
+    assert "left out" not in capacity.reason
+
+
+def test_a_first_level_in_which_the_server_warms_up_is_tried_again():
+    load = SimulatedLoad("p95<20ms", kind="exponential")
+
+    def mend(level, number):
+        return level if number else load.slower(level, 0.050, share=0.4)
+
+    capacity, trials = searched(load, 40.0, seed=0, mend=mend)
+    assert trials[0].rate == trials[1].rate
+    assert "warm-up: 1." in capacity.reason
 
 
 def test_a_goal_that_every_rate_meets_is_above_all_tried():
-    capacity, stages = searched(SimulatedLoad("p50<10s"), 2.0, seed=0, highest=100.0)
+    capacity, trials = searched(SimulatedLoad("p50<10s"), 2.0, seed=0, highest=100.0)
     assert capacity.above_all_tried
     assert capacity.rate == 100.0
     assert capacity.interval is None
-    assert set(stages) == {"bracket"}
+    assert {trial.stage for trial in trials} == {"bracket"}
 
 
 def test_a_goal_that_no_rate_meets_has_no_capacity():
-    capacity, stages = searched(SimulatedLoad("p50<1ms"), 2.0, seed=0)
+    capacity, trials = searched(SimulatedLoad("p50<1ms"), 2.0, seed=0)
     assert capacity.rate is None
-    assert len(stages) < 40
+    assert len(trials) <= MOST_LEVELS
 
 
 def test_the_fitted_rate_is_the_one_at_which_the_shares_meet_the_target():
-    # Shares of exactly 1 % × (rate/100)³: met at 100, with no scatter at all.
+    # Shares of exactly 1 % × e^(3·(rate/100 − 1)): met at 100, with no scatter at all.
     counts = [
-        GoalCount(rate, 10**6, 10**4 * (rate / 100) ** 3, 0.01) for rate in (90, 95, 100, 105, 110)
+        GoalCount(rate, 10**6, 10**4 * math.exp(3 * (rate / 100 - 1)), 0.01)
+        for rate in (90, 95, 98, 100, 105, 110)
     ]
-    rate, interval = fitted_rate(counts)
-    assert rate == pytest.approx(100)
-    assert interval.low == pytest.approx(100, rel=1e-3)
-    assert interval.high == pytest.approx(100, rel=1e-3)
-    assert fitted_rate(counts[:4]) is None
+    line = fitted_line(counts)
+    assert line.rate == pytest.approx(100)
+    assert line.slope == pytest.approx(3)
+    assert line.interval.low == pytest.approx(100, rel=1e-3)
+    assert line.interval.high == pytest.approx(100, rel=1e-3)
+    assert fitted_line(counts[:5]).interval is None
+    assert fitted_line(counts[:2]) is None
+    dependent = [dataclasses.replace(count, correlation=10**5) for count in counts]
+    assert fitted_line(dependent).interval is None
+
+
+def test_of_a_mean_the_line_is_that_of_its_inverse():
+    # M/M/1 with 100 services a second: 1 / mean = 100 − rate, so that 50 ms are met at 80.
+    counts = [
+        GoalCount(rate, 1000, 1000 / (100 - rate), 0.05, counts=False)
+        for rate in (60, 70, 75, 82, 85, 90)
+    ]
+    line = fitted_line(counts)
+    assert line.rate == pytest.approx(80)
+    assert line.interval.high == pytest.approx(80, rel=1e-6)
 
 
 def test_shares_that_do_not_grow_with_the_rate_show_no_capacity():
-    counts = [
-        GoalCount(rate, 1000, over, 0.01)
-        for rate, over in zip(range(90, 96), [9, 12] * 3, strict=True)
-    ]
-    assert fitted_rate(counts[::-1]) is None or fitted_rate(counts)[1].high / 95 > 1.02
+    falling = [GoalCount(rate, 1000, 200 - rate, 0.1) for rate in range(90, 96)]
+    assert fitted_line(falling) is None
 
 
 def test_of_given_rates_the_capacity_is_between_the_last_met_and_the_first_missed():

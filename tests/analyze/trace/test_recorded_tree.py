@@ -255,6 +255,7 @@ times = st.integers(0, 60)
 spans = st.tuples(times, st.integers(0, 30), st.sampled_from([MAIN, ENGINE]))
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(
     host=st.lists(

@@ -116,6 +116,7 @@ def test_phases_add_up_to_the_step_however_the_steps_drift():
     assert found.outside == pytest.approx(0.0)
 
 
+@pytest.mark.thorough
 def test_the_profile_of_a_training_step_names_its_phases(tmp_path):
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
     train = tg.Training(lambda out, _: out.square().mean(), torch.optim.AdamW)

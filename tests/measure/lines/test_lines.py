@@ -75,6 +75,7 @@ def _quick(monkeypatch):
     monkeypatch.setattr(lines, "SECONDS", 0.7)
 
 
+@pytest.mark.thorough
 def test_a_loop_in_python_is_the_first_line_and_has_its_time():
     tree = profiled(Net(), torch.ones(32, 64)).tree
     loop = line_of(Busy, "while")

@@ -70,6 +70,7 @@ def profile():
     )
 
 
+@pytest.mark.thorough
 def test_a_profile_says_so_in_every_form(profile):
     for form in ("markdown", "json", "html"):
         assert "tower" in rendering.text(profile, form)

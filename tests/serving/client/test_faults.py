@@ -88,6 +88,7 @@ def test_the_fate_of_each_stream(faulty, path):
     assert load.requests.fate == (STREAMED[path],) * 2
 
 
+@pytest.mark.thorough
 def test_faults_beside_each_other_each_keep_their_own(faulty):
     schedule = [index * 0.002 for index in range(440)]
     load = sent(faulty.address + "/every", schedule=schedule)
@@ -139,6 +140,7 @@ def test_users_of_a_server_that_refuses_do_not_spin():
     assert 2 <= len(load.requests) <= 12
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_killed():
     schedule = [index * 0.01 for index in range(300)]
     with running("fifo_server", service=0.001) as server:
@@ -200,6 +202,7 @@ def test_no_descriptor_left(faulty):
     assert fates["timeout"] >= 1
 
 
+@pytest.mark.thorough
 def test_ports_used_up():
     """In a network of its own with ten ports, the eleventh connection has none."""
     command = [

@@ -36,15 +36,16 @@ class RunningServer:
 
 
 @contextlib.contextmanager
-def running(server: str, **options: object) -> Iterator[RunningServer]:
+def running(server: str, *, libraries: bool = False, **options: object) -> Iterator[RunningServer]:
     """Run a server of this folder; `pause_at=5` becomes `--pause-at 5`.
 
-    It ends with the block, with this process, and in any case after its `life`.
+    Without `libraries` it has the standard library only, and starts at once. It ends with the
+    block, with this process, and in any case after its `life`.
     """
     script = Path(__file__).with_name(f"{server}.py")
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     process = subprocess.Popen(
-        [sys.executable, "-S", str(script), *arguments],
+        [sys.executable, *([] if libraries else ["-S"]), str(script), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

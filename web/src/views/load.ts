@@ -20,6 +20,9 @@ function titled(parent: HTMLElement, ...title: (string | HTMLElement | null)[]):
   return host;
 }
 
+/** Bins stand at their middles: with a few, the warm-up would end left of the axis. */
+const ended = (values: (number | null)[]): (number | null)[] => [null, ...values, null];
+
 export const overTime: View<OverTimeData> = {
   id: "over_time",
   title: "Latency over time",
@@ -29,15 +32,16 @@ export const overTime: View<OverTimeData> = {
     const known = [...part.median, ...part.slowest].filter((value): value is number => value !== null);
     const far = isFar(known);
     const highest = Math.max(...known, 1);
-    const shared = { ...OVER_TIME, x: part.time, stretches: part.stretches, legend: true, headroom: true, sync: "over time" };
+    const x = [0, ...part.time, (part.time.at(-1) ?? 0) + (part.time[0] ?? 0)];
+    const shared = { ...OVER_TIME, x, stretches: part.stretches, legend: true, headroom: true, sync: "over time" };
     chart(titled(host, "Latency ", badge("measured")), {
       ...shared,
       summary: "Latency over time: median, 90 % and the slowest.",
       lines: [
-        { label: "slowest", values: part.slowest, colour: "--series-1", width: 1 },
-        { label: "90 % within", values: part.p90, colour: "--series-4" },
-        { label: "median", values: part.median, colour: "--series-0", width: 2 },
-        ...(part.closed ? [] : [{ label: "median from sent", values: part.service, colour: "--soft", dashed: true }]),
+        { label: "slowest", values: ended(part.slowest), colour: "--series-1", width: 1 },
+        { label: "90 % within", values: ended(part.p90), colour: "--series-4" },
+        { label: "median", values: ended(part.median), colour: "--series-0", width: 2 },
+        ...(part.closed ? [] : [{ label: "median from sent", values: ended(part.service), colour: "--soft", dashed: true }]),
       ],
       showY: (value) => time(value),
       levels: part.goals.filter(({ value }) => far || value < 3 * highest).map((goal) => ({ ...goal, colour: "--fail" })),
@@ -51,8 +55,8 @@ export const overTime: View<OverTimeData> = {
       ...shared,
       summary: "Requests due and answered a second over time.",
       lines: [
-        { label: "due", values: part.due, colour: "--soft", dashed: true },
-        { label: "answered", values: part.answered, colour: "--series-2" },
+        { label: "due", values: ended(part.due), colour: "--soft", dashed: true },
+        { label: "answered", values: ended(part.answered), colour: "--series-2" },
       ],
       showY: (value) => significant(value),
       fromZero: true,
@@ -62,7 +66,7 @@ export const overTime: View<OverTimeData> = {
       ...shared,
       legend: false,
       summary: "Requests in flight over time.",
-      lines: [{ label: "waiting", values: part.in_flight, colour: "--series-3", fill: true, stepped: true }],
+      lines: [{ label: "waiting", values: ended(part.in_flight), colour: "--series-3", fill: true, stepped: true }],
       showY: (value) => value.toLocaleString("en"),
       fromZero: true,
       height: 200,

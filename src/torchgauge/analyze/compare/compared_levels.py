@@ -197,12 +197,15 @@ def estimate_of(profile: Profile, name: str) -> Estimate | None:
     return level_estimate(profile.serving, name)
 
 
-def against(name: str, pair: LevelPair) -> str:
-    """Return what speaks against judging a figure of two levels; "" where nothing does."""
+def against(name: str, pair: LevelPair, *, limits: bool = True) -> str:
+    """Return what speaks against judging a figure of two levels; "" where nothing does.
+
+    With `limits` a client that was too slow does.
+    """
     for side, level in zip(SIDES, (pair.baseline.serving, pair.current.serving), strict=True):
         if level is None:
             continue
-        if level.client is not None and level.client.limited:
+        if limits and level.client is not None and level.client.limited:
             return f"the client was too slow in {side}: it measured itself"
         is_time = name.partition("_")[0] in _TIMES
         if is_time and level.saturation is not None and level.saturation.saturated:

@@ -8,11 +8,16 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.compare.compare import compare
-from torchgauge.records.comparison import Change, Comparison
+from torchgauge.analyze.compare.compare_locations import compare_locations, not_recorded
+from torchgauge.analyze.gate.stored import uncalibrated
+from torchgauge.records.comparison import Change, ComparedStage, Comparison
 from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.generation.generation import Generation
+from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.records.metric import METRICS
 from torchgauge.records.profile import Profile
+from torchgauge.records.record import MeasurementWarning
+
+ONCE = "of one recording each, not tested"
 
 
 class ShapePair(NamedTuple):
@@ -83,10 +88,55 @@ def compare_generations(
     """
     pairs = shape_pairs(baseline, current)
     model = compare(baseline.profile(), current.profile(), labels=labels)
-    return merged(model, {pair.name: compare(pair.baseline, pair.current) for pair in pairs})
+    by_shape = {pair.name: compare(pair.baseline, pair.current) for pair in pairs}
+    stages, warnings = compared_stages(baseline, current, model)
+    return merged(model, by_shape, stages, warnings)
 
 
-def merged(model: Comparison, by_shape: dict[str, Comparison]) -> Comparison:
+def compared_stages(
+    baseline: Generation, current: Generation, model: Comparison
+) -> tuple[tuple[ComparedStage, ...], tuple[MeasurementWarning, ...]]:
+    """Return the trees of prefill and decode step side by side, and what only one side recorded.
+
+    Only trees of the same shape with the same cache are compared; a side recorded each once, so
+    that no change of a place is tested.
+    """
+    if any(difference.part == "target" and difference.timing for difference in model.differences):
+        return (), ()
+    trees = [{_forward(side, tree): tree for tree in side.trees} for side in (baseline, current)]
+    noise = uncalibrated() if model.timing_comparable else None
+    names = shape_names(baseline.cells)
+    stages = []
+    for forward, old in trees[0].items():
+        new = trees[1].get(forward)
+        if new is None:
+            continue
+        sides = [Profile(target=r.target, environment=r.environment, tree=t.tree)
+                 for r, t in ((baseline, old), (current, new))]  # fmt: skip
+        places = compare_locations(sides[0], sides[1], noise)
+        stages.append(
+            ComparedStage(
+                stage=old.stage, shape=names[old.cell], layers=places.layers,
+                operators=places.operators, kernels=places.kernels,
+                step_change=places.step_change, remainder=places.remaining_change,
+                places_tested=ONCE if noise else places.places_tested,
+            )
+        )  # fmt: skip
+    recorded = bool(trees[0]), bool(trees[1])
+    return tuple(stages), not_recorded("the layers of prefill and decode step", recorded)
+
+
+def _forward(record: Generation, tree: StageTree) -> tuple[object, ...]:
+    """Return what a forward must share with another to be compared with it."""
+    return (tree.stage, tree.cached, *record.cells[tree.cell].shape.items())
+
+
+def merged(
+    model: Comparison,
+    by_shape: dict[str, Comparison],
+    stages: tuple[ComparedStage, ...] = (),
+    warnings: tuple[MeasurementWarning, ...] = (),
+) -> Comparison:
     """Return the model's comparison with the changes of all shapes, exact ones first."""
     changes = [
         *model.changes,
@@ -99,8 +149,9 @@ def merged(model: Comparison, by_shape: dict[str, Comparison]) -> Comparison:
     ]
     sides = [msgspec.structs.replace(side, processes=1) for side in (model.baseline, model.current)]
     return msgspec.structs.replace(
-        model, baseline=sides[0], current=sides[1], changes=tuple(sorted(changes, key=_is_timed))
-    )
+        model, baseline=sides[0], current=sides[1], changes=tuple(sorted(changes, key=_is_timed)),
+        stages=stages, warnings=(*model.warnings, *warnings),
+    )  # fmt: skip
 
 
 def _is_timed(change: Change) -> bool:

@@ -10,18 +10,22 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.compare.compared_levels import (
     LevelPair,
+    against,
     compare_pairs,
     estimate_name,
+    estimate_of,
     tested,
 )
 from torchgauge.analyze.gate.limits import judge_limit
-from torchgauge.analyze.gate.load_test import LoadTest, session_reach
+from torchgauge.analyze.gate.load_test import NORMAL, LoadTest, repeated_test, session_reach
+from torchgauge.analyze.gate.repeated_runs import Sample, against_runs
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated
 from torchgauge.analyze.gate.tolerances import default_tolerance
 from torchgauge.analyze.statistics.holm import holm
 from torchgauge.analyze.statistics.paired import signed
 from torchgauge.records.comparison import Change, Comparison
-from torchgauge.records.metric import METRICS
+from torchgauge.records.metric import METRICS, Metric
+from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.verdict import Limit, Outcome, Ruling, Tolerance, Verdict, overall
 
@@ -39,11 +43,13 @@ def gate_levels(
     usual: Collection[str] = (),
     noise: HostNoise | None = None,
     labels: tuple[str, str] = ("baseline", "current"),
+    earlier: Sequence[Serving] = (),
 ) -> Verdict:
     """Return the verdict over all loads that both sides have; it fails where any fails.
 
     The probability of a false alarm is kept over all metrics and loads together (Holm). Where
-    nobody asked for metrics, the `usual` ones have percentiles and rates with them.
+    nobody asked for metrics, the `usual` ones have percentiles and rates with them. `earlier` are
+    several runs of the baseline: three or more that have a figure show how far runs differ.
     """
     if usual:
         named = {tolerance.metric for tolerance in tolerances}
@@ -59,7 +65,7 @@ def gate_levels(
         for tolerance in tolerances
         if change.shape in judged_pairs and _is_asked_for(tolerance.metric, change.metric)
     ]
-    tests = [_worse_test(pair, change, comparison, noise) for pair, change, _ in cases]
+    tests = [_worse_test(pair, change, comparison, noise, earlier) for pair, change, _ in cases]
     probabilities = [
         1.0 if test is None else test.p_above(tolerance.accepted)
         for test, (_, _, tolerance) in zip(tests, cases, strict=True)
@@ -80,12 +86,59 @@ def _is_asked_for(tolerance_metric: str, metric: str) -> bool:
 
 
 def _worse_test(
-    pair: LevelPair, change: Change, comparison: Comparison, noise: HostNoise
+    pair: LevelPair,
+    change: Change,
+    comparison: Comparison,
+    noise: HostNoise,
+    earlier: Sequence[Serving],
 ) -> LoadTest | None:
     """Return the test of a change, positive where it got worse; None where there is none."""
     metric = METRICS[change.metric]
+    if comparison.timing_comparable and (repeated := _against_runs(metric, pair, earlier)):
+        return repeated
     test, _ = tested(metric, pair, comparison.differences, noise)
     return test.reversed if test is not None and metric.better == "higher" else test
+
+
+def _against_runs(metric: Metric, pair: LevelPair, earlier: Sequence[Serving]) -> LoadTest | None:
+    """Return the test against several runs; None of fewer than three that can be judged by.
+
+    A client that was as late in most of them is part of how they differ.
+    """
+    name = estimate_name(metric, pair.current)
+    runs = [run for record in earlier if (run := _same_load(pair.current, record)) is not None]
+    limited = sum(_is_limited(run) for run in runs)
+    if _is_limited(pair.current) and 2 * limited <= len(runs):
+        return None
+    if against(name, pair, limits=False):
+        return None
+    runs = [run for run in runs if not against(name, pair._replace(baseline=run), limits=False)]
+    test = against_runs(runs, pair.current, metric, _sample)
+    return None if test is None else repeated_test(test)
+
+
+def _same_load(current: Profile, record: Serving) -> Profile | None:
+    """Return the level of a record with the load of another, or its capacity."""
+    if current.serving is None:
+        return record.profile()
+    load = current.serving.load
+    return next((record.profile(level) for level in record.levels if level.load == load), None)
+
+
+def _is_limited(run: Profile) -> bool:
+    client = None if run.serving is None else run.serving.client
+    return client is not None and client.limited
+
+
+def _sample(run: Profile, metric: Metric) -> Sample | None:
+    """Return a figure with the error of its logarithm, by the upper half of its interval."""
+    estimate = estimate_of(run, estimate_name(metric, run))
+    if estimate is None:
+        return None
+    interval = estimate.interval
+    if interval is None or estimate.value <= 0 or interval.high <= 0:
+        return Sample(estimate.value)
+    return Sample(estimate.value, math.log(interval.high / estimate.value) / NORMAL)
 
 
 def _ruling(
@@ -104,12 +157,13 @@ def _ruling(
     elif test is not None:
         outcome, reason = _outcome(pair, change, tolerance, test, noise, fails=fails)
     worse = change.change if change.better == "lower" or change.change is None else -change.change
+    runs = None if test is None else test.runs
     return Ruling(
         metric=change.metric, outcome=outcome, how=change.how, unit=change.unit,
-        baseline=change.baseline, current=change.current,
+        baseline=change.baseline if runs is None else runs.baseline, current=change.current,
         change=worse if test is None else test.change,
         interval=None if test is None else test.interval, tolerance=tolerance, reason=reason,
-        method=change.method, shape=change.shape,
+        method=change.method if runs is None else runs.method, shape=change.shape,
     )  # fmt: skip
 
 
@@ -126,6 +180,8 @@ def _outcome(
         return "fail", f"significantly worse than {signed(tolerance.accepted)}"
     if test.interval.high < tolerance.refused:
         return "pass", f"significantly below {signed(tolerance.refused)}"
+    if test.runs is not None:
+        return "inconclusive", test.runs.reason
     name = estimate_name(METRICS[change.metric], pair.current)
     reach = session_reach(noise, pair.growth(name))
     if reach < test.up / 2:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
+from torchgauge.analyze.gate.repeated_runs import RunsTest
 from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
@@ -15,11 +16,15 @@ NORMAL = 1.959964  # what intervals of 95 % reach, in standard errors
 
 
 class LoadTest(NamedTuple):
-    """ln(current ÷ baseline), and how far its 95 % interval reaches down and up."""
+    """ln(current ÷ baseline), and how far its 95 % interval reaches down and up.
+
+    Of several runs of the baseline `runs` is the test against these.
+    """
 
     estimate: float
     down: float
     up: float
+    runs: RunsTest | None = None
 
     @property
     def change(self) -> float:
@@ -39,6 +44,8 @@ class LoadTest(NamedTuple):
 
     def p_above(self, accepted: float) -> float:
         """The probability of such a change where the true one is at most `accepted`."""
+        if self.runs is not None:
+            return self.runs.welch.p_above(accepted)
         ndtr = imported("scipy.special").ndtr
 
         above = self.estimate - math.log1p(accepted)
@@ -70,6 +77,13 @@ def load_test(
     session = session_reach(noise, growth)
     down, up = math.hypot(new_down, old_up, session), math.hypot(new_up, old_down, session)
     return LoadTest(new - old, min(down, _MAX_REACH), min(up, _MAX_REACH))
+
+
+def repeated_test(runs: RunsTest) -> LoadTest:
+    """Return a test against several runs of the baseline, positive where the figure got worse."""
+    interval = runs.welch.interval()
+    reach = math.log1p(interval.high) - runs.welch.estimate
+    return LoadTest(runs.welch.estimate, reach, reach, runs)
 
 
 def session_reach(noise: HostNoise, growth: float) -> float:

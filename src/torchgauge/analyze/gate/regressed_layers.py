@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge import units
-from torchgauge.records.comparison import Comparison, Place
+from torchgauge.records.comparison import ComparedStage, Comparison, Place
 from torchgauge.records.verdict import Ruling
 
 MAX_LAYERS = 5
@@ -20,6 +20,23 @@ def regressed_layers(comparison: Comparison, rulings: tuple[Ruling, ...]) -> tup
     if any(ruling.how == "measured" and ruling.method != "exact" for ruling in failed.values()):
         descriptions += _by_time(comparison.layers)
     return tuple(descriptions)
+
+
+def regressed_stages(
+    stages: tuple[ComparedStage, ...], rulings: tuple[Ruling, ...]
+) -> tuple[str, ...]:
+    """Return the slower layers of the prefill where the first token got later, and of the step."""
+    failed = {ruling.metric for ruling in rulings if ruling.outcome == "fail"}
+    blamed = {
+        "prefill": "ttft" in failed,
+        "decode": bool({"tpot", "tokens"} & failed),
+    }
+    return tuple(
+        f"{stage.label}: {layer}"
+        for stage in stages
+        if blamed[stage.stage]
+        for layer in _by_time(stage.layers)
+    )
 
 
 def _by_time(layers: tuple[Place, ...]) -> list[str]:

@@ -8,8 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.compare.compare import compare
-from torchgauge.analyze.compare.shapes import ShapePair, merged, shape_names, was_tried
+from torchgauge.analyze.compare.shapes import (
+    ShapePair,
+    compared_stages,
+    merged,
+    shape_names,
+    was_tried,
+)
 from torchgauge.analyze.gate.limits import judge_limit
+from torchgauge.analyze.gate.regressed_layers import regressed_stages
 from torchgauge.analyze.gate.stored_gate import ALPHA, gate
 from torchgauge.analyze.gate.tolerances import GENERATION_METRICS, default_tolerance
 from torchgauge.records.generation.generation import Generation
@@ -27,14 +34,16 @@ def gate_shapes(
     usual: Collection[str] = (),
     labels: tuple[str, str] = ("baseline", "current"),
     earlier: Sequence[Generation] = (),
+    records: tuple[Generation, Generation] | None = None,
     doubt: str = "",
 ) -> Verdict:
     """Return the verdict on the model (`model_sides`) and on each shape; it fails where any fails.
 
     Where nobody asked for metrics, the `usual` ones have first token, later ones and rate with
     them. A shape that only one side tried has no ruling by tolerance. The error is divided by the
-    shapes, so that many of them do not fail by chance. `earlier` are several runs of the baseline;
-    `doubt` is why a worse time would not prove anything.
+    shapes, so that many of them do not fail by chance. `earlier` are several runs of the baseline,
+    `records` both sides whole, whose trees name layers that got slower; `doubt` is why a worse time
+    would not prove anything.
     """
     if usual:
         named = {tolerance.metric for tolerance in tolerances}
@@ -66,8 +75,15 @@ def gate_shapes(
     compared = {
         name: verdict.comparison for name, verdict in by_shape.items() if verdict.comparison
     }
-    comparison = None if of_model.comparison is None else merged(of_model.comparison, compared)
-    return Verdict(outcome=overall(rulings), rulings=rulings, comparison=comparison)
+    model, comparison = of_model.comparison, None
+    regressed: tuple[str, ...] = ()
+    if model is not None:
+        stages = ((), ()) if records is None else compared_stages(*records, model)
+        comparison = merged(model, compared, *stages)
+        regressed = regressed_stages(comparison.stages, rulings)
+    return Verdict(
+        outcome=overall(rulings), rulings=rulings, comparison=comparison, regressed_layers=regressed
+    )
 
 
 class _Parts(NamedTuple):

@@ -112,6 +112,15 @@ class Welch:
 
         return float(2 * stdtr(self.freedom, -abs(self.estimate) / self.error))
 
+    def p_above(self, accepted: float) -> float:
+        """Return the probability of such a difference without a change above `accepted`."""
+        above = self.estimate - math.log1p(accepted)
+        if self.error == 0:
+            return 0.0 if above > 0 else 1.0
+        stdtr = imported("scipy.special").stdtr
+
+        return float(stdtr(self.freedom, -above / self.error))
+
 
 def welch(
     baseline: Sequence[float], current: Sequence[float], noise: HostNoise | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
@@ -24,7 +23,6 @@ from torchgauge.analyze.gate.stored import (
 from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.analyze.statistics.holm import holm
 from torchgauge.analyze.statistics.paired import signed
-from torchgauge.imports import imported
 from torchgauge.records.comparison import Change, Comparison
 from torchgauge.records.metric import METRICS, Metric
 from torchgauge.records.profile import Profile
@@ -44,12 +42,7 @@ class _Test(NamedTuple):
     @property
     def p(self) -> float:
         """The probability of such a difference without a change above δ0."""
-        stdtr = imported("scipy.special").stdtr
-
-        above = self.welch.estimate - math.log1p(self.tolerance.accepted)
-        if self.welch.error == 0:
-            return 0.0 if above > 0 else 1.0
-        return float(stdtr(self.welch.freedom, -above / self.welch.error))
+        return self.welch.p_above(self.tolerance.accepted)
 
     @property
     def interval(self) -> Interval:
@@ -176,7 +169,7 @@ def _by_interval(test: _Test, noise: HostNoise, *, fails: bool) -> tuple[Outcome
 def _tested(change: Change, test: _Test, judgement: tuple[Outcome, str], family: int) -> Ruling:
     outcome, reason = judgement
     runs = test.runs
-    method = change.method if runs is None else f"Student's t, one run against {runs.runs}"
+    method = change.method if runs is None else runs.method
     return Ruling(
         metric=change.metric,
         outcome=outcome,

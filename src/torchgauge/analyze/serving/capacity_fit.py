@@ -1,7 +1,8 @@
 """The rate at which a goal is just met: a fit of how often requests miss it against the rate.
 
 The share of requests over a limit is unbiased in a level of any length, where a percentile of few
-requests is too low; over a small range of rates its logarithm is a straight line. Levels with
+requests is too low; over a small range of rates its logarithm is a straight line (of
+M/M/1 over any range). Levels with
 schedules of their own are independent, so that the scatter between them is what chance does,
 however much the requests of one level resemble each other.
 """
@@ -18,11 +19,16 @@ import numpy.typing as npt
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
+from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Level
 
-CONFIDENCE = 0.975
-FEWEST_LEVELS = 5
+# Levels are skewed: most see too few long queues, and then seem to agree too well. The lower end,
+# the rate that is said to meet the goals, reaches further (benchmarks/load_search.py).
+LOWER_TAIL, UPPER_TAIL = 0.01, 0.025
+# Levels that hold fewer independent requests than this begin idle for too much of their time.
+FEWEST_INDEPENDENT = 60.0
+FEWEST_POINTS, FEWEST_LEVELS = 3, 6
 ROUNDS = 30
 
 
@@ -30,14 +36,17 @@ ROUNDS = 30
 class GoalCount:
     """A goal at a level: how many requests were beyond its limit, and how many may be.
 
-    `over` of `count` requests were; the share `target` may be. Of a goal on the mean `over` is the
-    sum of the times, and `target` the limit.
+    `over` of `count` requests were; the share `target` may be. Of a goal on the mean, which
+    `counts` no requests, `over` is the sum of the times, and `target` the limit. `correlation` is
+    how many requests in a row are worth one independent one.
     """
 
     rate: float
     count: int
     over: float
     target: float
+    counts: bool = True
+    correlation: float = 1.0
 
     @property
     def nearness(self) -> float:
@@ -56,49 +65,89 @@ def goal_count(level: Level, goal: Goal) -> GoalCount:
     else:
         times = getattr(columns, goal.metric)[inside]
     times = times[~np.isnan(times)]
-    rate = level.arrivals.rate or 0.0
-    if goal.metric == "errors":
-        return GoalCount(rate, times.size, float(np.isinf(times).sum()), goal.limit)
-    if goal.fraction is None:
-        return GoalCount(rate, times.size, float(times.sum()), goal.limit)
-    return GoalCount(rate, times.size, float((times >= goal.limit).sum()), 1 - goal.fraction)
+    over, target = float((times >= goal.limit).sum()), goal.limit
+    if goal.fraction is not None:
+        target = 1 - goal.fraction
+    elif goal.metric != "errors":
+        over = float(times.sum())
+    distribution = None if goal.metric == "errors" else getattr(level, goal.metric)
+    return GoalCount(
+        level.arrivals.rate or 0.0,
+        times.size,
+        over,
+        target,
+        counts=goal.metric == "errors" or goal.fraction is not None,
+        correlation=1.0 if distribution is None else distribution.correlation or 1.0,
+    )
 
 
-def fitted_rate(counts: Sequence[GoalCount]) -> tuple[float, Interval] | None:
+@dataclass(frozen=True)
+class Line:
+    """ln(share beyond the limit) against the rate: where it meets the goal, and how steeply.
+
+    `slope` is per rate as a share of `rate`, `interval` the 95 % interval of `rate`; None where the
+    levels are too few, too short, or too scattered.
+    """
+
+    rate: float
+    slope: float
+    interval: Interval | None
+
+
+def independent(counts: Sequence[GoalCount]) -> float:
+    """Return how many independent requests a level holds on average."""
+    return sum(count.count for count in counts) / sum(count.correlation for count in counts)
+
+
+def fitted_line(counts: Sequence[GoalCount]) -> Line | None:
     """Return the rate at which the goal is just met, with its 95 % interval.
 
-    A Poisson regression, ln(share) = a + b·ln(rate), whose variance is that of the residuals. None
-    where the levels are too few, or show no growth with the rate.
+    A Poisson regression, ln(share) = a + b·rate, whose variance is that of the residuals; of a mean
+    its inverse is the straight line. None
+    where fewer than three levels show anything, or they show no growth with the rate.
 
     Args:
         counts: Of levels with independent schedules, at rates not far from each other.
     """
     used = [count for count in counts if count.count and math.isfinite(count.over)]
-    if len(used) < FEWEST_LEVELS or sum(count.over for count in used) <= 0:
+    if len(used) < FEWEST_POINTS or sum(count.over for count in used) <= 0:
         return None
-    middle = math.exp(sum(math.log(count.rate) for count in used) / len(used))
-    x = np.array([math.log(count.rate / middle) for count in used])
+    middle = sum(count.rate for count in used) / len(used)
+    x = np.array([count.rate / middle - 1 for count in used])
     expected = np.array([count.count * count.target for count in used])  # at the goal itself
     over = np.array([count.over for count in used])
-    fit = _regression(x, expected, over)
+    fit = _regression(x, expected, over) if used[0].counts else _inverse_line(x, expected, over)
     if fit is None:
         return None
     (level, slope), covariance = fit
-    student = float(imported("scipy.special").stdtrit(len(used) - 2, CONFIDENCE))
-    # Fieller's interval of −a/b.
+    crossing = 1 - level / slope if slope > 0 else 0.0
+    if crossing <= 0:
+        return None
+    is_known = len(used) >= FEWEST_LEVELS and independent(used) >= FEWEST_INDEPENDENT
+    ends = _crossing(level, slope, covariance, len(used)) if is_known else None
+    interval = None
+    if ends is not None:
+        low, high = (middle * (1 + end) for end in ends)
+        if low > middle / 2:  # farther off the line does not hold
+            interval = Interval(low=low, high=high, scope="process")
+    return Line(middle * crossing, slope * crossing, interval)
+
+
+def _crossing(
+    level: float, slope: float, covariance: npt.NDArray[np.float64], count: int
+) -> tuple[float, float] | None:
+    """Return Fieller's interval of −level/slope; None where it is unbounded."""
     va, vab, vb = covariance[0, 0], covariance[0, 1], covariance[1, 1]
-    t2 = student**2
-    leading = slope**2 - t2 * vb
-    if slope <= 0 or leading <= 0:
-        return None
-    half = level * slope - t2 * vab
-    root = half**2 - leading * (level**2 - t2 * va)
-    if root < 0:
-        return None
-    low, high = ((-half - math.sqrt(root)) / leading, (-half + math.sqrt(root)) / leading)
-    crossing = -level / slope
-    interval = Interval(low=middle * math.exp(low), high=middle * math.exp(high), scope="process")
-    return middle * math.exp(crossing), interval
+    ends = []
+    for tail, sign in ((LOWER_TAIL, -1), (UPPER_TAIL, 1)):
+        t2 = float(imported("scipy.special").stdtrit(count - 2, tail)) ** 2
+        leading = slope**2 - t2 * vb
+        half = level * slope - t2 * vab
+        root = half**2 - leading * (level**2 - t2 * va)
+        if leading <= 0 or root < -1e-9 * half**2:
+            return None
+        ends.append(float((-half + sign * math.sqrt(max(root, 0.0))) / leading))
+    return ends[0], ends[1]
 
 
 def _regression(
@@ -122,6 +171,47 @@ def _regression(
     else:
         return None
     mean = expected * np.exp(design @ parameters)
-    dispersion = float((((over - mean) ** 2) / mean).sum()) / (len(x) - 2)
+    dispersion = float((((over - mean) ** 2) / mean).sum()) / max(len(x) - 2, 1)
     covariance = np.linalg.inv(design.T @ (design * mean[:, None])) * dispersion
     return (float(parameters[0]), float(parameters[1])), covariance
+
+
+def _inverse_line(
+    x: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], over: npt.NDArray[np.float64]
+) -> tuple[tuple[float, float], npt.NDArray[np.float64]] | None:
+    """Fit 1 − limit / mean = a + b·x: a queue's mean goes as 1 / (what is left of its capacity)."""
+    design = np.stack([np.ones_like(x), x], axis=1)
+    information = design.T @ (design * expected[:, None])
+    values = 1 - expected / over
+    try:
+        inverse = np.linalg.inv(information)
+    except np.linalg.LinAlgError:
+        return None
+    parameters = inverse @ design.T @ (expected * values)
+    residuals = values - design @ parameters
+    dispersion = float((expected * residuals**2).sum()) / max(len(x) - 2, 1)
+    covariance = np.asarray(inverse * dispersion, dtype=np.float64)
+    return (float(parameters[0]), float(parameters[1])), covariance
+
+
+def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
+    """Return what levels at given rates show of the capacity; None without goals or rates."""
+    by_rate = sorted(
+        ((level.arrivals.rate, level) for level in levels if level.arrivals.rate and level.goals),
+        key=lambda pair: pair[0],
+    )
+    if not by_rate:
+        return None
+    missed = [rate for rate, level in by_rate if level.verdict == "missed"]
+    lowest = min(missed, default=math.inf)
+    met = [rate for rate, level in by_rate if level.verdict == "met" and rate < lowest]
+    if not met:
+        return Capacity(reason="No rate that was tried met the goals in its whole interval.")
+    interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
+    above = not missed and met[-1] == by_rate[-1][0]
+    reason = (
+        "The highest rate that was tried met the goals."
+        if above
+        else "Of the rates that were given."
+    )
+    return Capacity(rate=met[-1], interval=interval, above_all_tried=above, reason=reason)

@@ -96,8 +96,10 @@ def _invalid(message: str, remedy: str = _REMEDY) -> InputError:
 def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult:
     """Return whether a level meets a goal: by intervals, never by the figure alone.
 
-    Met where the whole interval is below the limit, missed where it is above, or where more
-    requests than the goal allows are above the limit. A request without an answer counts as longer
+    Met where the whole interval is below the limit, missed where it is above. A percentile is also
+    judged by the interval of the share of requests above the limit, which exists where few requests
+    show no percentile's: met where fewer than the goal allows surely are, missed where more. A
+    request without an answer counts as longer
     than any limit. Where the backlog grows, no limit on what is counted from the schedule holds
     for long.
 
@@ -114,9 +116,14 @@ def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult
     if saturation is not None and saturation.saturated and goal.metric in _FROM_SCHEDULED:
         slope = units.significant(saturation.slope or 0.0)
         return _missed(goal, figure, f"The backlog grew by {slope} requests/s.")
-    if goal.fraction is not None and over is not None and over.low > 1 - goal.fraction:
+    if goal.fraction is not None and over is not None:
         share = f"{units.significant(over.low * 100)} … {units.significant(over.high * 100)} %"
-        return _missed(goal, figure, f"{share} of the requests are above the limit.")
+        if over.low > 1 - goal.fraction:
+            return _missed(goal, figure, f"{share} of the requests are above the limit.")
+        if over.high < 1 - goal.fraction and (figure is None or figure.interval is None):
+            reason = f"{share} of the requests are above the limit."
+            value = None if figure is None else figure.value
+            return GoalResult(goal=goal, verdict="met", value=value, reason=reason)
     if distribution is None:
         return GoalResult(goal=goal, verdict="unclear", reason=_absent(goal))
     if distribution.unanswered and goal.fraction is None:

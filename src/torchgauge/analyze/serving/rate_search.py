@@ -8,23 +8,50 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torchgauge import units
-from torchgauge.analyze.serving.capacity_fit import GoalCount, fitted_rate, goal_count
+from torchgauge.analyze.serving.capacity_fit import (
+    FEWEST_INDEPENDENT,
+    GoalCount,
+    Line,
+    fitted_line,
+    goal_count,
+    independent,
+)
+from torchgauge.analyze.serving.left_out import LeftOut, left_out
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Capacity
 
 Stage = Literal["bracket", "repeat", "confirm"]
-# Where the rates that seem to meet and to miss the goals are this close, repetitions begin.
-CLOSE = 1.08
+MOST_LEVELS, BRACKET_LEVELS, FEWEST_REPEATS = 16, 8, 6
+# Of the usual length: what all levels may take together where the search chooses their lengths.
+MOST_LENGTH = 24.0
+SHORTEST_BRACKET, LONGEST_BRACKET, SHORTEST_REPEAT, CONFIRM_LENGTH = 0.4, 0.8, 0.8, 2.0
+# A short level still shows which side of the goal it is on, if this many requests may miss it.
+BRACKET_MISSES = 5
+# What a closed loop answers is seldom exceeded: the first rate is below it, this far above.
+FIRST_SHARE, CEILING = 0.6, 1.15
 STRIDE = 2.0
-BRACKET_LEVELS, FEWEST_REPEATS, MOST_REPEATS = 14, 12, 30
-# Repetitions are spread around the rate that seems to be the capacity, to show the slope.
-SPREAD = (0.08, -0.1, 0.0, 0.12, -0.06, 0.04)
+# Below and above the goal, how far levels may be from it (of what may miss it) to show the slope;
+# beyond these the bracket is halved, down to CLOSE.
+INFORMATIVE = (0.1, 6.0)
+CLOSE = 1.015
+MOST_SIDE = 2.0
+# Repetitions are spread around the rate that seems to be the capacity: in ln(share of misses).
+SPREAD = (0.8, -0.7, 0.1, 1.0, -1.0, 0.4, -0.3, 0.7)
+# Farther levels say nothing of where the goal is just met.
+WIDEST = 1.6
+# ln(share of misses) per share of the rate: of hardly any queue to one at its limit.
+SLOPES, USUAL_SLOPE = (1.5, 80.0), 8.0
+# Where the share hardly depends on the rate, the spread is bounded: a line holds nearby only.
+LEAST_SLOPE = 10.0
 # Of the capacity; the interval reaches as far on both sides.
 PRECISION = 0.015
-# A level far from its goal says nothing of where it is just met.
-NEAR_RATE, NEAR_GOAL = 1.25, 20.0
-CONFIRM_LENGTH = 4.0
+# A client that is late twice at a rate is asked for this share of it at most.
+SENDABLE = 0.8
+# Where it is late at any rate, the machine is too busy.
+MOST_LATE = 4
+# A server may be cold in the first levels; later ones are kept, whatever they show.
+FIRST_LEVELS = 3
 
 
 @dataclass(frozen=True)
@@ -39,11 +66,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A trial, and how far its level was from each goal."""
+    """A trial, how far its level was from each goal, and why it is left out, if it is."""
 
     trial: Trial
     goals: tuple[GoalCount, ...]
     saturated: bool
+    missed: bool
+    left_out: LeftOut = ""
 
     @property
     def nearness(self) -> float:
@@ -52,34 +81,62 @@ class _Attempt:
             return math.inf
         return max((count.nearness for count in self.goals), default=math.inf)
 
+    @property
+    def side(self) -> float:
+        """ln(nearness), as far as it says more of the side: below 0 the goals were met."""
+        nearness = min(max(self.nearness, math.exp(-MOST_SIDE)), math.exp(MOST_SIDE))
+        return math.log(nearness)
+
 
 class RateSearch:
-    """Brackets the capacity, repeats levels around it, and confirms what they show.
+    """Brackets the capacity, repeats levels around it, and tries what they show once more.
 
     Every level has a schedule of its own, so that they are independent. `next` names a trial,
-    `add` takes its level, until `next` returns None.
+    `add` takes its level, until `next` returns None. Levels at which the client was late, or the
+    server still warmed up, are left out; they count as levels of the budget.
 
     Args:
-        first_rate: Where to begin, such as a share of what the server answers at most.
-        highest: No rate above it is tried: what the client can send.
+        answered: Requests per second that the server answers at most, in a closed loop.
+        highest: No rate above it is tried.
         seed: Of the first schedule.
+        usual_seconds: The usual length of a level; None: all have it, and the last twice that.
     """
 
-    def __init__(self, first_rate: float, *, highest: float = math.inf, seed: int = 0) -> None:
-        self._first = min(first_rate, highest)
+    def __init__(
+        self,
+        answered: float,
+        *,
+        highest: float = math.inf,
+        seed: int = 0,
+        usual_seconds: float | None = None,
+    ) -> None:
+        self._answered = answered
         self._highest = highest
         self._seed = seed
+        self._usual_seconds = usual_seconds
         self._attempts: list[_Attempt] = []
         self._reason = ""
+
+    @property
+    def most_length(self) -> float:
+        """How many times the usual length all levels take together at most."""
+        return MOST_LEVELS - 1 + CONFIRM_LENGTH if self._usual_seconds is None else MOST_LENGTH
+
+    @property
+    def first_rate(self) -> float:
+        """Where the search begins."""
+        return min(FIRST_SHARE * self._answered, self._highest)
 
     def next(self) -> Trial | None:
         """Return what to try next; None at the end of the search."""
         if not self._attempts:
-            return self._trial(self._first)
-        stage = self._attempts[-1].trial.stage
-        if stage == "confirm":
+            return self._trial(self.first_rate)
+        last = self._attempts[-1]
+        if last.trial.stage == "confirm" or len(self._attempts) >= MOST_LEVELS:
             return None
-        if stage == "bracket":
+        if last.trial.stage == "bracket":
+            if last.left_out and last.trial.rate <= self._highest:
+                return self._trial(last.trial.rate)
             trial = self._bracket()
             if trial is not None or self._reason:
                 return trial
@@ -89,139 +146,205 @@ class RateSearch:
         """Take the level of a trial."""
         goals = tuple(goal_count(level, result.goal) for result in level.goals)
         saturated = level.saturation is not None and bool(level.saturation.saturated)
-        self._attempts.append(_Attempt(trial, goals, saturated))
+        cause = left_out(level, is_first=len(self._attempts) < FIRST_LEVELS)
+        if cause == "late client" and self._attempts and self._attempts[-1].left_out == cause:
+            self._highest = min(self._highest, SENDABLE * trial.rate)
+        self._attempts.append(_Attempt(trial, goals, saturated, level.verdict == "missed", cause))
 
     def capacity(self, *, interrupted: bool = False) -> Capacity:
         """Return what the tries so far show."""
         reason = "The search was interrupted." if interrupted else self._reason
-        fit = self._fit()
-        if fit is None:
+        line = self._fit()
+        if line is None or line.interval is None:
             low, high = self._bounds()
-            above = high is None and low is not None
-            interval = None
-            if low is not None and high is not None:
-                interval = Interval(low=low.trial.rate, high=high.trial.rate, scope="process")
             return Capacity(
                 rate=None if low is None else low.trial.rate,
-                interval=interval,
-                above_all_tried=above,
-                reason=reason or "Too few levels show where the goals are just met.",
+                above_all_tried=high is None and low is not None,
+                reason=(reason or self._too_little()) + self._omitted(),
             )
-        _, interval = fit
-        last = self._attempts[-1]
-        confirmed = last.nearness <= 1 if last.trial.stage == "confirm" else None
         return Capacity(
-            rate=interval.low,
-            interval=interval,
-            reason=reason or self._ending(interval),
-            confirmed=confirmed,
+            rate=line.interval.low,
+            interval=line.interval,
+            reason=(reason or self._ending(line.interval)) + self._omitted(),
+            confirmed=self._confirmed(),
         )
 
+    def _confirmed(self) -> bool | None:
+        """Return whether the last level met the goals; None where it does not decide that."""
+        last = self._attempts[-1]
+        if last.trial.stage != "confirm" or last.left_out:
+            return None
+        if last.nearness <= 1:
+            return True
+        return False if last.missed else None
+
     def _ending(self, interval: Interval) -> str:
-        levels = sum(attempt.trial.stage == "repeat" for attempt in self._attempts)
-        share = (interval.high / interval.low - 1) / 2
-        text = f"{levels} levels around it show it to {units.significant(share * 100)} %."
-        if share > PRECISION * 1.2:
+        levels = sum(attempt.trial.stage == "repeat" for attempt in self._used())
+        text = (
+            f"{levels} levels around it show it to {units.significant(_reach(interval) * 100)} %."
+        )
+        if _reach(interval) > PRECISION * 1.2:
             text += " Longer levels narrow the interval."
         return text
+
+    def _too_little(self) -> str:
+        shortage = self._shortage()
+        if shortage > 1:
+            times = units.significant(shortage)
+            return f"Too much of each level is one queue: {times} times longer levels are needed."
+        return "Too few levels show where the goals are just met."
+
+    def _shortage(self) -> float:
+        """Return how many times longer the levels near the capacity have to be, if above 1."""
+        counts = [count for attempt in self._near() for count in attempt.goals if count.count]
+        return FEWEST_INDEPENDENT / independent(counts) if counts else 0.0
+
+    def _omitted(self) -> str:
+        causes = [attempt.left_out for attempt in self._attempts if attempt.left_out]
+        late, cold = causes.count("late client"), causes.count("warm-up")
+        text = f" Levels left out, since the client was late: {late}." if late else ""
+        return text + (f" Levels left out as the server's warm-up: {cold}." if cold else "")
 
     def _bracket(self) -> Trial | None:
         low, high = self._bounds()
         count = len(self._attempts)
-        if low is None and high is not None and high.trial.rate < self._first * 1e-4:
+        late = sum(attempt.left_out == "late client" for attempt in self._attempts)
+        if low is None and high is None and late >= MOST_LATE:
+            self._reason = "The client was late at every rate: this machine is too busy."
+        elif low is None and high is not None and high.trial.rate < self._answered * 1e-4:
             self._reason = "Even a ten-thousandth of what the server answers missed the goals."
-        elif high is None and low is not None and low.trial.rate >= self._highest:
+        elif high is None and low is not None and low.trial.rate >= self._highest * (1 - 1e-9):
             self._reason = "The highest rate that can be sent met the goals."
-        elif count >= BRACKET_LEVELS and (low is None or high is None):
+        elif count >= MOST_LEVELS - 1 and (low is None or high is None):
             self._reason = "The search ended at its limit of levels."
         if self._reason:
             return None
-        if low is None or high is None:
-            rate = low.trial.rate * STRIDE if low else self._lowest() / STRIDE
-            return self._trial(min(rate, self._highest))
-        if count >= BRACKET_LEVELS or high.trial.rate / low.trial.rate <= CLOSE:
+        if low is None:
+            return self._trial(min(attempt.trial.rate for attempt in self._attempts) / STRIDE)
+        if high is None:
+            ceiling = CEILING * self._answered
+            rate = low.trial.rate * STRIDE
+            if low.trial.rate < self._answered:
+                rate = math.sqrt(low.trial.rate * ceiling)
+            return self._trial(rate)
+        close = high.trial.rate / low.trial.rate <= CLOSE
+        informative = low.nearness >= INFORMATIVE[0] and high.nearness <= INFORMATIVE[1]
+        if count >= BRACKET_LEVELS or close or informative:
             return None
         return self._trial(math.sqrt(low.trial.rate * high.trial.rate))
 
     def _repeat(self) -> Trial | None:
-        repeats = sum(attempt.trial.stage == "repeat" for attempt in self._attempts)
-        fit = self._fit()
-        if fit is not None and repeats >= FEWEST_REPEATS:
-            rate, interval = fit
-            precise = (interval.high - interval.low) / 2 <= PRECISION * rate
-            if precise or repeats >= MOST_REPEATS:
-                return self._trial(interval.low, "confirm", CONFIRM_LENGTH)
-        if repeats >= MOST_REPEATS:
+        repeats = sum(attempt.trial.stage == "repeat" for attempt in self._used())
+        line = self._fit()
+        interval = None if line is None else line.interval
+        share = math.inf if interval is None else _reach(interval)
+        last = len(self._attempts) >= MOST_LEVELS - 1
+        precise = share <= PRECISION and repeats >= FEWEST_REPEATS
+        if interval is not None and (last or precise):
+            return self._trial(interval.low, "confirm", self._limited(CONFIRM_LENGTH, 1))
+        if last:
             return None
-        center = self._center() if fit is None else fit[0]
-        return self._trial(center * (1 + SPREAD[repeats % len(SPREAD)]), "repeat")
+        center, slope = self._middle()
+        step = SPREAD[repeats % len(SPREAD)]
+        rate = center * (1 + step / max(slope, LEAST_SLOPE))
+        return self._trial(rate, "repeat", self._length(share))
 
-    def _fit(self) -> tuple[float, Interval] | None:
-        """Return the rate at which the first of the goals is just met, with its interval."""
-        center = self._center()
-        if not center:
-            return None
-        near = [
+    def _length(self, share: float) -> float:
+        """Return how long the next repetition is: as the precision so far says, in the budget."""
+        if self._usual_seconds is None:
+            return 1.0
+        slots = MOST_LEVELS - 1 - len(self._attempts)
+        spent = sum(attempt.trial.length for attempt in self._near())
+        needed_length = 1.0
+        if spent:
+            needed_length = spent / len(self._near()) * self._shortage()
+        if math.isfinite(share):
+            needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
+        return self._limited(max(needed_length, SHORTEST_REPEAT), slots, reserve=CONFIRM_LENGTH)
+
+    def _limited(self, length: float, slots: int, *, reserve: float = 0.0) -> float:
+        if self._usual_seconds is None:
+            return length
+        spent = sum(attempt.trial.length for attempt in self._attempts)
+        return min(length, max((self.most_length - spent - reserve) / slots, SHORTEST_BRACKET))
+
+    def _used(self) -> list[_Attempt]:
+        return [attempt for attempt in self._attempts if not attempt.left_out]
+
+    def _near(self) -> list[_Attempt]:
+        """Return the levels whose rates are near the capacity, whatever they showed."""
+        center, slope = self._middle()
+        return [
             attempt
-            for attempt in self._attempts
-            if 1 / NEAR_RATE <= attempt.trial.rate / center <= NEAR_RATE
+            for attempt in self._used()
+            if abs(attempt.trial.rate / center - 1) * max(slope, LEAST_SLOPE) <= WIDEST
             and attempt.trial.stage != "confirm"
-            and attempt.nearness < NEAR_GOAL
         ]
-        if not near:
-            return None
-        fits = [
-            fit
-            for counts in zip(*(attempt.goals for attempt in near), strict=True)
-            if (fit := fitted_rate(counts)) is not None
-        ]
-        return min(fits, key=lambda fit: fit[0], default=None)
 
-    def _center(self) -> float:
-        """Return the middle of the rates that seem to meet and to miss; 0 without both.
-
-        Of the first levels alone, so that what is fitted does not depend on what the fit says.
-        """
-        low, high = self._bounds("bracket")
+    def _fit(self) -> Line | None:
+        """Return the line of the goal that is missed first."""
+        low, high = self._bounds()
         if low is None or high is None:
-            return 0.0
-        return math.sqrt(low.trial.rate * high.trial.rate)
+            return None
+        return _first_missed(self._near())
 
-    def _bounds(self, stage: Stage | None = None) -> tuple[_Attempt | None, _Attempt | None]:
-        """Return the highest rate that seems to meet the goals, below the lowest that does not."""
-        attempts = sorted(
-            (t for t in self._attempts if stage is None or t.trial.stage == stage),
-            key=lambda t: t.trial.rate,
-        )
-        high = next((t for t in attempts if t.nearness > 1), None)
-        below = [t for t in attempts if high is None or t.trial.rate < high.trial.rate]
-        return (below[-1] if below else None), high
+    def _middle(self) -> tuple[float, float]:
+        """Return the rate at which the goals seem just met, and the slope of the shares there."""
+        low, high = self._bounds()
+        if low is None or high is None:
+            return self._answered, USUAL_SLOPE
+        center = math.sqrt(low.trial.rate * high.trial.rate)
+        informative = [
+            attempt
+            for attempt in self._used()
+            if attempt.trial.stage != "confirm"
+            and 1 / STRIDE < attempt.trial.rate / center < STRIDE
+            and INFORMATIVE[0] <= attempt.nearness <= INFORMATIVE[1]
+        ]
+        line = _first_missed(informative)
+        if line is None:
+            return center, USUAL_SLOPE
+        slope = min(max(line.slope, SLOPES[0]), SLOPES[1])
+        # A line of few levels may point far out of what they bracket.
+        rate = min(max(line.rate, low.trial.rate / CEILING), high.trial.rate * CEILING)
+        return rate, slope
 
-    def _lowest(self) -> float:
-        return min(attempt.trial.rate for attempt in self._attempts)
+    def _bounds(self) -> tuple[_Attempt | None, _Attempt | None]:
+        """Return the levels below and above the rate that parts met from missed ones best.
 
-    def _trial(self, rate: float, stage: Stage = "bracket", length: float = 1.0) -> Trial:
-        return Trial(min(rate, self._highest), self._seed + len(self._attempts), length, stage)
+        A single level may be on the wrong side by chance: those that contradict it outweigh it.
+        """
+        attempts = sorted(self._used(), key=lambda attempt: attempt.trial.rate)
+        sides = [attempt.side for attempt in attempts]
+        costs = [
+            sum(max(side, 0.0) for side in sides[:cut])
+            + sum(max(-side, 0.0) for side in sides[cut:])
+            for cut in range(len(sides) + 1)
+        ]
+        cut = costs.index(min(costs))
+        return (attempts[cut - 1] if cut else None), (attempts[cut] if cut < len(sides) else None)
+
+    def _trial(self, rate: float, stage: Stage = "bracket", length: float | None = None) -> Trial:
+        rate = min(rate, self._highest)
+        if length is None:
+            length = 1.0 if self._usual_seconds is None else self._bracket_length(rate)
+        return Trial(rate, self._seed + len(self._attempts), length, stage)
+
+    def _bracket_length(self, rate: float) -> float:
+        targets = [c.target for attempt in self._attempts[:1] for c in attempt.goals if c.counts]
+        needed = BRACKET_MISSES / min(targets, default=1.0) / rate
+        length = needed / (self._usual_seconds or 1.0)
+        return min(max(length, SHORTEST_BRACKET), LONGEST_BRACKET)
 
 
-def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
-    """Return what levels at given rates show of the capacity; None without goals or rates."""
-    by_rate = sorted(
-        ((level.arrivals.rate, level) for level in levels if level.arrivals.rate and level.goals),
-        key=lambda pair: pair[0],
-    )
-    if not by_rate:
-        return None
-    missed = [rate for rate, level in by_rate if level.verdict == "missed"]
-    lowest = min(missed, default=math.inf)
-    met = [rate for rate, level in by_rate if level.verdict == "met" and rate < lowest]
-    if not met:
-        return Capacity(reason="No rate that was tried met the goals in its whole interval.")
-    interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
-    above = not missed and met[-1] == by_rate[-1][0]
-    reason = (
-        "The highest rate that was tried met the goals."
-        if above
-        else "Of the rates that were given."
-    )
-    return Capacity(rate=met[-1], interval=interval, above_all_tried=above, reason=reason)
+def _reach(interval: Interval) -> float:
+    return (interval.high - interval.low) / (interval.high + interval.low)
+
+
+def _first_missed(attempts: Sequence[_Attempt]) -> Line | None:
+    lines = [
+        line
+        for counts in zip(*(attempt.goals for attempt in attempts), strict=True)
+        if (line := fitted_line(counts)) is not None
+    ]
+    return min(lines, key=lambda line: (line.interval is None, line.rate), default=None)

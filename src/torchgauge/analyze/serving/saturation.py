@@ -15,8 +15,11 @@ from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.serving.distribution import Distribution
 from torchgauge.records.serving.level import ClientLoad, Saturation
 
-PARTS = 40
-FEWEST_REQUESTS = 2 * PARTS
+PARTS, FEWEST_PARTS = 40, 8
+# A part of fewer requests shows no change of the backlog. Where the steady window has too few for
+# all parts, the whole level is looked at: what a cold server adds is little beside an overload.
+PART_REQUESTS = 3
+FEW_REQUESTS = 2 * PARTS
 CONFIDENCE = 0.975
 # Beyond this share of requests that nobody answered they count as waiting to the end; fewer are
 # faults of their own, and leave the backlog when the client gives up.
@@ -29,10 +32,11 @@ MOST_LATENESS_SHARE = 0.05
 def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool) -> Saturation:
     """Return the slope of the backlog over the window, with its 95 % interval.
 
-    The slope is the mean of the backlog's changes over 40 parts of the window. A queue that is just
-    not overloaded wanders like a sum of such changes, so their scatter (with their correlation,
-    where it is positive) is what chance can do; the backlog of a lower load is held back, which
-    makes the test cautious there.
+    The slope is the mean of the backlog's changes over 40 parts of the window; of few requests over
+    parts of three, from the level's begin to its last request. A queue that is just not overloaded
+    wanders like a sum of such changes, so their scatter (with their correlation, where it is
+    positive) is what chance can do; the backlog of a lower load is held back, which makes the test
+    cautious there.
 
     Args:
         times: All requests of the level.
@@ -42,16 +46,20 @@ def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool
     begin, end = window
     if closed or end <= begin:
         return Saturation(saturated=None)
-    edges = np.linspace(begin, end, PARTS + 1)
-    due = np.searchsorted(np.sort(times.scheduled), edges, side="right")
-    ended = np.searchsorted(np.sort(_ends(times)), edges, side="right")
-    backlog = due - ended
-    inside = int(due[-1] - due[0])
-    if inside < FEWEST_REQUESTS:
+    due, ended = np.sort(times.scheduled), np.sort(_ends(times))
+    parts = PARTS
+    if np.count_nonzero((due >= begin) & (due < end)) < FEW_REQUESTS:
+        begin, end = 0.0, float(due[-1]) if due.size else 0.0
+        parts = min(due.size // PART_REQUESTS, PARTS)
+    edges = np.linspace(begin, end, parts + 1)
+    backlog = np.searchsorted(due, edges, side="right") - np.searchsorted(
+        ended, edges, side="right"
+    )
+    if parts < FEWEST_PARTS or end <= begin:
         return Saturation(saturated=None, backlog=int(backlog[-1]))
-    changes = np.diff(backlog) * (PARTS / (end - begin))
+    changes = np.diff(backlog) * (parts / (end - begin))
     slope = float(changes.mean())
-    effective = PARTS / initial_positive_sequence(changes)
+    effective = parts / initial_positive_sequence(changes)
     freedom = max(effective - 1, 1.0)
     student = float(imported("scipy.special").stdtrit(freedom, CONFIDENCE))
     # A single request is no backlog, whatever the scatter.

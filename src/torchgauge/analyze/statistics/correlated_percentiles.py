@@ -19,6 +19,8 @@ _Floats = npt.NDArray[np.float64]
 # too low a percentile and too little correlation (benchmarks/load_coverage.py).
 LOWER_TAIL = 0.025
 UPPER_TAIL = 0.0005
+# The same of a share above a limit, which is judged where few samples lie beyond it.
+SHARE_UPPER_TAIL = 0.005
 # Independent samples beyond a percentile, on the side with fewer, below which τ is not known.
 MIN_BEYOND = 10
 # Besides the median and the percentile itself: long queues build up between them.
@@ -104,10 +106,12 @@ class CorrelatedSamples:
         tau = max(self._common_time, initial_positive_sequence(above))
         effective = max(above.size / enlarged(tau, above.size), 1.0)
         share = float(above.mean())
-        return (share, *share_interval(share, effective))
+        return (share, *share_interval(share, effective, upper_tail=SHARE_UPPER_TAIL))
 
 
-def share_interval(share: float, count: float) -> tuple[float, float]:
+def share_interval(
+    share: float, count: float, *, upper_tail: float = LOWER_TAIL
+) -> tuple[float, float]:
     """Return the ends of the 95 % interval of a share of `count` independent samples.
 
     Source: Clopper & Pearson, Biometrika 26 (1934); `count` need not be whole.
@@ -115,7 +119,7 @@ def share_interval(share: float, count: float) -> tuple[float, float]:
     inverse = imported("scipy.special").betaincinv
     hits = share * count
     low = float(inverse(hits, count - hits + 1, LOWER_TAIL)) if share > 0 else 0.0
-    high = float(inverse(hits + 1, count - hits, 1 - LOWER_TAIL)) if share < 1 else 1.0
+    high = float(inverse(hits + 1, count - hits, 1 - upper_tail)) if share < 1 else 1.0
     return low, high
 
 

@@ -11,13 +11,14 @@ from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.folders import typed
+from torchgauge.serving.client.address import SCHEMES
 from torchgauge.similar import did_you_mean, similar
 
 SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
 APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
 ARRIVALS = ("poisson", "constant", "gamma")
 # By what they need: an endpoint has them, or a model behind the reference server.
-OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env")
+OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2")
 OF_MODELS = (
     *("max_batch", "max_delay", "workers"),
     *("inputs", "weights", "device", "precision", "trust"),
@@ -26,7 +27,7 @@ SENT = ("body", "prompts", "tokens")
 SETTINGS = (
     *("rate", "goals", "arrivals", "scenario", "duration", "requests", "in_flight", "api"),
     *SENT,
-    *("max_batch", "max_delay", "workers", "seed", "mlperf", "allow_remote", "bearer_env"),
+    *("max_batch", "max_delay", "workers", "seed", "mlperf", "allow_remote", "bearer_env", "http2"),
     "timeout",
 )
 _HOST = re.compile(r"(localhost|\d+\.\d+\.\d+\.\d+|\[[\da-fA-F:]+\]):\d+(/.*)?")
@@ -102,6 +103,12 @@ def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
         type=variable,
         metavar="NAME",
         help="environment variable that holds the token to authorize with",
+    )
+    group.add_argument(
+        "--http2",
+        action="store_true",
+        default=None,
+        help="send by HTTP/2, which takes more of the client's CPU time (extra http2)",
     )
     group.add_argument(
         "--allow-remote",
@@ -187,15 +194,15 @@ def variable(text: str) -> str:
 
 
 def is_address(target: str) -> bool:
-    """Return whether a target is a URL. Raises InputError `url-scheme` for one without http."""
-    if target.lower().startswith(("http://", "https://")):
+    """Return whether a target is a URL. Raises InputError `url-scheme` for another scheme."""
+    if target.lower().startswith(SCHEMES):
         return True
     if _SCHEME.match(target):
         raise InputError(
             f"Requests cannot be sent by '{target.partition('://')[0]}'.",
             id="url-scheme",
-            cause="Endpoints answer HTTP.",
-            remedy="Give a URL that begins with http:// or https://.",
+            cause="Endpoints answer HTTP or gRPC.",
+            remedy="Give a URL that begins with http://, https:// or grpc://.",
         )
     if _HOST.fullmatch(target) and not is_file(Path(target)):
         raise InputError(

@@ -24,16 +24,19 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-path", metavar="TARGET", help="the same, as an option")
 
 
-def add_threshold(group: argparse._ArgumentGroup) -> None:
-    """Declare the limits."""
+THRESHOLDS = "latency:100ms p99:20ms memory:2GB params:25M flops:4G throughput:1000samples/s"
+
+
+def add_threshold(group: argparse._ArgumentGroup, examples: str = THRESHOLDS) -> None:
+    """Declare the limits, with examples of those that the command's records have."""
     group.add_argument(
         "--threshold",
         nargs="+",
         action="extend",
         default=[],
         metavar="LIMIT",
-        help="limits such as latency:100ms p99:20ms memory:2GB params:25M flops:4G "
-        "throughput:1000samples/s; exit code 3 if one is exceeded, 4 if one cannot be decided",
+        help=f"limits such as {examples}; exit code 3 if one is exceeded, "
+        "4 if one cannot be decided",
     )
 
 

@@ -48,7 +48,10 @@ def level_figures(level: Level) -> Iterator[Figure]:
             name = f"{time}_{percentile}"
             yield _bounded(f"serving_{name}", "s", share, level_estimate(level, name))
     text = "Share of requests without a whole answer"
-    yield Figure("serving_errors", "ratio", "counted", text, level.failed_share)
+    errors = level.errors
+    if errors is None and level.failed_share is not None:
+        errors = Estimate(value=level.failed_share, how="counted")
+    yield _bounded("serving_errors", "ratio", text, errors)
     lateness = None if level.client is None else level.client.lateness_p99
     text = "Lateness of the client, which 99 % of its requests did not exceed"
     yield Figure("serving_lateness_p99", "s", "measured", text, lateness)

@@ -10,11 +10,12 @@ class Capacity(Record, frozen=True, kw_only=True):
 
     Attributes:
         rate: It; None where no rate that was tried met them.
-        interval: Where it lies: from the highest rate that surely met them to the lowest that
-            surely missed.
+        interval: Where it lies. Of a search, the 95 % interval of the fit, whose lower end is
+            `rate`; of given rates, from the highest that met the goals to the lowest that missed.
         above_all_tried: Whether the highest that was tried met them: `rate` is a lower bound.
         reason: What ended the search, in a sentence.
-        confirmed: Whether a second run at `rate` met the goals; None where there was none.
+        confirmed: Whether a second run at `rate` met the goals: False where it surely missed them;
+            None where it does not decide that, or there was none.
     """
 
     rate: float | None = None

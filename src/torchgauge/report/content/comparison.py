@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from torchgauge.records.comparison import Change, Comparison, Place
+from torchgauge.records.comparison import Change, ComparedStage, Comparison, Place
 from torchgauge.report.content.changes import (
     PLACES,
     corrected_change,
@@ -61,16 +61,27 @@ def document(comparison: Comparison, options: Options) -> Document:
     """Return the figures with their changes, and the places that changed."""
     blocks: list[Block] = differences(comparison.differences)
     blocks.append(figures(comparison.changes))
-    blocks += [
-        _places(comparison, notable, options.top, len(places))
-        for places in (comparison.layers, comparison.operators, comparison.kernels)
-        if (notable := notable_places(places, comparison, len(places)))
-    ]
+    blocks += _tree_blocks(comparison, options.top)
+    for stage in comparison.stages:
+        blocks += stage_blocks(stage, options.top)
     blocks += [Warnings(comparison.all_warnings)] if comparison.all_warnings else []
     names = tuple(dict.fromkeys((comparison.baseline.target.name, comparison.current.target.name)))
     how = "compared, measured in turn" if comparison.paired else "compared"
     facts = sides((comparison.baseline, comparison.current), side_details)
     return Document(one_line(title(comparison)), how, facts=facts, blocks=blocks, names=names)
+
+
+def stage_blocks(stage: ComparedStage, top: int) -> list[Block]:
+    """Return the places of a prefill or a decode step that changed, under its name."""
+    return _tree_blocks(stage, top, f", {one_line(stage.label)}")
+
+
+def _tree_blocks(compared: Comparison | ComparedStage, top: int, of_stage: str = "") -> list[Block]:
+    return [
+        _places(compared, notable, top, len(places), of_stage)
+        for places in (compared.layers, compared.operators, compared.kernels)
+        if (notable := notable_places(places, compared, len(places)))
+    ]
 
 
 def figures(changes: Sequence[Change]) -> Table:
@@ -110,7 +121,9 @@ def _reasons(changes: Sequence[Change]) -> Iterator[str]:
         yield f"{', '.join(metrics)}: {one_line(reason)}."
 
 
-def notable_places(places: Sequence[Place], comparison: Comparison, top: int) -> list[Place]:
+def notable_places(
+    places: Sequence[Place], comparison: Comparison | ComparedStage, top: int
+) -> list[Place]:
     """Return the places worth listing: significant, with changed work, or a share of the change."""
     step = abs(comparison.step_change or 0.0)
     selected = [
@@ -124,7 +137,13 @@ def notable_places(places: Sequence[Place], comparison: Comparison, top: int) ->
     return selected[:top]
 
 
-def _places(comparison: Comparison, notable: list[Place], top: int, total: int) -> Table:
+def _places(
+    comparison: Comparison | ComparedStage,
+    notable: list[Place],
+    top: int,
+    total: int,
+    of_stage: str,
+) -> Table:
     rows = [
         Row(place.name or "(the model itself)", cells(PLACES, place), 1, _tone(place))
         for place in notable[:top]
@@ -135,8 +154,8 @@ def _places(comparison: Comparison, notable: list[Place], top: int, total: int) 
     if step is not None:
         note += f"; the step of both trees differs by {signed(step)}"
     return Table(
-        title=TITLES[kind], how=tested, columns=PLACES, rows=rows, recorded=True, notes=(note,),
-        layout="fitted",
+        title=TITLES[kind] + of_stage, how=tested, columns=PLACES, rows=rows, recorded=True,
+        notes=(note,), layout="fitted",
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.records import rendering
@@ -22,7 +22,7 @@ CHANGE = (
 )
 PLACE = (
     "kind,name,type,baseline,current,contribution,change,interval,significant,baseline_flops,"
-    "current_flops,baseline_bytes,current_bytes,baseline_calls,current_calls"
+    "current_flops,baseline_bytes,current_bytes,baseline_calls,current_calls,stage"
 )
 
 
@@ -41,8 +41,12 @@ def table(record: Verdict | Comparison, name: Csv) -> Rows:
         raise rendering.unfit("verdict on one run", name)
     if name == "categories":
         raise rendering.unfit(type(record).__name__, name)
-    places: Iterable[Place] = getattr(comparison, name)
-    return _named(PLACE), [_cells(PLACE, place, {}) for place in places]
+    places: list[tuple[Place, str]] = [
+        (place, getattr(compared, "stage", ""))
+        for compared in comparison.compared_trees
+        for place in getattr(compared, name)
+    ]
+    return _named(PLACE), [_cells(PLACE, place, {"stage": stage}) for place, stage in places]
 
 
 def _bounds(ruling: Ruling) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from torchgauge.records.comparison import Change, Comparison, Place
+from torchgauge.records.comparison import Change, ComparedStage, Comparison, Place
 from torchgauge.report.content import comparison as content
 from torchgauge.report.content.changes import (
     corrected_change,
@@ -25,7 +25,7 @@ from torchgauge.report.page.page_profile import warnings
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 
-CARDS = ("latency", "throughput", "memory", "params", "flops")
+CARDS = ("latency", "throughput", "ttft", "tpot", "tokens", "memory", "params", "flops")
 BARS = 12
 PLACES = (
     Column("name", "", "text"),
@@ -62,7 +62,9 @@ def overview(comparison: Comparison) -> dict[str, Any]:
         "bound": None,
         "phases": None,
         "findings": [
-            place_finding(place) for place in notable_places(comparison.layers, comparison, 3)
+            place_finding(place, getattr(compared, "label", "the step"))
+            for compared in comparison.compared_trees
+            for place in notable_places(compared.layers, compared, 3)
         ],
         "warnings": warnings(comparison.all_warnings),
         "complete": True,
@@ -90,14 +92,14 @@ def _was(change: Change) -> str:
     return f"was {side_amount(change.baseline, change)}"
 
 
-def place_finding(place: Place) -> dict[str, Any]:
-    """Return a place that changed as the first screen says it."""
+def place_finding(place: Place, tree: str = "the step") -> dict[str, Any]:
+    """Return a place that changed as the first screen says it; `tree` is what it is a part of."""
     name = place.name or "the model itself"
     appearance = "appeared" if place.appeared else "vanished" if place.vanished else ""
     unrelated = "other work" if place.work_changed else "on both sides"
     how = appearance or relative(place.change) or unrelated
     sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
-    text = f"{signed(place.contribution)} of the step; {place.type or place.kind}, {sure}."
+    text = f"{signed(place.contribution)} of {tree}; {place.type or place.kind}, {sure}."
     title = short(f"{name}: {how}")
     return {"title": title, "text": short(text), "view": "tables", "node": None, "search": ""}
 
@@ -135,47 +137,46 @@ def changes(comparison: Comparison) -> dict[str, Any]:
 
 def contributions(comparison: Comparison) -> list[dict[str, Any]] | None:
     """Return each layer's share of the step's change, in nanoseconds; None without trees."""
-    if comparison.step_change is None:
-        return None
-    ordered = sorted(comparison.layers, key=lambda place: -abs(place.contribution))
-    bars = [place for place in ordered[:BARS] if place.contribution]
-    remainder = comparison.step_change - math.fsum(place.contribution for place in bars)
-    other_count = len(comparison.layers) - len(bars)
-    tested = comparison.places_tested
-    tested = f"{tested[0].upper()}{tested[1:]}." if tested else ""
-    return [
-        {
-            "title": "",
-            "note": f"A step's own time by layer. {tested}",
-            "bars": [
-                [
-                    place.name or "the model itself",
-                    round(place.contribution * 1e9),
-                    place.significant,
-                ]
-                for place in bars
-            ],
-            "rest": round(remainder * 1e9),
-            "others": f"{other_count} other layers, and time in no layer"
-            if other_count
-            else "time in no layer",
-            "total": round(comparison.step_change * 1e9),
-            "whole": "the step as a whole",
-            "unit": "delta",
-        }
+    charts = [
+        _bars(compared, compared.step_change)
+        for compared in comparison.compared_trees
+        if compared.step_change is not None
     ]
+    return charts or None
+
+
+def _bars(compared: Comparison | ComparedStage, total: float) -> dict[str, Any]:
+    name = compared.label if isinstance(compared, ComparedStage) else ""
+    ordered = sorted(compared.layers, key=lambda place: -abs(place.contribution))
+    bars = [place for place in ordered[:BARS] if place.contribution]
+    remainder = total - math.fsum(place.contribution for place in bars)
+    other_count = len(compared.layers) - len(bars)
+    tested = compared.places_tested
+    tested = f"{tested[0].upper()}{tested[1:]}." if tested else ""
+    return {
+        "title": f"{name[:1].upper()}{name[1:]}",
+        "note": f"A step's own time by layer. {tested}",
+        "bars": [
+            [place.name or "the model itself", round(place.contribution * 1e9), place.significant]
+            for place in bars
+        ],
+        "rest": round(remainder * 1e9),
+        "others": f"{other_count} other layers, and time in no layer"
+        if other_count
+        else "time in no layer",
+        "total": round(total * 1e9),
+        "whole": "the step as a whole",
+        "unit": "delta",
+    }
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]] | None:
     """Return layers, operators and kernels with both sides' figures."""
     listed_tables = [
-        table(name, places)
-        for name, places in (
-            ("layers", comparison.layers),
-            ("operators", comparison.operators),
-            ("kernels", comparison.kernels),
-        )
-        if places
+        table(name, places, stage=getattr(compared, "stage", ""))
+        for compared in comparison.compared_trees
+        for name in ("layers", "operators", "kernels")
+        if (places := getattr(compared, name))
     ]
     return listed_tables or None
 
@@ -184,8 +185,12 @@ def table(
     name: str,
     places: tuple[Place, ...],
     extra_columns: Mapping[Column, list[Any]] = MappingProxyType({}),
+    stage: str = "",
 ) -> dict[str, Any]:
-    """Return a table of places, with columns of their own after the names."""
+    """Return a table of places, of a stage of generation by its name.
+
+    It has columns of their own after the names.
+    """
     cells: dict[str, list[Any]] = {
         field: [getattr(place, field) for place in places]
         for field in (
@@ -200,7 +205,7 @@ def table(
     cells["proven"] = [sure[place.significant] for place in places]
     cells |= {column.key: values for column, values in extra_columns.items()}
     columns = [PLACES[0]._replace(title=name.removesuffix("s")), *extra_columns, *PLACES[1:]]
-    page_table = page_tables.table(name, columns, cells)
+    page_table = page_tables.table(f"{name}, {stage}" if stage else name, columns, cells)
     return page_tables.with_kernel_labels(page_table) if name == "kernels" else page_table
 
 

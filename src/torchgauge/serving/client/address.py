@@ -9,7 +9,9 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from torchgauge.errors import InputError
 
-_PORTS = {"http": 80, "https": 443}
+_PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 8001}  # the last two: Triton's
+SCHEMES = tuple(f"{scheme}://" for scheme in _PORTS)
+"""What URLs that can be loaded begin with."""
 # What a request target may hold as it is: reserved characters, and escapes that were written.
 _TARGET_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 
@@ -19,7 +21,7 @@ class Address:
     """Where requests go.
 
     Attributes:
-        scheme: "http" or "https".
+        scheme: "http", "https", "grpc" or "grpcs".
         host: As it was written, without brackets.
         port: Its number.
         target: Path and query, as they are sent.
@@ -35,7 +37,7 @@ class Address:
     @property
     def secure(self) -> bool:
         """Whether it is reached by TLS."""
-        return self.scheme == "https"
+        return self.scheme in ("https", "grpcs")
 
     @property
     def authority(self) -> str:
@@ -87,7 +89,9 @@ def parse_address(text: str, *, allow_remote: bool = False) -> Address:
             remedy="Put a token into an environment variable and name it: --bearer-env NAME.",
         )
     if url.scheme not in _PORTS or not url.hostname:
-        raise _invalid("It is not of the form http://HOST:PORT/PATH or https://….")
+        raise _invalid(
+            "It is not of the form http://HOST:PORT/PATH, https://… or grpc://HOST:PORT/MODEL."
+        )
     if port == 0:
         raise _invalid("Port 0 cannot be connected to.")
     port = port or _PORTS[url.scheme]

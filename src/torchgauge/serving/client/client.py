@@ -10,9 +10,11 @@ from time import monotonic
 from typing import Any
 
 from torchgauge.records.serving.requests import FATES, Fate
+from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
-from torchgauge.serving.client.connection import Connection
+from torchgauge.serving.client.connection import Connection, LibraryClient, Sender
 from torchgauge.serving.client.connection_pool import IDLE_SECONDS, ConnectionPool
+from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.request_bytes import Token, request_bytes
 from torchgauge.serving.client.send_plan import SendPlan
@@ -50,7 +52,12 @@ class LoadClient:
         dialect = dialect_named(plan.api)
         self._token = Token(plan.bearer_env) if plan.bearer_env else None
         self._address = plan.address.with_default_path(dialect.path)
-        self._requests = [request_bytes(self._address, body, self._token) for body in plan.items]
+        self._library = library_client(plan, self._address, dialect, self._token, self)
+        self._requests = (
+            [request_bytes(self._address, body, self._token) for body in plan.items]
+            if self._library is None
+            else []
+        )
         self._pool = ConnectionPool(self._address, dialect, self)
         self._slots = min(plan.in_flight or descriptors, descriptors)
         self._waiting: deque[int] = deque()
@@ -79,6 +86,8 @@ class LoadClient:
             watch.cancel()
             self._timer.close()
             self._pool.close_idle(since=math.inf)
+            if self._library is not None:
+                await self._library.close()
 
     def interrupt(self) -> None:
         """End now: what is not answered is unfinished, what was not due yet is left out."""
@@ -89,7 +98,7 @@ class LoadClient:
     @property
     def connections(self) -> int:
         """How many connections were opened."""
-        return self._pool.opened
+        return self._pool.opened if self._library is None else self._library.opened
 
     @property
     def progress(self) -> tuple[int, int, int]:
@@ -124,7 +133,7 @@ class LoadClient:
 
     def _begin(self, due: float, ready: float) -> int:
         plan, row = self._plan, len(self.columns)
-        item = (plan.first_item + row * plan.item_step) % len(self._requests)
+        item = (plan.first_item + row * plan.item_step) % len(plan.items)
         self.columns.add(due, item)
         if len(self._busy) < self._slots:
             self._dispatch(row, ready)
@@ -134,6 +143,9 @@ class LoadClient:
 
     def _dispatch(self, row: int, ready: float) -> None:
         """Send a request that could be sent since `ready`, on a connection that is free."""
+        if self._library is not None:
+            self._busy[row] = self._task(self._library.exchange(row, ready))
+            return
         connection = self._pool.take()
         if connection is not None:
             self._send(connection, row, ready)
@@ -285,6 +297,24 @@ class LoadClient:
         # A socket that fails is reported as a lost connection, too.
         if not isinstance(error, OSError) and not self._over.done():
             self._over.set_exception(error)
+
+
+def library_client(
+    plan: SendPlan, address: Address, dialect: Dialect, token: Token | None, sender: Sender
+) -> LibraryClient | None:
+    """Return the client of a plan's protocol; None for HTTP/1.1, which is our own.
+
+    Raises MissingExtraError; InputError `body-invalid`, `address-invalid` of gRPC.
+    """
+    if plan.protocol == "HTTP/2":
+        from torchgauge.serving.client.http2_client import Http2Client
+
+        return Http2Client(address, plan.items, dialect, token, sender)
+    if plan.protocol == "gRPC":
+        from torchgauge.serving.client.grpc_client import GrpcClient
+
+        return GrpcClient(address, plan.items, token, sender)
+    return None
 
 
 class Queries:

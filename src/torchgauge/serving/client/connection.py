@@ -44,6 +44,24 @@ class Sender(Protocol):
         ...
 
 
+class LibraryClient(Protocol):
+    """Sends each request in a task of its own, by a library: slower than our own connections.
+
+    Attributes:
+        opened: How many connections were opened, as far as the library tells.
+    """
+
+    opened: int
+
+    async def exchange(self, row: int, ready: float) -> None:
+        """Send a request that could be sent since `ready`, read its answer, report its fate."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
 class Connection(asyncio.BufferedProtocol):
     """Sends a request, reads its answer, and is idle again.
 
@@ -152,8 +170,8 @@ class Connection(asyncio.BufferedProtocol):
             self._content_type = value
         elif name == b"location":
             self._location = value
-        elif name == b"server-timing":
-            self._read_timing(value)
+        elif name == b"server-timing" and self._row is not None:
+            read_timing(self._columns, self._row, value)
         elif name == b"server":
             self._sender.served_by(value)
 
@@ -227,27 +245,31 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.ended(row, fate, monotonic(), problem)
 
     def _note_content(self, row: int) -> None:
-        columns = self._columns
-        if not self._reading or self._reader is None:
-            columns.first[row] = self._first
-            return
-        reader = self._reader
-        columns.first[row] = reader.first
-        columns.reasoning[row] = reader.reasoning
-        columns.tokens_in[row] = reader.tokens_in
-        columns.tokens_out[row] = reader.tokens_out
-        columns.stamps.extend(reader.stamps)
-        columns.stamp_rows.extend([row] * len(reader.stamps))
+        reader = self._reader if self._reading else None
+        note_content(self._columns, row, reader, self._first)
 
-    def _read_timing(self, value: bytes) -> None:
-        if self._row is None:
-            return
-        for name, number in _SERVER_TIMING.findall(value):
-            try:
-                amount = float(number)
-            except ValueError:
-                continue
-            if name == b"batch" and 1 <= amount < 1e9:
-                self._columns.batch[self._row] = int(amount)
-            elif name == b"service" and 0 <= amount < 1e9:
-                self._columns.service[self._row] = amount / 1000
+
+def note_content(columns: Columns, row: int, reader: AnswerReader | None, first: float) -> None:
+    """Note what an answer contained; without a reader `first` is when its first byte came."""
+    if reader is None:
+        columns.first[row] = first
+        return
+    columns.first[row] = reader.first
+    columns.reasoning[row] = reader.reasoning
+    columns.tokens_in[row] = reader.tokens_in
+    columns.tokens_out[row] = reader.tokens_out
+    columns.stamps.extend(reader.stamps)
+    columns.stamp_rows.extend([row] * len(reader.stamps))
+
+
+def read_timing(columns: Columns, row: int, value: bytes) -> None:
+    """Note the batch and the seconds of service that a `Server-Timing` header names."""
+    for name, number in _SERVER_TIMING.findall(value):
+        try:
+            amount = float(number)
+        except ValueError:
+            continue
+        if name == b"batch" and 1 <= amount < 1e9:
+            columns.batch[row] = int(amount)
+        elif name == b"service" and 0 <= amount < 1e9:
+            columns.service[row] = amount / 1000

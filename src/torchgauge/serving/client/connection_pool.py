@@ -82,14 +82,19 @@ class ConnectionPool:
 
     def fate_of(self, error: OSError) -> Fate:
         """Return the fate of a request that got no connection."""
-        if isinstance(error, ssl.SSLError):
-            return "tls"
-        if error.errno in _LOCAL_ERRORS:
-            return "local"
-        # A server that takes a connection and ends it before it is secure speaks no TLS.
-        lost = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
-        return "tls" if self._tls is not None and lost else "refused"
+        return fate_of(error, secure=self._tls is not None)
 
     def _connection(self) -> Connection:
         reader = self._dialect.reader
         return Connection(self._sender, reader() if reader is not None else None)
+
+
+def fate_of(error: OSError, *, secure: bool) -> Fate:
+    """Return the fate of a request that got no connection."""
+    if isinstance(error, ssl.SSLError):
+        return "tls"
+    if error.errno in _LOCAL_ERRORS:
+        return "local"
+    # A server that takes a connection and ends it before it is secure speaks no TLS.
+    lost = isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError)
+    return "tls" if secure and lost else "refused"

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -79,7 +79,8 @@ def send(plan: SendPlan, progress: Progress | None = None) -> SentLoad:
         begin = _begun(processes)
         interrupted = _watched(processes, begin, plan, progress or Silent())
         results = [process.result for process in processes]
-    return _load([result for result in results if result is not None], begin, interrupted)
+    load = _load([result for result in results if result is not None], begin, interrupted)
+    return replace(load, version=plan.protocol)
 
 
 class _Process:

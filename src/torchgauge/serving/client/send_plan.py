@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Literal
 
 from torchgauge.errors import InputError
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.dialects.every import dialect_named
+
+Protocol = Literal["HTTP/1.1", "HTTP/2", "gRPC"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +21,7 @@ class SendPlan:
 
     Attributes:
         address: Where they go.
+        protocol: How they are sent; all but HTTP/1.1 by libraries, which take more CPU time.
         api: The name of its dialect.
         items: Bodies, which requests take in turn; an empty one is a GET.
         schedule: Seconds from the begin at which requests are due, ascending: equal ones are sent
@@ -37,6 +41,7 @@ class SendPlan:
     """
 
     address: Address
+    protocol: Protocol = "HTTP/1.1"
     api: str = "json"
     items: tuple[bytes, ...] = (b"",)
     schedule: Sequence[float] | None = field(default=None, repr=False)

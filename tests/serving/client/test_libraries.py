@@ -1,0 +1,188 @@
+"""Sending by libraries: HTTP/2 and gRPC, at real servers."""
+
+import dataclasses
+import json
+import sys
+
+import pytest
+from tests.support.servers.running import running
+
+import torchgauge as tg
+from torchgauge.errors import InputError, MissingExtraError
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.send import send
+from torchgauge.serving.client.send_plan import SendPlan
+
+BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [[1.5, 2.0]]}]}
+
+
+@pytest.fixture(scope="module")
+def http2():
+    pytest.importorskip("hypercorn")
+    with running("http2_service", libraries=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def inference():
+    pytest.importorskip("tritonclient.grpc")
+    with running("grpc_service", libraries=True) as server:
+        yield f"grpc://127.0.0.1:{server.port}"
+
+
+def sent(address, protocol="HTTP/2", **options):
+    options = {"schedule": [0.01 * number for number in range(12)], **options}
+    return send(SendPlan(address=parse_address(address), protocol=protocol, **options))
+
+
+def inferred(address, body=BODY, **options):
+    return sent(address, "gRPC", items=(json.dumps(body).encode(),), **options)
+
+
+def test_requests_share_one_connection(http2):
+    load = sent(http2.address, items=(b"", b'{"a": 1}'))
+    requests = load.requests
+    assert set(requests.fate) == {"done"}
+    assert (load.version, load.client.connections) == ("HTTP/2", 1)
+    assert set(requests.status) == {200}
+    assert set(requests.batch) == {3}
+    assert requests.service == pytest.approx([0.0045] * 12)
+    for row in zip(requests.scheduled, requests.sent, requests.first, requests.last, strict=True):
+        assert list(row) == sorted(row)
+
+
+def test_a_slow_answer_delays_no_other_request(http2):
+    load = sent(f"{http2.address}/slow", schedule=[0.0] * 8)
+    durations = [
+        last - due for last, due in zip(load.requests.last, load.requests.scheduled, strict=True)
+    ]
+    assert min(durations) >= 0.2
+    assert max(durations) < 8 * 0.2  # they do not wait for each other
+
+
+@pytest.mark.parametrize(
+    ("path", "fate"), [("/status", "status"), ("/elsewhere", "redirect"), ("/crash", "status")]
+)
+def test_the_fate_of_each_answer(http2, path, fate):
+    load = sent(http2.address + path, schedule=[0.0, 0.01])
+    assert load.requests.fate == (fate, fate)
+
+
+def test_tokens_of_a_stream_are_stamped(http2):
+    load = sent(f"{http2.address}/stream", api="openai-chat", schedule=[0.0, 0.01], items=(b"{}",))
+    assert load.requests.fate == ("done", "done")
+    assert load.requests.chunks == (4, 4)
+    assert len(load.requests.gaps) == 6
+    assert sum(load.requests.gaps) > 2 * 0.02  # not all at the end of the answer
+
+
+def test_a_request_that_takes_too_long_is_a_timeout(http2):
+    load = sent(f"{http2.address}/slow", schedule=[0.0, 0.01], timeout=0.05)
+    assert load.requests.fate == ("timeout", "timeout")
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/2", "gRPC"])
+def test_nobody_listens(protocol):
+    scheme = "http" if protocol == "HTTP/2" else "grpc"
+    load = sent(f"{scheme}://127.0.0.1:9/m", protocol, items=(json.dumps(BODY).encode(),))
+    assert set(load.requests.fate) == {"refused"}
+    assert load.problems["refused"]
+
+
+def test_a_server_of_http1_is_no_server_of_http2():
+    with running("fifo_server", service=0.001) as server:
+        load = sent(server.address, schedule=[0.0, 0.01])
+    assert set(load.requests.fate) <= {"protocol", "reset"}
+
+
+@pytest.mark.parametrize("protocol", ["HTTP/2", "gRPC"])
+def test_a_server_that_is_killed_leaves_no_request_without_fate(protocol):
+    name = "http2_service" if protocol == "HTTP/2" else "grpc_service"
+    with running(name, libraries=True) as server:
+        scheme = "http" if protocol == "HTTP/2" else "grpc"
+        address = parse_address(f"{scheme}://127.0.0.1:{server.port}/slow")
+        plan = SendPlan(
+            address=address, protocol=protocol, schedule=[0.01 * n for n in range(100)],
+            items=(json.dumps(BODY).encode(),), timeout=5,
+        )  # fmt: skip
+        progress = _Killing(server)
+        load = send(plan, progress)
+    assert len(load.requests) == 100
+    assert set(load.requests.fate) <= {"done", "reset", "refused", "protocol"}
+    assert len(set(load.requests.fate)) > 1
+
+
+@dataclasses.dataclass
+class _Killing:
+    """Kills a server when the first report of progress comes."""
+
+    server: object
+
+    def update(self, *_):
+        self.server.kill()
+
+
+def test_inference_is_asked_for_by_grpc(inference):
+    load = inferred(f"{inference}/sum")
+    assert set(load.requests.fate) == {"done"}
+    assert load.version == "gRPC"
+
+
+def test_paths_name_model_and_version(inference):
+    assert inferred(f"{inference}/v2/models/sum/infer").requests.fate[0] == "done"
+    assert inferred(f"{inference}/sum/1").requests.fate[0] == "done"
+    with pytest.raises(InputError) as raised:
+        inferred(f"{inference}/")
+    assert raised.value.id == "address-invalid"
+
+
+def test_errors_of_grpc_are_answers(inference):
+    load = inferred(f"{inference}/absent", schedule=[0.0])
+    assert load.requests.fate == ("status",)
+    assert "no model absent" in load.problems["status"]
+    wrong = {"inputs": [{**BODY["inputs"][0], "shape": [1, 3]}]}
+    assert inferred(f"{inference}/sum", wrong, schedule=[0.0]).requests.fate == ("status",)
+
+
+def test_tokens_are_sent_and_shown_nowhere(inference, http2, monkeypatch):
+    monkeypatch.setenv("SECRET_OF_TEST", "secret")
+    assert inferred(f"{inference}/sum", bearer_env="SECRET_OF_TEST").requests.fate[0] == "done"
+    monkeypatch.setenv("SECRET_OF_TEST", "another")
+    load = inferred(f"{inference}/sum", bearer_env="SECRET_OF_TEST")
+    assert load.requests.fate[0] == "status"
+    assert "another" not in repr(load)
+    assert set(sent(http2.address, bearer_env="SECRET_OF_TEST").requests.fate) == {"done"}
+
+
+@pytest.mark.parametrize(
+    "body", [[], {}, {"inputs": [{"name": "x"}]}, {"inputs": [{**BODY["inputs"][0], "shape": "a"}]},
+             {"inputs": [{**BODY["inputs"][0], "datatype": "FP16"}]}],
+)  # fmt: skip
+def test_a_body_that_is_no_request_is_refused(inference, body):
+    with pytest.raises(InputError) as raised:
+        inferred(f"{inference}/sum", body)
+    assert raised.value.id == "body-invalid"
+
+
+@pytest.mark.parametrize(("library", "extra"), [("httpx", "http2"), ("grpc", "grpc")])
+def test_an_absent_library_is_named_with_its_extra(library, extra, monkeypatch):
+    from torchgauge.serving.client.client import library_client
+    from torchgauge.serving.client.dialects.every import dialect_named
+
+    monkeypatch.setitem(sys.modules, library, None)
+    protocol = "HTTP/2" if extra == "http2" else "gRPC"
+    address = parse_address("http://127.0.0.1:9/m")
+    plan = SendPlan(address=address, protocol=protocol, schedule=[0.0])
+    with pytest.raises(MissingExtraError, match=f"{library}.* which is not installed") as raised:
+        library_client(plan, address, dialect_named("json"), None, None)
+    assert f"torchgauge[{extra}]" in raised.value.remedy
+
+
+def test_a_record_names_the_protocol(http2, inference, tmp_path):
+    serving = tg.measure_serving(http2.address, rate=50, duration=0.5, http2=True)
+    assert serving.served_by.version == "HTTP/2"
+    body = tmp_path / "body.json"
+    body.write_text(json.dumps(BODY))
+    serving = tg.measure_serving(f"{inference}/sum", rate=50, duration=0.5, body=body)
+    assert serving.served_by.version == "gRPC"
+    assert serving.levels[0].fates == {"done": serving.levels[0].count}
