@@ -92,7 +92,15 @@ def test_what_there_is_no_room_for_is_counted():
 
 
 def test_each_part_has_its_first_figure_before_any_has_its_second():
-    text = text_of(sample("profile on a page"))
+    finding = Finding(id="f", severity="info", title="t", evidence="long " * 60)
+    warnings = tuple(
+        MeasurementWarning(id=f"id-{number}", message="m " * 90) for number in range(5)
+    )
+    record = msgspec.structs.replace(
+        sample("profile on a page"), findings=(finding,) * 3, warnings=warnings
+    )
+    text = text_of(record)
+    assert "\nwarning id-0" in text
     for first in ("parameters: ", "FLOPs: ", "median: ", "peak: ", "images: "):
         assert f"\n{first}" in text
 
