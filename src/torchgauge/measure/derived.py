@@ -1,23 +1,33 @@
-"""Results derived from several probes: work on the tree, bounds, a training step's phases."""
+"""Results derived from several probes: work on the tree, bounds, phases, utilization."""
 
 from __future__ import annotations
 
 import msgspec
 
 from torchgauge.analyze.latency.training_phases import training_time
-from torchgauge.analyze.work.bottleneck import bottleneck, contradicted
+from torchgauge.analyze.work.bottleneck import bottleneck, contradicted, step_bottleneck
 from torchgauge.analyze.work.lower_bound import Fp32
 from torchgauge.analyze.work.roofline import roofline
 from torchgauge.analyze.work.tree_bounds import with_bounds
 from torchgauge.analyze.work.tree_costs import layer_times, with_costs
+from torchgauge.analyze.work.utilization import (
+    StepContents,
+    StepTime,
+    peak_used,
+    products_of,
+    utilization,
+)
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.work.model_shape import model_shape
 from torchgauge.records.environment import Environment
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Bottleneck, Roofline, Roofs
+from torchgauge.records.work.utilization import Utilization
+from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement
 
@@ -45,15 +55,23 @@ def bounds(
     latency: Latency | None,
     tree: Tree | None,
     roofs: Roofs | None,
+    training: TrainingTime | None = None,
 ) -> tuple[Roofline | None, Bottleneck | None]:
     """Return how near the call comes to the machine's roofs, and what bounds it.
 
-    Of a training step neither: it is timed with its optimizer, and counted without. No roofline
-    under roofs that the call itself shows to be far too low.
+    A training step is timed with its optimizer and counted without: what bounds it is told of its
+    passes, and it has no roofline. No roofline under roofs that the call itself shows to be far too
+    low.
     """
-    if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
+    if cost is None or latency is None or latency.cold_cache:
         return None, None
     rounding = _rounding(environment)
+    if cost.backward:
+        if training is None:
+            return None, None
+        return None, step_bottleneck(cost, latency, training, roofs, fp32=rounding)
+    if latency.stages:
+        return None, None
     times = {} if tree is None else layer_times(tree, cost)
     near = None
     if roofs is not None and not contradicted(cost, latency.median, roofs, fp32=rounding):
@@ -74,4 +92,25 @@ def phases(
         optimizer=name_of(options.train.optimizer),
         autocast=placement.precision if placement.method == "autocast" else "",
         scaled=options.train.scaler is not None,
+    )
+
+
+def utilized(
+    placement: Placement,
+    environment: Environment,
+    cost: Cost | None,
+    latency: Latency | None,
+    roofs: Roofs | None,
+) -> Utilization | None:
+    """Return the MFU and HFU of a training step; None in inference, and where it was not timed."""
+    if cost is None or latency is None or not cost.backward:
+        return None
+    target, module = placement.target, module_of(placement.model)
+    products = products_of(cost)
+    return utilization(
+        products,
+        StepTime(latency.median, latency.interval),
+        peak_used(products, machine.datasheet(placement.device), roofs, _rounding(environment)),
+        contents=StepContents(target.batch, target.tokens),
+        shape=None if module is None else model_shape([module]),
     )

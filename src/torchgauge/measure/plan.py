@@ -25,7 +25,7 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure.derived import bounds, judged, phases
+from torchgauge.measure.derived import bounds, judged, phases, utilized
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
@@ -128,7 +128,8 @@ def _measured(
         tree = judged(tree, cost, latency, roofs, host_environment)
     if tree is not None:
         tree = with_headline_ratio(tree, latency)
-    near, bound = bounds(placement, host_environment, cost, latency, tree, roofs)
+    divided = phases(latency, placement, options)
+    near, bound = bounds(placement, host_environment, cost, latency, tree, roofs, divided)
     runner.warnings += implausible(host_environment.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
     profile = Profile(
@@ -139,7 +140,8 @@ def _measured(
         latency=latency,
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,
-        training=phases(latency, placement, options),
+        training=divided,
+        utilization=utilized(placement, host_environment, cost, latency, roofs),
         system=timed.system,
         roofline=near,
         bottleneck=bound,

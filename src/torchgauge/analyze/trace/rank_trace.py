@@ -31,25 +31,32 @@ from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps
 from torchgauge.analyze.trace.serving_phases import serving_phases
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
+from torchgauge.analyze.work.event_costs import EventCosts, event_costs
+from torchgauge.analyze.work.recorded_products import recorded_products
+from torchgauge.analyze.work.utilization import StepTime, peak_used, utilization
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
 from torchgauge.records.trace.trace import Queue, RankTrace
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.records.work.utilization import Utilization
 
 _BEHIND = "no critical path: the device was still at work of before this part when it was launched"
 
 
 def rank_trace(
     events: Events, file: str, part: str = "", *,
-    behind_others: bool = False, timeline_bytes: int = 0,
+    behind_others: bool = False, timeline_bytes: int = 0, roofs: Roofs | None = None,
 ) -> tuple[RankTrace, Calls]:  # fmt: skip
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     `part` names the part of it that they are; `behind_others`: work waited for work outside of it.
+    `roofs` are those of its devices, where their datasheet is known.
     With `timeline_bytes` the tree has the events for the page's timeline, in so many at most.
     """
     modules, spans = attributed(events)
-    tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
+    costs = event_costs(events, spans)
+    tree = tree_of(events, modules, spans, costs)  # what it needs for itself is the most, and first
     work = launched(events, spans)
     facts = Facts(events, work)
     activities = device_activities(events, work, facts)
@@ -74,6 +81,7 @@ def rank_trace(
         part=part,
         times=device_times(activities),
         tree=tree,
+        roofs=roofs,
         device_time=int(duration.sum()) * 1e-9,
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
@@ -92,13 +100,30 @@ def rank_trace(
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, origin(events), steps)
-    record = msgspec.structs.replace(record, findings=findings(record))
+    record = msgspec.structs.replace(
+        record,
+        findings=findings(record),
+        utilization=_utilization(events, spans, costs, record),
+    )
     if timeline_bytes:
         recorded = Recorded(
             events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
         )
         record = _with_timeline(record, timeline(recorded, max_bytes=timeline_bytes))
     return record, calls
+
+
+def _utilization(
+    events: Events, spans: Spans, costs: EventCosts, record: RankTrace
+) -> Utilization | None:
+    """Return the MFU over the window, of all the products that were recorded."""
+    (products,) = recorded_products(events, spans, costs)
+    return utilization(
+        products,
+        StepTime(record.window, clock="recorded"),
+        peak_used(products, record.roofs, None),
+        devices=max(1, len({time.device for time in record.times})),
+    )
 
 
 def _with_timeline(record: RankTrace, events: Timeline) -> RankTrace:
