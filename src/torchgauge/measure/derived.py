@@ -1,4 +1,4 @@
-"""Results derived from several probes: work on the tree, bounds, phases, utilization."""
+"""Results derived from several probes: work on the tree, bounds, a training step's phases."""
 
 from __future__ import annotations
 
@@ -10,24 +10,14 @@ from torchgauge.analyze.work.lower_bound import Fp32
 from torchgauge.analyze.work.roofline import roofline
 from torchgauge.analyze.work.tree_bounds import with_bounds
 from torchgauge.analyze.work.tree_costs import layer_times, with_costs
-from torchgauge.analyze.work.utilization import (
-    StepContents,
-    StepTime,
-    peak_used,
-    products_of,
-    utilization,
-)
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.work.model_shape import model_shape
 from torchgauge.records.environment import Environment
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Bottleneck, Roofline, Roofs
-from torchgauge.records.work.utilization import Utilization
-from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement
 
@@ -92,25 +82,4 @@ def phases(
         optimizer=name_of(options.train.optimizer),
         autocast=placement.precision if placement.method == "autocast" else "",
         scaled=options.train.scaler is not None,
-    )
-
-
-def utilized(
-    placement: Placement,
-    environment: Environment,
-    cost: Cost | None,
-    latency: Latency | None,
-    roofs: Roofs | None,
-) -> Utilization | None:
-    """Return the MFU and HFU of a training step; None in inference, and where it was not timed."""
-    if cost is None or latency is None or not cost.backward:
-        return None
-    target, module = placement.target, module_of(placement.model)
-    products = products_of(cost)
-    return utilization(
-        products,
-        StepTime(latency.median, latency.interval),
-        peak_used(products, machine.datasheet(placement.device), roofs, _rounding(environment)),
-        contents=StepContents(target.batch, target.tokens),
-        shape=None if module is None else model_shape([module]),
     )

@@ -25,7 +25,7 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure.derived import bounds, judged, phases, utilized
+from torchgauge.measure.derived import bounds, judged, phases
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
@@ -45,6 +45,7 @@ from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.counted import counted
+from torchgauge.measure.work.utilization import step_utilization
 from torchgauge.progress import Progress
 from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
@@ -141,7 +142,7 @@ def _measured(
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,
         training=divided,
-        utilization=utilized(placement, host_environment, cost, latency, roofs),
+        utilization=step_utilization(placement, host_environment, cost, latency, roofs),
         system=timed.system,
         roofline=near,
         bottleneck=bound,

@@ -112,14 +112,15 @@ def step_bottleneck(
     passes = bottleneck(cost, _part(latency, training.step * share), roofs, fp32=fp32)
     if passes.kind is None:
         return passes
-    others = ", ".join(
+    other_phases = ", ".join(
         f"{phase.name} {units.percent(phase.share)}"
         for phase in training.phases
         if phase.name not in PASSES and phase.share > 0
     )
     note = (
         f"This is of forward and backward pass, {units.percent(share)} of the step of "
-        f"{units.time(training.step, 3)}" + (f"; the rest: {others}." if others else ".")
+        f"{units.time(training.step, 3)}"
+        + (f"; the rest: {other_phases}." if other_phases else ".")
     )
     evidence = (*passes.evidence, note)
     if share < LEAST_PASSES:

@@ -155,8 +155,8 @@ def event_costs(events: Events, spans: Spans) -> EventCosts:
         name, reason = plans[plan].name, plans[plan].reason
         reasons[name] = (reasons.get(name, (0, ""))[0] + 1, reason)
     ordered = dict(sorted(reasons.items(), key=lambda item: -item[1][0]))
-    whole = np.where(unknown, 0, figures[3])
-    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered, whole)
+    products = np.where(unknown, 0, figures[3])
+    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered, products)
 
 
 def _never_ran(events: Events, spans: Spans) -> Rows:

@@ -42,17 +42,18 @@ def recorded_products(
     dtypes, code = _dtypes(events, spans.row[rows])
     results = []
     for current in range(count):
-        here = step == current
+        in_step = step == current
         by_dtype = {
-            dtype: int(flops[here & own & (code == value)].sum())
+            dtype: int(flops[in_step & own & (code == value)].sum())
             for value, dtype in enumerate(dtypes)
         }
         results.append(
             Products(
-                model=int(flops[here & own].sum()),
-                executed=int(flops[here].sum()),
+                model=int(flops[in_step & own].sum()),
+                executed=int(flops[in_step].sum()),
                 by_dtype={dtype: amount for dtype, amount in by_dtype.items() if amount},
-                attention=int(flops[here & attended].sum()),
+                attention=int(flops[in_step & attended].sum()),
+                backward=bool((in_step & (phase == BACKWARD)).any()),
                 at_least=bool((lacking & (number == current)).any()),
             )
         )

@@ -35,12 +35,14 @@ class Products(NamedTuple):
     """FLOPs of the products of one step.
 
     `attention` are those of two activations, in the model's own; `by_dtype` is of the model's own.
+    `backward`: whether a backward pass is among them.
     """
 
     model: int
     executed: int
     by_dtype: dict[str, int]
     attention: int = 0
+    backward: bool = True
     at_least: bool = False
 
 
@@ -84,7 +86,7 @@ def products_of(cost: Cost) -> Products:
         model += row.matmul_flops
         attention += row.matmul_flops if multiplies_activations(row.operator) else 0
         by_dtype[row.dtype] = by_dtype.get(row.dtype, 0) + row.matmul_flops
-    return Products(model, executed, by_dtype, attention, cost.at_least)
+    return Products(model, executed, by_dtype, attention, cost.backward, cost.at_least)
 
 
 def multiplies_activations(operator: str) -> bool:
@@ -124,7 +126,6 @@ def utilization(
     devices: int = 1,
     contents: StepContents = UNKNOWN_CONTENTS,
     shape: ModelShape | None = None,
-    backward: bool = True,
 ) -> Utilization | None:
     """Return the utilization of a step; None where no product was counted or it took no time."""
     if not products.model or time.seconds <= 0:
@@ -155,19 +156,17 @@ def utilization(
         )
     if shape is None or not contents.tokens:
         return result
-    formula = field_formula(products, shape, contents, backward=backward)
+    formula = field_formula(products, shape, contents)
     by_formula = None if model is None else model * formula.flops / products.model
     return msgspec.structs.replace(result, formula=msgspec.structs.replace(formula, mfu=by_formula))
 
 
-def field_formula(
-    products: Products, shape: ModelShape, contents: StepContents, *, backward: bool = True
-) -> FieldFormula:
+def field_formula(products: Products, shape: ModelShape, contents: StepContents) -> FieldFormula:
     """Return 6·N + 12·L·h·s for each token (2·N + 4·L·h·s forward), term by term beside the count.
 
     Without layers, width or samples it has no attention.
     """
-    times, tokens = TRAINING if backward else FORWARD, contents.tokens or 0
+    times, tokens = TRAINING if products.backward else FORWARD, contents.tokens or 0
     sequence = None if not contents.samples else tokens // contents.samples
     attention = None
     if shape.layers and shape.width and sequence:
@@ -194,7 +193,7 @@ def field_formula(
                 weights, reason=_weights_reason(weights, shape, times * tokens)
             ),
             msgspec.structs.replace(
-                attended, reason=_attention_reason(attended, known=attention is not None)
+                attended, reason=_attention_reason(attended, has_attention=attention is not None)
             ),
         ),
     )
@@ -213,10 +212,10 @@ def _weights_reason(part: FormulaPart, shape: ModelShape, per_weight: int) -> st
     return f"{text} parameters (some weights are used more than once, or by more than these tokens)"
 
 
-def _attention_reason(part: FormulaPart, *, known: bool) -> str:
+def _attention_reason(part: FormulaPart, *, has_attention: bool) -> str:
     if abs(part.difference) <= NEGLIGIBLE * max(part.counted, part.formula):
         return ""
-    if not known:
+    if not has_attention:
         return "the model does not tell its layers and width: the formula is without attention"
     if part.difference > 0:
         return "attention over fewer pairs of tokens than L·s², such as within a window"

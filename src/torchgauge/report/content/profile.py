@@ -71,8 +71,8 @@ def conclusion(profile: Profile) -> list[Block]:
     if profile.bottleneck is not None:
         pairs.append(("bound by", _bound(profile.bottleneck, profile.roofline)))
     if profile.utilization is not None and profile.utilization.mfu is not None:
-        share = time_sections.utilization(profile.utilization).rows[0]
-        pairs.append(("MFU", Detailed(share.value, f"  {share.note}")))
+        row = time_sections.utilization(profile.utilization).rows[0]
+        pairs.append(("MFU", Detailed(row.value, f"  {row.note}")))
     if (slowest := slowest_leaf(profile.tree)) is not None:
         layer, share = slowest
         detail = f"  {layer.row.type}, {units.percent(share)} of the step"

@@ -29,8 +29,8 @@ MFU = Column("MFU", get=lambda rank: units.percent(rank.mfu))
 
 def document(ranks: Ranks, _options: Options) -> Document:
     """Return the times of each rank, and sentences about the straggler and missing ranks."""
-    known = any(rank.mfu is not None for rank in ranks.ranks)
-    columns = (*COLUMNS, MFU) if known else COLUMNS
+    with_mfu = any(rank.mfu is not None for rank in ranks.ranks)
+    columns = (*COLUMNS, MFU) if with_mfu else COLUMNS
     rows = [
         Row(
             f"{rank.number}",

@@ -34,7 +34,7 @@ def sections(profile: Profile) -> list[Section]:
         summary.append(latency(profile.latency, stages=profile.training is None))
     if profile.bottleneck is not None:
         summary.append(bounds(profile.bottleneck, profile.roofline))
-    others: tuple[tuple[Any, Callable[[Any], Section]], ...] = (
+    parts: tuple[tuple[Any, Callable[[Any], Section]], ...] = (
         (profile.throughput, throughput),
         (profile.training, training),
         (profile.utilization, utilization),
@@ -42,7 +42,7 @@ def sections(profile: Profile) -> list[Section]:
         (profile.system, system),
         (profile.compilation, compilation),
     )
-    return summary + [section(part) for part, section in others if part is not None]
+    return summary + [section(part) for part, section in parts if part is not None]
 
 
 def target(profile: Profile) -> Section:

@@ -172,10 +172,10 @@ def _peak_source(peak: PeakUsed) -> str:
 
 
 def _formula_notes(formula: FieldFormula, counted: int) -> list[str]:
-    known = {"L": formula.layers, "h": formula.width, "s": formula.sequence}
+    letters = {"L": formula.layers, "h": formula.width, "s": formula.sequence}
     sizes = [f"N {units.elements(formula.parameters)}"]
     if "L" in formula.name:
-        sizes += [f"{name} {size:,}" for name, size in known.items() if size is not None]
+        sizes += [f"{name} {size:,}" for name, size in letters.items() if size is not None]
     ratio = formula.flops / counted
     notes = [
         f"The field's formula, {formula.name} a token with {', '.join(sizes)}, "
@@ -183,10 +183,10 @@ def _formula_notes(formula: FieldFormula, counted: int) -> list[str]:
     ]
     for part in formula.parts:
         if part.reason:
-            more = "more" if part.difference > 0 else "less"
+            direction = "more" if part.difference > 0 else "less"
             amount = units.count(abs(part.difference))
             notes.append(
-                f"Its {part.name} are {amount} {more}: {part.reason}.".replace(
+                f"Its {part.name} are {amount} {direction}: {part.reason}.".replace(
                     "attention are", "attention is"
                 )
             )
