@@ -52,11 +52,9 @@ def rank_trace(
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     `part` names the part of it that they are; `behind_others`: work waited for work outside of it.
-    `roofs` are those of its devices, as far as known. With `timeline_bytes` the tree has the events
-    for the page's timeline, in so many at most.
+    `roofs` are the devices', `timeline_bytes` the most that events for the page's timeline may be.
     """
-    modules, spans = attributed(events)
-    tree, products = _tree(events, modules, spans)  # needs the most for itself, and so comes first
+    modules, spans, tree, products = _tree(events)  # needs the most for itself, and comes first
     work = launched(events, spans)
     facts = Facts(events, work)
     activities = device_activities(events, work, facts)
@@ -109,11 +107,12 @@ def rank_trace(
     return _with_timeline(record, recorded, timeline_bytes), calls
 
 
-def _tree(events: Events, modules: Modules, spans: Spans) -> tuple[Tree, Products]:
-    """Return the tree, and the products of the whole recording."""
+def _tree(events: Events) -> tuple[Modules, Spans, Tree, Products]:
+    """Return modules and spans, the tree, and the products of the whole recording."""
+    modules, spans = attributed(events)
     costs = event_costs(events, spans)
     (products,) = recorded_products(events, spans, costs)
-    return tree_of(events, modules, spans, costs), products
+    return modules, spans, tree_of(events, modules, spans, costs), products
 
 
 def _utilization(
