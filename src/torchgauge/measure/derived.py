@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from torchgauge.analyze.latency.training_phases import training_time
-from torchgauge.analyze.work.bottleneck import bottleneck, contradicted
+from torchgauge.analyze.work.bottleneck import bottleneck, contradicted, step_bottleneck
 from torchgauge.analyze.work.lower_bound import Fp32
 from torchgauge.analyze.work.roofline import roofline
 from torchgauge.analyze.work.tree_bounds import with_bounds
@@ -45,15 +45,23 @@ def bounds(
     latency: Latency | None,
     tree: Tree | None,
     roofs: Roofs | None,
+    training: TrainingTime | None = None,
 ) -> tuple[Roofline | None, Bottleneck | None]:
     """Return how near the call comes to the machine's roofs, and what bounds it.
 
-    Of a training step neither: it is timed with its optimizer, and counted without. No roofline
-    under roofs that the call itself shows to be far too low.
+    A training step is timed with its optimizer and counted without: what bounds it is told of its
+    passes, and it has no roofline. No roofline under roofs that the call itself shows to be far too
+    low.
     """
-    if cost is None or latency is None or cost.backward or latency.cold_cache or latency.stages:
+    if cost is None or latency is None or latency.cold_cache:
         return None, None
     rounding = _rounding(environment)
+    if cost.backward:
+        if training is None:
+            return None, None
+        return None, step_bottleneck(cost, latency, training, roofs, fp32=rounding)
+    if latency.stages:
+        return None, None
     times = {} if tree is None else layer_times(tree, cost)
     near = None
     if roofs is not None and not contradicted(cost, latency.median, roofs, fp32=rounding):

@@ -45,6 +45,7 @@ from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.counted import counted
+from torchgauge.measure.work.utilization import step_utilization
 from torchgauge.progress import Progress
 from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
@@ -128,7 +129,8 @@ def _measured(
         tree = judged(tree, cost, latency, roofs, host_environment)
     if tree is not None:
         tree = with_headline_ratio(tree, latency)
-    near, bound = bounds(placement, host_environment, cost, latency, tree, roofs)
+    divided = phases(latency, placement, options)
+    near, bound = bounds(placement, host_environment, cost, latency, tree, roofs, divided)
     runner.warnings += implausible(host_environment.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
     profile = Profile(
@@ -139,7 +141,8 @@ def _measured(
         latency=latency,
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,
-        training=phases(latency, placement, options),
+        training=divided,
+        utilization=step_utilization(placement, host_environment, cost, latency, roofs),
         system=timed.system,
         roofline=near,
         bottleneck=bound,

@@ -30,6 +30,7 @@ from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import Roofline
 from torchgauge.records.work.size import Size
+from torchgauge.records.work.utilization import Utilization
 
 SIZE: Named = {
     "parameters": ("", "Elements of parameters"),
@@ -98,6 +99,10 @@ GPU: Named = {
     "power": ("W", "Power of the GPU"),
     "clock": ("Hz", "Clock of the GPU"),
 }
+UTILIZATION = {
+    "mfu": "Model FLOPs of products a second over the device's peak",
+    "hfu": "The same with what checkpointing computes again",
+}
 RANK: Named = {
     "step": ("s", "Typical step of a rank"),
     "work": ("s", "Time of a step in which a rank did something itself"),
@@ -113,7 +118,8 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
     """
     if unit in ("s", "B") or name in SIZE or name in COST:
         return True
-    return False if unit == "1/s" or name in ("roofline_efficiency", "machine_speed") else None
+    is_share = name in ("roofline_efficiency", "machine_speed") or name.endswith(("mfu", "hfu"))
+    return False if unit == "1/s" or is_share else None
 
 
 def figures(
@@ -146,6 +152,7 @@ def _profile(profile: Profile) -> Iterator[Figure]:
     for name in ("forward", "backward", "optimizer"):
         seconds = None if training is None else training.phase(name)
         yield Figure(f"training_{name}", "s", "measured", f"{name} of a training step", seconds)
+    yield from _utilization(profile.utilization)
     yield from generation_figures(profile.generation)
     if profile.serving is not None:
         yield from level_figures(profile.serving)
@@ -267,6 +274,16 @@ def _roofline(roofline: Roofline | None) -> Iterator[Figure]:
     yield Figure("roofline_efficiency", "ratio", how, text, share, at_least=is_lower_bound)
 
 
+def _utilization(used: Utilization | None, prefix: str = "") -> Iterator[Figure]:
+    for name, text in UTILIZATION.items():
+        value, interval = getattr(used, name, None), getattr(used, f"{name}_interval", None)
+        is_lower_bound = used is not None and used.at_least and value is not None
+        yield Figure(
+            prefix + name, "ratio", "estimated", text, value, True, interval,
+            at_least=is_lower_bound,
+        )  # fmt: skip
+
+
 def _loop(loop: Loop) -> Iterator[Figure]:
     recorded = loop.median("record")
     yield Figure("loop_steps", "", "counted", "Steps of the loop", loop.count)
@@ -274,6 +291,7 @@ def _loop(loop: Loop) -> Iterator[Figure]:
     yield Figure("loop_recorded_step", "s", "measured", "Median step under recording", recorded)
     for name in ("waiting", "communication"):
         yield Figure(f"loop_{name}", *_measured(RANK[name]), getattr(loop, name))
+    yield from _utilization(loop.utilization, "loop_")
 
 
 def _ranks(ranks: Ranks) -> Iterator[Figure]:

@@ -60,6 +60,8 @@ METRICS = {
         Metric("forward", "training_forward", "timing"),
         Metric("backward", "training_backward", "timing"),
         Metric("optimizer", "training_optimizer", "timing"),
+        Metric("mfu", "mfu", "timing", "higher"),
+        Metric("hfu", "hfu", "timing", "higher"),
         Metric("ttft", "generation_ttft", "timing", level="serving_ttft_p50"),
         Metric("tpot", "generation_tpot", "timing", level="serving_tpot_p50"),
         Metric("tokens", "generation_tokens", "timing", "higher", "serving_tokens", ("tokens",)),

@@ -22,6 +22,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
+from torchgauge.records.work.utilization import Utilization
 
 if TYPE_CHECKING:
     from torchgauge.records.timeline.table import Table
@@ -52,6 +53,7 @@ class Profile(Exported, frozen=True, kw_only=True):
         throughput: Work per second at that latency.
         memory: The peak of a step, and what it consists of.
         training: How a training step's time is divided; None in inference.
+        utilization: MFU and HFU of a training step; None in inference.
         system: Use of cores, GPUs, disk and network meanwhile.
         roofline: The call beside the roofs of its device.
         bottleneck: What the call waits for.
@@ -75,6 +77,7 @@ class Profile(Exported, frozen=True, kw_only=True):
     throughput: Throughput | None = None
     memory: Memory | None = None
     training: TrainingTime | None = None
+    utilization: Utilization | None = None
     system: System | None = None
     roofline: Roofline | None = None
     bottleneck: Bottleneck | None = None

@@ -48,6 +48,7 @@ BLOCKS: dict[str, Callable[[Any, Options], list[Block]]] = {
     "System": lambda part, _: [sections.system(part)],
     "Throughput": lambda part, _: [time_sections.throughput(part)],
     "TrainingTime": lambda part, _: [time_sections.training(part)],
+    "Utilization": lambda part, _: [time_sections.utilization(part, rates=True)],
     "Tree": lambda part, options: [Tree(part, options)],
 }  # fmt: skip
 CHARTS: dict[str, Callable[[Any], list[Chart]]] = {

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from torchgauge.analyze.communication.rank_calls import Calls
 from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.analyze.trace.recorded_contents import devices
 from torchgauge.analyze.trace.recording import recording
 from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others
 from torchgauge.errors import InputError, TorchgaugeError
@@ -44,15 +43,16 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
         selection = select(complete_recording, part)
         behind_others = waits_for_others(complete_recording, selection)
         events = selected_events(events, selection)
+    roofs = datasheet([device.name for device in devices(events)])
     rank, calls = rank_trace(
         events,
         name,
         str(part),
         behind_others=behind_others,
         timeline_bytes=options.timeline_bytes,
+        roofs=roofs,
     )
-    roofs = datasheet([device.name for device in rank.devices])
-    return RankResult(file, msgspec.structs.replace(rank, roofs=roofs), calls)
+    return RankResult(file, rank, calls)
 
 
 def datasheet(names: Sequence[str]) -> Roofs | None:

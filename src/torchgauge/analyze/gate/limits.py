@@ -16,15 +16,17 @@ from torchgauge.records.verdict import Limit, Ruling, Verdict, overall
 
 # What a throughput of requests or of tokens is under load; others are not known there.
 _LEVEL_RATES = {"calls": "serving_completed", "tokens": "serving_tokens"}
+# Only profiles of a training step have these.
+TRAINING_METRICS = ("forward", "backward", "optimizer", "mfu", "hfu")
 _SIGN = re.compile("[:=]|<=?|>=?")
 
 
 def unit_of(limited: Metric) -> str:
     """Return the SI unit that limits of a metric are given in."""
+    if limited.name in ("errors", "mfu", "hfu"):
+        return "ratio"
     if limited.better == "higher":
         return "1/s"
-    if limited.name == "errors":
-        return "ratio"
     for named in (SIZE, COST):
         if limited.figure in named:
             return named[limited.figure][0]
@@ -132,13 +134,14 @@ def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str =
     """Return whether one figure keeps the limit; `reason` is a note on the figure."""
     value, interval = figure.value, figure.interval
     over = value is not None and (value < limit.value if limit.is_minimum else value > limit.value)
-    sure = value is not None and not (at_least and not over)
+    # What is known in part may be more: above a most it surely is, below a least it may not be.
+    sure = value is not None and not (at_least and over == limit.is_minimum)
     if not sure and value is not None:
         reason = "the total lacks operators or parameters that are not known"
     within = interval is not None and interval.low <= limit.value <= interval.high
     return Ruling(
         metric=limit.metric,
-        outcome="fail" if over else "pass" if sure else "inconclusive",
+        outcome="inconclusive" if not sure else "fail" if over else "pass",
         how=figure.how,
         unit=figure.unit,
         current=value,
@@ -152,6 +155,8 @@ def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str =
 
 
 def _at_least(limited: Metric, profile: Profile) -> bool:
+    if limited.name in ("mfu", "hfu"):
+        return profile.utilization is not None and profile.utilization.at_least
     if limited.figure in COST:
         return profile.cost is not None and profile.cost.at_least
     return limited.figure in SIZE and profile.size is not None and bool(profile.size.uninitialized)
@@ -167,8 +172,10 @@ def _unknown_reason(limit: Limit, profile: Profile) -> str:
         return "`torchgauge generate` measures it" if cell is None else cell.reason or cell.status
     if limit.rate_unit and profile.throughput is not None:
         return f"the input does not say how many {limit.rate_unit} it holds"
-    if limit.metric in ("forward", "backward", "optimizer") and not profile.target.training:
+    if limit.metric in TRAINING_METRICS and not profile.target.training:
         return "only a training step has it"
+    if limit.metric in ("mfu", "hfu") and profile.utilization is not None:
+        return profile.utilization.reason
     if limit.metric == "device_time" and profile.latency is not None:
         return "nothing ran on a GPU"
     return "it was not measured"

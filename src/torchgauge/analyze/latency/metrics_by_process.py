@@ -50,6 +50,8 @@ def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]
     if name == "throughput":
         batch = profile.target.batch
         return lambda run: batch / run.median if batch and run.median else None
+    if name in ("mfu", "hfu"):
+        return lambda run: _share(profile, name, run.median)
     if name == "first_call":
         return lambda run: run.first_call
     if name == "device_time":
@@ -59,6 +61,15 @@ def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]
 
 def _stage(run: LatencyRun, name: str) -> float | None:
     return _median(run.stage_samples.get(name, ())[run.warmup :])
+
+
+def _share(profile: Profile, name: str, seconds: float) -> float | None:
+    """Return the utilization at the median of one process."""
+    used = profile.utilization
+    share = None if used is None else used.share_at(seconds)
+    if used is None or share is None:
+        return None
+    return share if name == "mfu" else share * used.executed_flops / used.model_flops
 
 
 def _median(values: tuple[float, ...]) -> float | None:

@@ -73,6 +73,7 @@ def _time(number: int, loop: Loop) -> RankTime | None:
         work=step - loop.waiting,
         waiting=loop.waiting,
         communication=loop.communication,
+        mfu=None if loop.utilization is None else loop.utilization.mfu,
     )
 
 

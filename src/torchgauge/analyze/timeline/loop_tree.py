@@ -19,6 +19,9 @@ from torchgauge.analyze.timeline.device_time import COMMUNICATION
 from torchgauge.analyze.timeline.steps import Steps, marked
 from torchgauge.analyze.timeline.time_intervals import Intervals, union
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable, node_table
+from torchgauge.analyze.work.event_costs import event_costs
+from torchgauge.analyze.work.recorded_products import recorded_products
+from torchgauge.analyze.work.utilization import Products
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
 from torchgauge.records.trace.host_delay import LOADING, HostDelay
@@ -35,7 +38,8 @@ class LoopTable:
 
     `communication`: when any was under way; `waiting`: when nothing else was done by the thread
     that steps; `concurrent`: what other threads did while that one was at work too. `loading` are
-    the waits for data loaders, of all steps. `timeline` is of one of the steps.
+    the waits for data loaders, of all steps. `timeline` is of one of the steps. `products` are the
+    FLOPs of each step.
     """
 
     table: NodeTable
@@ -44,6 +48,7 @@ class LoopTable:
     concurrent: Integers
     loading: tuple[HostDelay, ...] = ()
     timeline: Timeline | None = None
+    products: tuple[Products, ...] = ()
 
 
 def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTable:
@@ -74,6 +79,7 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
         table.host.sum(axis=0) - length,
         tuple(_loading(names, spans, steps)),
         step_timeline(events, spans, tree, STEP, mark_names),
+        recorded_products(events, spans, event_costs(events, spans), steps),
     )
 
 
@@ -242,6 +248,7 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
         along(lambda part: part.concurrent),
         tuple(_joined_delays(parts)),
         parts[-1].timeline,
+        tuple(products for part in parts for products in part.products),
     )
 
 

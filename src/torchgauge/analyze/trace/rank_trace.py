@@ -17,6 +17,7 @@ from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
+from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.trace.copies import copies
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.trace.dependencies import Dependencies, dependencies
@@ -31,32 +32,35 @@ from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps
 from torchgauge.analyze.trace.serving_phases import serving_phases
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
 from torchgauge.analyze.trace.window import window
-from torchgauge.records.timeline.timeline import Timeline
+from torchgauge.analyze.work.event_costs import event_costs
+from torchgauge.analyze.work.recorded_products import recorded_products
+from torchgauge.analyze.work.utilization import Products, StepTime, peak_used, utilization
+from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.critical_path import CriticalPath
 from torchgauge.records.trace.events import ABSENT, Events
 from torchgauge.records.trace.trace import Queue, RankTrace
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.records.work.utilization import Utilization
 
 _BEHIND = "no critical path: the device was still at work of before this part when it was launched"
 
 
 def rank_trace(
     events: Events, file: str, part: str = "", *,
-    behind_others: bool = False, timeline_bytes: int = 0,
+    behind_others: bool = False, timeline_bytes: int = 0, roofs: Roofs | None = None,
 ) -> tuple[RankTrace, Calls]:  # fmt: skip
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     `part` names the part of it that they are; `behind_others`: work waited for work outside of it.
-    With `timeline_bytes` the tree has the events for the page's timeline, in so many at most.
+    `roofs` are the devices', `timeline_bytes` the most that events for the page's timeline may be.
     """
-    modules, spans = attributed(events)
-    tree = tree_of(events, modules, spans)  # what it needs for itself is the most, and first
+    modules, spans, tree, products = _tree(events)  # needs the most for itself, and comes first
     work = launched(events, spans)
     facts = Facts(events, work)
     activities = device_activities(events, work, facts)
     host_waits = waits(events)
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
-    idle_times = caused_by_waits(host_waits, pauses)
     steps = launched_in_steps(events, activities)
     (begin, end), duration = window(events), activities.end - activities.begin
     recorded_waits = dependencies(events, activities, facts, host_waits)
@@ -74,6 +78,7 @@ def rank_trace(
         part=part,
         times=device_times(activities),
         tree=tree,
+        roofs=roofs,
         device_time=int(duration.sum()) * 1e-9,
         launched_before=int(duration[~work.launched].sum()) * 1e-9,
         copies=copies(activities, facts),
@@ -82,27 +87,50 @@ def rank_trace(
         exposed_last=exposed_last(activities, steps),
         unknown_roles=unknown_roles(activities, facts),
         queues=_queues(activities),
-        synchronisations=synchronisations(events, spans, modules.tree, host_waits, idle_times),
+        synchronisations=synchronisations(
+            events, spans, modules.tree, host_waits, caused_by_waits(host_waits, pauses)
+        ),
         host_delays=delays,
         sequences=kernel_sequences(activities, facts),
         serving=serving_phases(events, work),
         critical_path=_critical(events, spans, work, path, recorded_waits),
+        utilization=_utilization(products, (end - begin) * 1e-9, activities, roofs),
         memory=tuple(memory_uses(events, begin)),
         missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
     )
     calls = rank_calls(activities, facts, origin(events), steps)
     record = msgspec.structs.replace(record, findings=findings(record))
-    if timeline_bytes:
-        recorded = Recorded(
-            events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
-        )
-        record = _with_timeline(record, timeline(recorded, max_bytes=timeline_bytes))
-    return record, calls
+    recorded = Recorded(
+        events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
+    )
+    return _with_timeline(record, recorded, timeline_bytes), calls
 
 
-def _with_timeline(record: RankTrace, events: Timeline) -> RankTrace:
-    tree = msgspec.structs.replace(record.tree, timeline=events)
+def _tree(events: Events) -> tuple[Modules, Spans, Tree, Products]:
+    """Return modules and spans, the tree, and the products of the whole recording."""
+    modules, spans = attributed(events)
+    costs = event_costs(events, spans)
+    (products,) = recorded_products(events, spans, costs)
+    return modules, spans, tree_of(events, modules, spans, costs), products
+
+
+def _utilization(
+    products: Products, seconds: float, activities: Activities, roofs: Roofs | None
+) -> Utilization | None:
+    """Return the MFU over the window, of all the products that were recorded."""
+    return utilization(
+        products,
+        StepTime(seconds, clock="recorded"),
+        peak_used(products, roofs, None),
+        devices=max(1, len(np.unique(activities.device))),
+    )
+
+
+def _with_timeline(record: RankTrace, recorded: Recorded, max_bytes: int) -> RankTrace:
+    if not max_bytes:
+        return record
+    tree = msgspec.structs.replace(record.tree, timeline=timeline(recorded, max_bytes=max_bytes))
     return msgspec.structs.replace(record, tree=tree)
 
 

@@ -45,7 +45,8 @@ def recorded_tree(events: Events) -> Tree:
     `nn.Module:` calls, which name class and instance and no path. Without any, operators and
     kernels are the model's own, and a warning says so.
     """
-    return tree_of(events, *attributed(events))
+    modules, spans = attributed(events)
+    return tree_of(events, modules, spans, event_costs(events, spans))
 
 
 def attributed(events: Events) -> tuple[Modules, Spans]:
@@ -57,10 +58,10 @@ def attributed(events: Events) -> tuple[Modules, Spans]:
     return modules, spans
 
 
-def tree_of(events: Events, modules: Modules, spans: Spans) -> Tree:
+def tree_of(events: Events, modules: Modules, spans: Spans, costs: EventCosts) -> Tree:
     """Return the tree as `recorded_tree` does, from the results of `attributed`."""
     table = node_table(events, spans, modules.tree, STEP, as_one=True)
-    _count(table, event_costs(events, spans))
+    _count(table, costs)
     tree = typical(table, LayerTimes([], []), step="loop", passes=())
     return msgspec.structs.replace(
         tree,

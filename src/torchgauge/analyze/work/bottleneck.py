@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from torchgauge import units
 from torchgauge.analyze.work.lower_bound import TORCH_DEFAULT, Fp32, LowerBound, row_bounds, summed
 from torchgauge.analyze.work.roof_quality import description, disturbed, reservations
 from torchgauge.records.latency.latency import Latency
+from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.work.cost import OUTSIDE, Cost
 from torchgauge.records.work.roofline import Bottleneck, Bound, Confidence, Roofs
 
@@ -28,6 +31,11 @@ IMPOSSIBLE = 1.25
 MOST_UNKNOWN = 0.5
 # Operator calls without a formula, from which on they may be what the roofs do not explain.
 MANY_UNKNOWN = 0.1
+# The phases of a training step whose work is counted, and the share of the step from which on
+# they tell what bounds it: surely, or at all.
+PASSES = ("forward", "loss", "backward")
+MOSTLY_PASSES = 0.8
+LEAST_PASSES = 0.5
 # Below this share of the time the nearer roof tells nothing about the rest.
 LEAST_EXPLAINED = 0.1
 
@@ -84,6 +92,52 @@ def bottleneck(
         memory_time=bound.memory,
         unexplained=max(0.0, latency.median - bound.time),
     )
+
+
+def step_bottleneck(
+    cost: Cost,
+    latency: Latency,
+    training: TrainingTime,
+    roofs: Roofs | None,
+    *,
+    fp32: Fp32 = TORCH_DEFAULT,
+) -> Bottleneck:
+    """Return the bottleneck of a training step: that of its forward and backward pass.
+
+    Their work is counted, the optimizer's is not: `cost` is of the passes, `latency` of the whole
+    step, and `training` says which share of it they take. Where that is less than `LEAST_PASSES`
+    nothing is said of the step, and below `MOSTLY_PASSES` it is less sure.
+    """
+    share = sum(phase.share for phase in training.phases if phase.name in PASSES)
+    passes = bottleneck(cost, _part(latency, training.step * share), roofs, fp32=fp32)
+    if passes.kind is None:
+        return passes
+    other_phases = ", ".join(
+        f"{phase.name} {units.percent(phase.share)}"
+        for phase in training.phases
+        if phase.name not in PASSES and phase.share > 0
+    )
+    note = (
+        f"This is of forward and backward pass, {units.percent(share)} of the step of "
+        f"{units.time(training.step, 3)}"
+        + (f"; the rest: {other_phases}." if other_phases else ".")
+    )
+    evidence = (*passes.evidence, note)
+    if share < LEAST_PASSES:
+        return msgspec.structs.replace(passes, kind=None, confidence="unsure", evidence=evidence)
+    confidence = passes.confidence if share >= MOSTLY_PASSES else _LESS_SURE[passes.confidence]
+    return msgspec.structs.replace(passes, confidence=confidence, evidence=evidence)
+
+
+def _part(latency: Latency, seconds: float) -> Latency:
+    """Return the latency of a part of the call, whose interval is as wide relative to it."""
+    interval = latency.interval
+    if interval is not None and latency.median > 0:
+        factor = seconds / latency.median
+        interval = msgspec.structs.replace(
+            interval, low=interval.low * factor, high=interval.high * factor
+        )
+    return msgspec.structs.replace(latency, median=seconds, interval=interval)
 
 
 def nearest(bound: LowerBound, measured: float, roofs: Roofs, calls: int) -> Bound | None:

@@ -46,7 +46,8 @@ class EventCosts:
     it), `bytes` compulsory traffic; 0 for what did nothing itself (a
     range, a composite, what runs inside a counted operator), ABSENT where it is unknown. `counts`
     says which spans answer for themselves: operators that were counted or are unknown. `unknown`
-    has the calls of each unknown operator, and why.
+    has the calls of each unknown operator, and why. `products` is `matmul` with causal attention
+    whole, 0 where unknown.
     """
 
     matmul: Integers
@@ -54,6 +55,7 @@ class EventCosts:
     bytes: Integers
     counts: np.ndarray
     unknown: dict[str, tuple[int, str]]
+    products: Integers
 
     @property
     def flops(self) -> Integers:
@@ -146,14 +148,15 @@ def event_costs(events: Events, spans: Spans) -> EventCosts:
     counted = (rule == COUNTED) & ~closed
     figures = [
         np.where(unknown, ABSENT, np.where(counted, column[of_span], 0))
-        for column in np.array([plan.figures for plan in plans], np.int64).reshape(-1, 3).T
+        for column in np.array([plan.figures for plan in plans], np.int64).reshape(-1, 4).T
     ]
     reasons: dict[str, tuple[int, str]] = {}
     for plan in of_span[unknown].tolist():
         name, reason = plans[plan].name, plans[plan].reason
         reasons[name] = (reasons.get(name, (0, ""))[0] + 1, reason)
     ordered = dict(sorted(reasons.items(), key=lambda item: -item[1][0]))
-    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered)
+    products = np.where(unknown, 0, figures[3])
+    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered, products)
 
 
 def _never_ran(events: Events, spans: Spans) -> Rows:
@@ -197,10 +200,11 @@ class _Plan(NamedTuple):
     bytes: int = 0
     works: bool = False
     reason: str = ""
+    products: int = 0
 
     @property
-    def figures(self) -> tuple[int, int, int]:
-        return self.matmul, self.vector, self.bytes
+    def figures(self) -> tuple[int, int, int, int]:
+        return self.matmul, self.vector, self.bytes, self.products
 
 
 def _plans(events: Events, spans: Spans) -> tuple[list[_Plan], Integers]:
@@ -270,10 +274,10 @@ def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
     # Kernels that the file calls causal skip what is above the diagonal.
     matmul, vector = work.matmul if work.causal is None else work.causal, work.vector
     moved = _or_absent(recorded.bytes)
-    if max(matmul, vector, moved) > _MAX_WORK or min(matmul, vector) < 0:
+    if max(matmul, work.matmul, vector, moved) > _MAX_WORK or min(matmul, vector) < 0:
         return _Plan(name, UNKNOWN, reason=_NO_TENSOR)
     rule = OTHERWISE if composite else COUNTED
-    return _Plan(name, rule, matmul, vector, moved, works=True)
+    return _Plan(name, rule, matmul, vector, moved, works=True, products=work.matmul)
 
 
 def _free(name: str, moved: int) -> _Plan:

@@ -135,17 +135,17 @@ def input_types(events: Events, rows: Rows, node_of_span: Integers) -> dict[int,
     types: dict[int, str] = {}
     for node, number in zip((pairs // codes).tolist(), (pairs % codes).tolist(), strict=True):
         if number not in type_of_code:
-            type_of_code[number] = next(_floating(operators.types.values[number]), "")
+            type_of_code[number] = next(floating_types(operators.types.values[number]), "")
         dtype = type_of_code[number]
         types[node] = dtype if types.get(node, dtype) == dtype else ""
     return {node: dtype for node, dtype in types.items() if dtype}
 
 
-def _floating(types: Any) -> Iterator[str]:
+def floating_types(types: Any) -> Iterator[str]:
     """Yield torch's names of the floating-point types among those of a call's arguments."""
     if isinstance(types, tuple | list):
         for inner in types:
-            yield from _floating(inner)
+            yield from floating_types(inner)
     else:
         name, _ = (element_type(types) if isinstance(types, str) else None) or ("", 0)
         if name.startswith(_FLOATING):

@@ -103,6 +103,7 @@ class Timeline:
                     self._steps,
                     by=self._ends.by,
                     batch=self._ends.batch,
+                    tokens=self._ends.tokens,
                     modules=self._modules,
                     requested_steps=self._schedule.requested_steps,
                     budget=self._budget,

@@ -9,11 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from torchgauge.analyze.timeline.call_tree import Call
+from torchgauge.analyze.timeline.call_tree import MODEL, Call, CallTree
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.timeline.ranges import Ranges
 from torchgauge.measure.work.internals import graph_task
+from torchgauge.targets import members
 
 
 def loop() -> None:
@@ -32,6 +33,14 @@ class LoopModules(Modules):
         for root in roots:
             self.number(root)
         self.roots = tuple(type(root).__name__ for root in roots)
+
+    def models(self, tree: CallTree) -> list[nn.Module]:
+        """Return the modules with parameters that the loop itself calls, of which `tree` is."""
+        if self.root is not None:
+            return [self.root]
+        numbers = dict.fromkeys(layer.module for layer in tree.layers if layer.parent == MODEL)
+        modules = [self.by_number[number] for number in numbers]
+        return [module for module in modules if module is not None and members.parameters(module)]
 
     def wraps(self, module: nn.Module) -> bool:
         """Return whether the module is around the only root."""

@@ -22,6 +22,7 @@ from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_steps import LoopSteps
 from torchgauge.measure.loop.step_ends import By
 from torchgauge.measure.timeline.stamp_cost import calibrated
+from torchgauge.measure.work.utilization import loop_utilization
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop, Rank
@@ -37,6 +38,7 @@ def loop_record(
     *,
     by: By,
     batch: int | None,
+    tokens: int | None,
     modules: LoopModules,
     requested_steps: int | None,
     budget: int,
@@ -75,7 +77,10 @@ def loop_record(
         interrupted=interrupted,
         warnings=tuple(warnings),
     )
-    return msgspec.structs.replace(loop, findings=findings(loop))
+    used = loop_utilization(
+        loop, () if recording is None else recording.products, modules.models(tree), tokens
+    )
+    return msgspec.structs.replace(loop, utilization=used, findings=findings(loop))
 
 
 def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:

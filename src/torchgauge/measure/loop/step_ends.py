@@ -17,7 +17,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from torchgauge.measure.recording.modules import identity
 from torchgauge.measure.recording.scope import wrapped
-from torchgauge.targets.inputs.content import batch_of
+from torchgauge.targets.inputs.content import batch_of, tokens_of
 from torchgauge.targets.inputs.inputs import Inputs
 
 By = Literal["", "call", "optimizer", "explicit"]
@@ -30,7 +30,7 @@ class StepEnds:
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
     `batch` is the leading dimension that the tensors of the first calls share, None where these
-    differ, as those of a check before the training may.
+    differ, as those of a check before the training may; `tokens` are those of a call likewise.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class StepEnds:
     ) -> None:
         self.by: By = ""
         self.batch: int | None = None
+        self.tokens: int | None = None
         self._noted_calls = 0
         self.active = True
         self._roots = frozenset(map(identity, roots))
@@ -84,7 +85,7 @@ class StepEnds:
         if self.by:
             self._restart()
             if self._noted_calls >= NOTED_CALLS:
-                self.batch = None  # of these steps no call was noted
+                self.batch = self.tokens = None  # of these steps no call was noted
         self.by = by
         if by != "call":
             self._leader = _Leader()
@@ -117,7 +118,7 @@ class StepEnds:
             ):
                 return original(self, *args, **kwargs)
             local.inside = True
-            begun(args, kwargs)
+            begun(self, args, kwargs)
             try:
                 result = original(self, *args, **kwargs)
             finally:
@@ -134,12 +135,13 @@ class StepEnds:
             return identity(module) in self._roots
         return next(module.parameters(), None) is not None
 
-    def _begun(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begun(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._noted_calls >= NOTED_CALLS:
             return
-        batch = batch_of(Inputs(args, kwargs))
-        differs = self._noted_calls > 0 and batch != self.batch
-        self.batch = None if differs else batch
+        inputs = Inputs(args, kwargs)
+        batch, tokens = batch_of(inputs), tokens_of(inputs, module)
+        differs = self._noted_calls > 0 and (batch, tokens) != (self.batch, self.tokens)
+        self.batch, self.tokens = (None, None) if differs else (batch, tokens)
         self._noted_calls = NOTED_CALLS if differs else self._noted_calls + 1
 
     def _called(self, module: nn.Module) -> None:

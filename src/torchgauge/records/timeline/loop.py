@@ -17,6 +17,7 @@ from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.host_delay import HostDelay
+from torchgauge.records.work.utilization import Utilization
 
 SCHEMA = "torchgauge.loop/2"
 Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
@@ -68,6 +69,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     `count`. `batch` is the leading dimension that the tensors of the model's first calls share,
     None where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
+    `utilization` is of this process's device at the bare steps' median, from the FLOPs of recorded
+    steps; None where no products were recorded or no bare step was timed.
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
     garbage collection and compilation in bare ones. `findings` are what costs time, what is worth
     most first.
@@ -84,6 +87,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     stretches: tuple[Stretch, ...] = ()
     communication: float | None = None
     waiting: float | None = None
+    utilization: Utilization | None = None
     host_delays: tuple[HostDelay, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
@@ -106,7 +110,11 @@ class Loop(Exported, frozen=True, kw_only=True):
         """Samples of a step: the batch of the first calls times the model's calls in a step."""
         if self.batch is None or self.tree is None or len(self.roots) != 1:
             return None
-        return self.batch * self.tree.rows[0].calls
+        # Where the loop found its model itself, the outermost node is the loop, without calls.
+        calls = self.tree.rows[0].calls or sum(
+            row.calls for row in self.tree.rows if row.kind == "layer" and row.parent == 0
+        )
+        return self.batch * calls if calls else None
 
     @property
     def bare(self) -> float | None:

@@ -18,6 +18,7 @@ class RankTime(Record, frozen=True, kw_only=True):
         work: The time in which the rank did something itself.
         waiting: The time in which it only waited for communication.
         communication: All communication that was under way, overlapping with other work or not.
+        mfu: The utilization of its device at its bare steps; None where it is not known.
     """
 
     number: int
@@ -26,6 +27,7 @@ class RankTime(Record, frozen=True, kw_only=True):
     work: float
     waiting: float
     communication: float
+    mfu: float | None = None
 
 
 class Ranks(Exported, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from torchgauge.records.trace.serving_phase import ServingPhase
 from torchgauge.records.trace.straggler import LateCall, Straggler
 from torchgauge.records.trace.unknown_role import UnknownRole
 from torchgauge.records.work.roofline import Roofs
+from torchgauge.records.work.utilization import Utilization
 
 SCHEMA = "torchgauge.trace/2"
 Layers = Literal["torchgauge", "torch"]
@@ -183,8 +184,10 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     where it is all. `accelerator` is what the devices are called, None for GPUs. `unknown_roles`
     are kernels that count as computation and may communicate. `exposed_last` are the seconds beside
     the last collective of each marked step in which nothing computed; None where fewer than two
-    have one. `serving` are an inference server's phases. `sent` is what each rank got of this one
-    in all-to-alls, in bytes by rank; empty without any, and where not every one says it.
+    have one. `utilization` is over the whole window, all of its steps together; None without
+    products whose sizes were recorded. `serving` are an inference server's phases. `sent` is what
+    each rank got of this one in all-to-alls, in bytes by rank; empty without any, and where not
+    every one says it.
     """
 
     file: str
@@ -210,6 +213,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     sequences: tuple[KernelSequence, ...] = ()
     serving: tuple[ServingPhase, ...] = ()
     critical_path: CriticalPath | None = None
+    utilization: Utilization | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()

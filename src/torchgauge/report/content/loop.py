@@ -7,6 +7,7 @@ from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.section import Row, Section
+from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
 from torchgauge.report.tables.category_table import categories
 from torchgauge.report.tables.traced_lines import traced_lines
@@ -27,6 +28,8 @@ def title(loop: Loop) -> str:
 def document(loop: Loop, options: Options) -> Document:
     """Return how long steps took, and where the time of one went."""
     blocks: list[Block] = [] if loop.without_model else [steps(loop)]
+    if loop.utilization is not None:
+        blocks.append(utilization(loop.utilization, rates=True))
     if loop.tree is not None:
         blocks += [Tree(loop.tree, options), *categories(loop.tree)]
     if loop.functions is not None:

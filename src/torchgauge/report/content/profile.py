@@ -64,12 +64,15 @@ def drawn(profile: Profile) -> list[Chart]:
 
 
 def conclusion(profile: Profile) -> list[Block]:
-    """Return latency, bottleneck, slowest layer and peak memory in a line each, then findings."""
+    """Return latency, bottleneck, MFU, slowest layer, peak memory in a line each, and findings."""
     pairs: list[tuple[str, Detailed]] = []
     if profile.latency is not None:
         pairs.append(("latency", _latency(profile.latency)))
     if profile.bottleneck is not None:
         pairs.append(("bound by", _bound(profile.bottleneck, profile.roofline)))
+    if profile.utilization is not None and profile.utilization.mfu is not None:
+        row = time_sections.utilization(profile.utilization).rows[0]
+        pairs.append(("MFU", Detailed(row.value, f"  {row.note}")))
     if (slowest := slowest_leaf(profile.tree)) is not None:
         layer, share = slowest
         detail = f"  {layer.row.type}, {units.percent(share)} of the step"

@@ -24,19 +24,22 @@ COLUMNS = (
     Column("waiting", get=lambda rank: units.time(rank.waiting)),
     Column("communication", get=lambda rank: units.time(rank.communication)),
 )
+MFU = Column("MFU", get=lambda rank: units.percent(rank.mfu))
 
 
 def document(ranks: Ranks, _options: Options) -> Document:
     """Return the times of each rank, and sentences about the straggler and missing ranks."""
+    with_mfu = any(rank.mfu is not None for rank in ranks.ranks)
+    columns = (*COLUMNS, MFU) if with_mfu else COLUMNS
     rows = [
         Row(
             f"{rank.number}",
-            cells(COLUMNS, rank),
+            cells(columns, rank),
             tone="strong" if rank.number == ranks.straggler else "",
         )
         for rank in ranks.ranks
     ]
-    blocks: list[Block] = [Table(first="rank", columns=COLUMNS, rows=rows, tight=True)]
+    blocks: list[Block] = [Table(first="rank", columns=columns, rows=rows, tight=True)]
     blocks += [Note(sentence, tight=True, level=1) for sentence in _sentences(ranks)]
     blocks += [Warnings(ranks.warnings, "Failed")] if ranks.warnings else []
     return Document(f"{ranks.world} ranks", "measured", blocks=blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.work.roof_quality import description, shortcomings
@@ -18,7 +19,7 @@ from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.time_sections import latency, throughput, training
+from torchgauge.report.content.time_sections import latency, throughput, training, utilization
 
 
 def sections(profile: Profile) -> list[Section]:
@@ -33,17 +34,15 @@ def sections(profile: Profile) -> list[Section]:
         summary.append(latency(profile.latency, stages=profile.training is None))
     if profile.bottleneck is not None:
         summary.append(bounds(profile.bottleneck, profile.roofline))
-    if profile.throughput is not None:
-        summary.append(throughput(profile.throughput))
-    if profile.training is not None:
-        summary.append(training(profile.training))
-    if profile.memory is not None:
-        summary.append(memory(profile.memory))
-    if profile.system is not None:
-        summary.append(system(profile.system))
-    if profile.compilation is not None:
-        summary.append(compilation(profile.compilation))
-    return summary
+    parts: tuple[tuple[Any, Callable[[Any], Section]], ...] = (
+        (profile.throughput, throughput),
+        (profile.training, training),
+        (profile.utilization, utilization),
+        (profile.memory, memory),
+        (profile.system, system),
+        (profile.compilation, compilation),
+    )
+    return summary + [section(part) for part, section in parts if part is not None]
 
 
 def target(profile: Profile) -> Section:

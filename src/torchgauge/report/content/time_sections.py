@@ -1,4 +1,4 @@
-"""The summary's sections of times: latency with its interval, throughput, a training step."""
+"""The summary's sections of times: latency with its interval, throughput, a training step, MFU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.latency.yardstick import Yardstick
 from torchgauge.records.record import Interval, IntervalScope
+from torchgauge.records.work.utilization import FieldFormula, PeakUsed, Utilization
 from torchgauge.report.content.section import SMALLEST_SHARE, Row, Section
 
 SCOPES: dict[IntervalScope, str] = {
@@ -118,3 +119,75 @@ def training(record: TrainingTime) -> Section:
         ),
         headlines=("forward", "backward", "optimizer"),
     )
+
+
+def utilization(record: Utilization, *, rates: bool = False) -> Section:
+    """Say what share of a device's peak a step uses; with `rates` also what it does a second."""
+    prefix = "at least " * record.at_least
+    rows = [_share("MFU", record.mfu, record.mfu_interval, prefix, _peak(record))]
+    if record.executed_flops != record.model_flops:
+        note = "with what is computed again"
+        rows.append(_share("HFU", record.hfu, record.hfu_interval, prefix, note))
+    flops = f"{prefix}{units.count(record.model_flops)}"
+    rows.append(Row("model FLOPs", flops, "products, attention whole", how="counted"))
+    notes = [f"{record.reason}."] * bool(record.reason)
+    if record.formula is not None:
+        share = "" if record.formula.mfu is None else f"MFU {units.percent(record.formula.mfu, 4)}"
+        rows.append(Row("by formula", units.count(record.formula.flops), share))
+        notes += _formula_notes(record.formula, record.model_flops)
+    if rates:
+        per_second = {"tokens": record.tokens_per_second, "samples": record.samples_per_second}
+        rows += [
+            Row(name, units.rate(rate, name), how="measured")
+            for name, rate in per_second.items()
+            if rate is not None
+        ]
+    headlines = ("MFU", "HFU", "tokens", "samples")
+    return Section("Utilization", record.how, tuple(rows), tuple(notes), headlines)
+
+
+def _share(
+    label: str, value: float | None, interval: Interval | None, prefix: str, note: str
+) -> Row:
+    text = units.percent(value, 4)
+    if interval is not None:
+        low, high = units.percent(interval.low, 3), units.percent(interval.high, 3)
+        note = f"95 % in {low.removesuffix(' %')} … {high}; {note}"
+    return Row(label, f"{prefix}{text}" if value is not None else text, note)
+
+
+def _peak(record: Utilization) -> str:
+    peak = record.peak
+    if peak is None:
+        return "no peak is known"
+    several = f"{record.devices} × " if record.devices > 1 else ""
+    speed = units.rate(peak.flops_per_second, "FLOP", 3)
+    return f"of {several}{speed}, {_peak_source(peak)}"
+
+
+def _peak_source(peak: PeakUsed) -> str:
+    source = "measured here" if peak.source == "measured" else "datasheet, dense"
+    part = "" if peak.share > 0.9995 else f", in which {units.percent(peak.share)} of products run"
+    return f"{peak.dtype} of {peak.device} ({source}){part}"
+
+
+def _formula_notes(formula: FieldFormula, counted: int) -> list[str]:
+    letters = {"L": formula.layers, "h": formula.width, "s": formula.sequence}
+    sizes = [f"N {units.elements(formula.parameters)}"]
+    if "L" in formula.name:
+        sizes += [f"{name} {size:,}" for name, size in letters.items() if size is not None]
+    ratio = formula.flops / counted
+    notes = [
+        f"The field's formula, {formula.name} a token with {', '.join(sizes)}, "
+        f"is ×{ratio:.4f} of what was counted."
+    ]
+    for part in formula.parts:
+        if part.reason:
+            direction = "more" if part.difference > 0 else "less"
+            amount = units.count(abs(part.difference))
+            notes.append(
+                f"Its {part.name} are {amount} {direction}: {part.reason}.".replace(
+                    "attention are", "attention is"
+                )
+            )
+    return notes

@@ -21,6 +21,7 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
+from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.tables.category_table import categories, roofs_of
 from torchgauge.report.tables.trace_devices import devices, exchanges, ranks
 from torchgauge.report.tables.trace_tables import details
@@ -49,6 +50,8 @@ def document(trace: Trace, options: Options) -> Document:
         blocks.append(Heading(f"Rank {rank.rank}", rank.file))
     if rank.times:
         blocks.append(devices(rank))
+    if rank.utilization is not None and rank.utilization.mfu is not None:
+        blocks.append(utilization(rank.utilization))
     blocks += [*categories(rank.tree, roofs_of(rank)), *details(rank), Tree(rank.tree, options)]
     if rank.missing:
         blocks.append(Items("Not recorded", [("", sentence) for sentence in rank.missing]))

@@ -9,6 +9,7 @@ from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING
 from torchgauge.records.timeline.loop import Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
+from torchgauge.report.content import time_sections
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.page_findings import finding_entry
@@ -61,6 +62,19 @@ def _figures(loop: Loop) -> list[dict[str, str]]:
     ]
     if loop.bare:
         figures.insert(1, _throughput(loop, loop.bare))
+    if loop.utilization is not None:
+        used = time_sections.utilization(loop.utilization, rates=True)
+        figures += [
+            {
+                "label": row.label,
+                "value": row.value,
+                "note": row.note,
+                "how": used.how,
+                "view": "steps",
+            }
+            for row in used.rows
+            if row.label in ("MFU", "HFU")
+        ]
     return figures
 
 

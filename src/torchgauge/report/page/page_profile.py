@@ -51,6 +51,9 @@ def figures(profile: Profile) -> list[dict[str, str]]:
         _section_figure("parameters", "figures", profile.size, sections.size, "parameters"),
         _section_figure("FLOPs", "roofline", profile.cost, sections.cost, "FLOPs"),
     ]
+    if profile.utilization is not None:
+        used = profile.utilization
+        cards.append(_section_figure("MFU", "roofline", used, time_sections.utilization, "MFU"))
     roofline = profile.roofline
     if roofline is not None and roofline.efficiency is not None:
         roofs = description(roofline.roofs)

@@ -24,6 +24,7 @@ RANK_COLUMNS = (
     Column("waits", unit="time", empty="–"),
     Column("waited for", unit="time", empty="–"),
 )
+MFU = Column("MFU", unit="percent", empty="–")
 
 
 def devices(rank: RankTrace) -> Table:
@@ -89,12 +90,15 @@ def ranks(trace: Trace) -> Table:
         wait = waits.get(rank.rank if rank.rank is not None else -1)
         if wait is not None:
             cells |= {"waits": wait.waits, "waited for": wait.waited_for}
+        if rank.utilization is not None:
+            cells["MFU"] = rank.utilization.mfu
         rows.append(Row(f"{rank.rank}", cells, tone="strong" if rank.rank in late else ""))
     hidden_count = len(trace.ranks) - len(rows)
     description = "that are waited for no longer" if waits else "others"
     left_out = [f"and {hidden_count:,} {description}"] if hidden_count else []
+    columns = (*RANK_COLUMNS, MFU) if any(row.cells.get("MFU") for row in rows) else RANK_COLUMNS
     return Table(
-        title="Ranks", how="measured", first="rank", columns=RANK_COLUMNS, rows=rows, top=RANKS,
+        title="Ranks", how="measured", first="rank", columns=columns, rows=rows, top=RANKS,
         notes=(*left_out, *side_by_side(trace.job)),
     )  # fmt: skip
 

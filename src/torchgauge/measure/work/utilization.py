@@ -1,0 +1,129 @@
+"""The utilization of a profiled training step, and of the steps of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge.analyze.statistics.median import median_interval
+from torchgauge.analyze.work.recorded_products import typical_products
+from torchgauge.analyze.work.utilization import (
+    ModelShape,
+    Products,
+    StepContents,
+    StepTime,
+    peak_used,
+    products_of,
+    utilization,
+)
+from torchgauge.device.roofs import roofs as machine
+from torchgauge.records.environment import Environment
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.roofline import Roofs
+from torchgauge.records.work.utilization import PeakUsed, Utilization
+from torchgauge.targets import members
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.placement import Placement
+
+# What configurations call them; Hugging Face's, GPT-2's and MPT's.
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+_HIDDEN = ("hidden_size", "n_embd", "d_model", "n_embed")
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+
+
+def step_utilization(
+    placement: Placement,
+    environment: Environment,
+    cost: Cost | None,
+    latency: Latency | None,
+    roofs: Roofs | None,
+) -> Utilization | None:
+    """Return the MFU and HFU of a training step; None in inference, and where it was not timed."""
+    if cost is None or latency is None or not cost.backward:
+        return None
+    target, module = placement.target, module_of(placement.model)
+    products = products_of(cost)
+    return utilization(
+        products,
+        StepTime(latency.median, latency.interval),
+        _peak(products, placement.device, roofs, environment),
+        contents=StepContents(target.batch, target.tokens),
+        shape=None if module is None else model_shape([module]),
+    )
+
+
+def loop_utilization(
+    loop: Loop, steps: Sequence[Products], models: list[nn.Module], tokens: int | None
+) -> Utilization | None:
+    """Return the utilization of this process's device; `tokens` are those of a call of the model.
+
+    `models` are those that the loop calls. None without bare steps or recorded products.
+    """
+    products, bare = typical_products(tuple(steps)), loop.bare
+    if products is None or bare is None:
+        return None
+    device = _device()
+    calls = loop.samples // loop.batch if loop.samples and loop.batch else None
+    return utilization(
+        products,
+        StepTime(bare, median_interval(Loop.durations_of(loop.stretches, "bare"))),
+        _peak(products, device, machine.known_roofs(device), loop.environment),
+        contents=StepContents(
+            loop.samples, None if tokens is None or calls is None else tokens * calls
+        ),
+        shape=model_shape(models),
+    )
+
+
+def _peak(
+    products: Products, device: str, measured: Roofs | None, environment: Environment
+) -> PeakUsed | None:
+    rounding = environment.settings.fp32_matmul, environment.settings.fp32_convolution
+    return peak_used(products, machine.datasheet(device), measured, rounding)
+
+
+def _device() -> str:
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "cpu"
+    return f"cuda:{torch.cuda.current_device()}"
+
+
+def model_shape(modules: list[nn.Module]) -> ModelShape | None:
+    """Return the shape of a model, of several their parameters alone; None without any.
+
+    Layers and width are those of its configuration, else of its `nn.MultiheadAttention`s where they
+    are all as wide. An encoder beside a decoder has lengths of its own: no layers are told then.
+    """
+    parameters = {
+        id(parameter): parameter.numel()
+        for module in modules
+        for parameter in members.parameters(module)
+    }
+    if not parameters:
+        return None
+    total = sum(parameters.values())
+    layers, width = _configured(modules[0]) if len(modules) == 1 else (None, None)
+    return ModelShape(total, layers, width)
+
+
+def _configured(module: nn.Module) -> tuple[int | None, int | None]:
+    config = getattr(module, "config", None)
+    if getattr(config, "is_encoder_decoder", False) is True:
+        return None, None
+    layers, hidden = _number(config, _LAYERS), _number(config, _HIDDEN)
+    if layers and hidden:
+        size, heads = _number(config, ("head_dim",)), _number(config, _HEADS)
+        return layers, heads * size if heads and size else hidden
+    attentions = [part for part in module.modules() if isinstance(part, nn.MultiheadAttention)]
+    widths = {attention.embed_dim for attention in attentions}
+    return (len(attentions), widths.pop()) if len(widths) == 1 else (None, None)
+
+
+def _number(config: Any, names: tuple[str, ...]) -> int | None:
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if type(value) is int and value > 0), None)
