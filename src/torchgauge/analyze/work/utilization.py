@@ -216,7 +216,7 @@ def _attention_reason(part: FormulaPart, *, has_attention: bool) -> str:
     if abs(part.difference) <= NEGLIGIBLE * max(part.counted, part.formula):
         return ""
     if not has_attention:
-        return "the model does not tell its layers and width: the formula is without attention"
+        return "the layers and width of the model are not known: the formula is without attention"
     if part.difference > 0:
         return "attention over fewer pairs of tokens than L·s², such as within a window"
     return "products of activations beside attention, or attention over more tokens"

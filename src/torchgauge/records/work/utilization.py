@@ -114,7 +114,7 @@ class Utilization(Record, frozen=True, kw_only=True):
     how: How = "estimated"
 
     def share_at(self, seconds: float) -> float | None:
-        """Return the MFU of a step that takes so many seconds."""
+        """Return the MFU of a step of these seconds."""
         if self.peak is None or seconds <= 0:
             return None
         return self.model_flops / seconds / (self.devices * self.peak.flops_per_second)
