@@ -120,6 +120,40 @@ def test_adapters_of_peft(kind):
     assert cell.cache.formula == cell.cache.held
 
 
+@pytest.mark.parametrize("virtual", [4, 8])
+def test_chunks_behind_virtual_tokens_are_no_decode_steps(virtual):
+    peft = pytest.importorskip("peft")
+    made = generating_model("llama")
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=virtual)
+    model = peft.get_peft_model(made.model, config).eval()
+    options = {"max_new_tokens": 5, "do_sample": False, "prefill_chunk_size": 4}
+    bare = model.generate(**made.inputs, **options)
+    with CallWatch(model) as watch:
+        assert torch.equal(model.generate(**made.inputs, **options), bare)
+    (call,) = watch.calls
+    # 9 tokens in chunks of 4; of all chunks but the first, peft gives the model the last token.
+    assert call.forwards.stage == ("prefill",) * 3 + ("decode",) * 4
+    assert call.forwards.tokens == (virtual + 4, *(1,) * 6)
+    assert (call.prompt, call.new_tokens, len(call.emitted)) == (virtual + 6, 5, 4)
+    third = call.forwards.begin[2] + call.forwards.duration[2]
+    assert third <= call.first_token <= call.forwards.begin[3]
+    assert call.cache.held == call.cache.used == call.cache.formula
+
+
+@pytest.mark.parametrize("lookup", [None, 2])
+def test_the_configuration_s_chunks_divide_no_checked_prompt(lookup):
+    made = generating_model("llama")
+    ids = made.inputs["input_ids"][:1]
+    made.model.generation_config.prefill_chunk_size = 4
+    with CallWatch(made.model) as watch:
+        made.model.generate(ids, max_new_tokens=5, do_sample=False, prompt_lookup_num_tokens=lookup)
+    (call,) = watch.calls
+    assert call.forwards.stage[:4] == ("prefill",) * (1 if lookup else 3) + ("decode",) * (
+        3 if lookup else 1
+    )
+    assert call.new_tokens == 5
+
+
 def test_a_distributed_model(tmp_path):
     import torch.distributed as dist
 

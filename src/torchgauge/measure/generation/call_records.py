@@ -15,6 +15,7 @@ from torchgauge.measure.generation.stages import (
     Prompt,
     columns,
     counted,
+    prompt_chunks,
     prompt_end,
     stages,
 )
@@ -28,9 +29,11 @@ def generate_record(call: GenerateCall, device: str, config: Any) -> GenerationC
     `config` is the model's, for the formula of its cache.
     """
     forwards = counted(call.forwards)
-    prompt = Prompt(_prompt_tokens(call), call.mask, in_decoder=not call.encoder_decoder)
+    prompt = Prompt(
+        _prompt_tokens(call), call.mask, in_decoder=not call.encoder_decoder, chunk=call.chunk
+    )
     end = prompt_end(forwards, prompt)
-    stage = stages(forwards, end)
+    stage = stages(forwards, end, prompt_chunks(forwards, prompt))
     return GenerationCall(
         by="generate",
         batch=_batch(call),

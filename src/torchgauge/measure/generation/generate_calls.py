@@ -20,6 +20,7 @@ from torchgauge.signals import restoring
 
 _COMPILED = "get_compiled_call"
 _FEATURES = ("input_features", "input_values", "pixel_values")
+_DRAFTED = ("assistant_model", "prompt_lookup_num_tokens", "assistant_early_exit")
 
 
 @dataclasses.dataclass(slots=True)
@@ -35,6 +36,8 @@ class GenerateCall:
         mask: The length of the attention mask; None without one.
         start: Tokens that the decoder of an encoder–decoder was given.
         encoder_decoder: Whether an encoder computes the prompt.
+        chunk: Tokens of a chunk that the prompt is computed in; None where it is whole, and where
+            drafts are checked, with which no prompt is divided.
         standard: Whether its output is that of transformers' `generate`: the ids, then new tokens.
         output: The shape of what it returned.
         cache: The layout of the last forward's cache; None without one.
@@ -50,6 +53,7 @@ class GenerateCall:
     mask: int | None = None
     start: int = 1
     encoder_decoder: bool = False
+    chunk: int | None = None
     standard: bool = False
     output: tuple[int, ...] | None = None
     cache: CacheLayout | None = None
@@ -104,11 +108,11 @@ def _watching(
             with _drafting(ongoing, kwargs):
                 output = call(*args, **kwargs)
                 if standard and not ongoing.drafting:
-                    _note_inner(ongoing.generating, args, kwargs, output)
+                    _note_inner(ongoing.generating, module, args, kwargs, output)
                 return output
         with assisted(kwargs.get("assistant_model")), _noted(ongoing, note) as noted:
             noted.standard, noted.encoder_decoder = standard, encoder_decoder
-            _note_inputs(noted, args, kwargs)
+            _note_inputs(noted, module, args, kwargs)
             noted.begin = time.perf_counter_ns()
             output = call(*args, **kwargs)
             noted.end = time.perf_counter_ns()
@@ -157,12 +161,16 @@ def _noted(ongoing: Ongoing, note: Callable[[GenerateCall], None]) -> Iterator[G
 
 
 def _note_inner(
-    noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    noted: GenerateCall,
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    output: Any,
 ) -> None:
     """Note the `generate()` of a part, which says more of the tokens than that around it."""
     noted.inner += 1
     noted.standard = noted.inner == 1  # several make one answer of their own
-    _note_inputs(noted, args, kwargs)
+    _note_inputs(noted, module, args, kwargs)
     noted.output = _sequences_shape(output)
 
 
@@ -170,7 +178,9 @@ def _sequences_shape(output: Any) -> Any:
     return getattr(getattr(output, "sequences", output), "shape", None)
 
 
-def _note_inputs(noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _note_inputs(
+    noted: GenerateCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     inputs = args[0] if args else first_of(kwargs, ("inputs", "input_ids", "inputs_embeds"))
     shape = getattr(inputs, "shape", None)
     if isinstance(inputs, torch.Tensor) and not inputs.is_floating_point():
@@ -183,6 +193,20 @@ def _note_inputs(noted: GenerateCall, args: tuple[Any, ...], kwargs: dict[str, A
     noted.mask = mask[1] if len(mask) == 2 else None
     start: tuple[int, ...] = getattr(kwargs.get("decoder_input_ids"), "shape", ())
     noted.start = start[1] if len(start) == 2 else 1
+    noted.chunk = _chunk(module, kwargs)
+
+
+def _chunk(module: nn.Module, kwargs: dict[str, Any]) -> int | None:
+    own = getattr(module, "generation_config", None)
+    passed = kwargs.get("generation_config")
+
+    def option(name: str) -> Any:
+        values = (kwargs.get(name), getattr(passed, name, None), getattr(own, name, None))
+        return next((value for value in values if value is not None), None)
+
+    size = option("prefill_chunk_size")
+    drafted = any(option(name) is not None for name in _DRAFTED)
+    return size if isinstance(size, int) and size > 0 and not drafted else None
 
 
 @restoring

@@ -47,11 +47,13 @@ class Prompt:
         tokens: Positions given; None where only the forwards tell.
         mask: Positions of the attention mask, cached ones included; None without one.
         in_decoder: Whether the model's own forwards compute it, not an encoder's.
+        chunk: Tokens of a chunk that it is computed in; None where it is whole.
     """
 
     tokens: int | None
     mask: int | None = None
     in_decoder: bool = True
+    chunk: int | None = None
 
 
 def counted(forwards: Iterable[tuple[Any, ...]]) -> list[CountedForward]:
@@ -101,8 +103,24 @@ def prompt_end(forwards: Sequence[CountedForward], prompt: Prompt) -> int:
     return first.cached + prompt.tokens
 
 
-def stages(forwards: Sequence[CountedForward], end: int) -> tuple[Stage, ...]:
-    """Return the stage of each forward of a `generate()` whose prompt ends at a position."""
+def prompt_chunks(forwards: Sequence[CountedForward], prompt: Prompt) -> int:
+    """Return in how many forwards, at least, a prompt is computed that begins in an empty cache.
+
+    Positions alone do not tell where an adapter puts ones of its own before the first chunk.
+    """
+    first = next((forward for forward in forwards if forward.timed.role == "model"), None)
+    if first is None or not first.is_first_of_cache:
+        return 1
+    if prompt.chunk is None or prompt.tokens is None or not prompt.in_decoder:
+        return 1
+    return -(-prompt.tokens // prompt.chunk)
+
+
+def stages(forwards: Sequence[CountedForward], end: int, chunks: int = 1) -> tuple[Stage, ...]:
+    """Return the stage of each forward of a `generate()` whose prompt ends at a position.
+
+    `chunks` are the forwards, at least, that the prompt is computed in.
+    """
     assigned: list[Stage] = []
     for forward in forwards:
         if forward.timed.role == "encoder":
@@ -110,7 +128,7 @@ def stages(forwards: Sequence[CountedForward], end: int) -> tuple[Stage, ...]:
         elif forward.timed.role == "assistant":
             assigned.append("draft")
         elif (
-            "prefill" not in assigned
+            assigned.count("prefill") < chunks
             or forward.is_first_of_cache
             or (forward.timed.cache is not None and forward.total <= end)
         ):
