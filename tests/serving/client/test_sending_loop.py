@@ -11,14 +11,14 @@ from torchgauge.serving.client.sending_loop import SendingLoop
 from torchgauge.serving.client.timer import timer
 
 
-def run(work):
-    """What a coroutine returns in the client's loop; one that hangs fails."""
+def run(work, factory=SendingLoop):
+    """What a coroutine returns in an event loop; one that hangs fails."""
 
     async def limited():
         async with asyncio.timeout(5):
             return await work()
 
-    with asyncio.Runner(loop_factory=SendingLoop) as runner:
+    with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(limited())
 
 
@@ -104,6 +104,4 @@ def test_a_timer_calls_at_its_moments_and_not_before(factory):
         waker.close()
         return [call - moment for call, moment in zip(calls, moments, strict=True)]
 
-    with asyncio.Runner(loop_factory=factory) as runner:
-        late = runner.run(work())
-    assert min(late) >= 0
+    assert min(run(work, factory)) >= 0
