@@ -11,12 +11,18 @@ times of the server's other levels, and both are printed. Measuring takes a quie
 The knee of a plan beside the one that a search finds, and whether a second run confirms that:
 
     python benchmarks/capacity_real.py knee FOLDER          # some 200 seconds
+
+Whether servers with another order than one queue are refused:
+
+    python benchmarks/capacity_real.py orders FOLDER        # some 60 seconds
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 import torchgauge as tg
@@ -104,11 +111,28 @@ def measure_knee(folder: Path) -> None:
         print([(level.label, level.verdict) for level in again.levels])
 
 
-class Row(NamedTuple):
-    """A figure of a level, and how it was predicted."""
+def orders(folder: Path) -> None:
+    """Print which servers a plan refuses, from a level of load on each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    highest = 1 / (batch_seconds(1) + BETWEEN_BATCHES)
+    script = Path(__file__).with_name("order_server.py")
+    for order, load in (("fifo", 0.75), ("lifo", 0.75), ("queues", 1.1), ("shed", 1.3)):
+        process = subprocess.Popen(
+            [sys.executable, str(script), order],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with process:
+            url = f"http://127.0.0.1:{int(process.stdout.readline())}/"
+            serving = tg.measure_serving(url, rate=load * highest, duration=SECONDS)
+            process.stdin.close()
+        serving.save(folder / f"{order}.json")
+        print(order, level_checks(serving, service_times(serving))[1] or "accepted", flush=True)
 
-    batch: int
-    delay: float
+
+class Row(NamedTuple):
+    """A figure of a level at a share of the highest rate, and how it was predicted."""
+
+    level: str
     load: float
     check: Check
 
@@ -117,67 +141,80 @@ class Row(NamedTuple):
         """Predicted over measured, less 1."""
         return self.check.predicted.value / self.check.measured.value - 1
 
+    def text(self) -> str:
+        """Return it as a line."""
+        predicted, measured = self.check.predicted, 1e3 * self.check.measured.value
+        low, high = predicted.interval.low, predicted.interval.high  # type: ignore[union-attr]
+        outside = "" if self.check.inside else "outside"
+        return (
+            f"  {self.level:18} load {self.load:4.2f}  {self.check.figure:12}"
+            f" {predicted.value * 1e3:8.2f} ms [{low * 1e3:7.2f}, {high * 1e3:7.2f}]"
+            f"  measured {measured:8.2f}  {100 * self.error:+6.1f} % {outside}"
+        )
+
 
 def held_out(serving: Serving, level: Level) -> Iterator[Row]:
     """Yield the figures of a level, predicted from the server's other levels."""
-    import msgspec
-
     others = tuple(other for other in serving.levels if other is not level)
-    apart = msgspec.structs.replace(
-        serving,
-        levels=others,
-        service_times=msgspec.structs.replace(
-            serving.service_times, batches=of_requests(other.requests for other in others)
-        ),
-    )
-    times = service_times(apart)
+    batches = of_requests(other.requests for other in others)
+    times = replace(serving.service_times, batches=batches)
+    times = service_times(replace(serving, levels=others, service_times=times))
     workers = Workers(1, times.max_batch or 1, times.max_delay or 0.0)
     made = BatchModel.from_times(times)
     load = (level.offered or 0.0) / made.highest_rate(workers)
     for check in checks(made, level, workers):
-        yield Row(workers.max_batch, workers.max_delay, load, check)
+        yield Row(level.label, load, check)
 
 
 def report(folder: Path) -> None:
     """Print each figure, and how many agree."""
     rows: list[Row] = []
-    late = saturated = 0
     for batch, delay in itertools.chain(*PARTS):
         serving = tg.load(folder / f"{batch}-{delay * 1e3:g}.json")
-        print(f"batch {batch}, delay {delay * 1e3:g} ms: {level_checks(serving, service_times(serving))[1] or 'accepted'}")
+        refused = level_checks(serving, service_times(serving))[1]
+        print(f"batch {batch}, delay {delay * 1e3:g} ms: {refused or 'accepted'}")
         for level in serving.levels:
             if level.client is not None and level.client.limited:
-                late += 1
-                print(f"  {level.label}: client late, p99 {level.client.lateness_p99 * 1e3:.2f} ms")
-            if level.saturation is not None and level.saturation.saturated:
-                saturated += 1
+                late = (level.client.lateness_p99 or 0.0) * 1e3
+                print(f"  {level.label}: the client was late, p99 {late:.2f} ms")
+            elif level.saturation is not None and level.saturation.saturated:
                 print(f"  {level.label}: saturated")
-            for row in held_out(serving, level):
-                interval = row.check.predicted.interval
-                print(
-                    f"  {level.label:18} load {row.load:4.2f}  {row.check.figure:12}"
-                    f" {row.check.predicted.value * 1e3:8.2f} ms"
-                    f" [{interval.low * 1e3:7.2f}, {interval.high * 1e3:7.2f}]"
-                    f"  measured {row.check.measured.value * 1e3:8.2f}"
-                    f"  {100 * row.error:+6.1f} % {'' if row.check.inside else 'outside'}"
-                )
-                rows.append(row)
+            else:
+                rows += held_out(serving, level)
+        print(*(row.text() for row in rows if row.check.rate in rates(serving)), sep="\n")
     for figure, limit in (("latency p50", 0.1), ("latency p99", 0.2)):
-        errors = np.array([abs(row.error) for row in rows if row.check.figure == figure])
-        inside = np.mean([row.check.inside for row in rows if row.check.figure == figure])
+        judged = [row for row in rows if row.check.figure == figure]
+        errors = np.array([abs(row.error) for row in judged])
         print(
             f"{figure}: {len(errors)} levels, within {limit:.0%}: {np.mean(errors <= limit):.0%},"
             f" median {np.median(errors):.1%}, 9 of 10 {np.quantile(errors, 0.9):.1%},"
-            f" most {errors.max():.1%}; inside the interval {inside:.0%}"
+            f" most {errors.max():.1%};"
+            f" inside the interval {np.mean([row.check.inside for row in judged]):.0%}"
         )
-    print(f"client late at {late} levels, saturated {saturated}")
+
+
+def rates(serving: Serving) -> set[float | None]:
+    """Return the rates of a record's levels."""
+    return {level.arrivals.rate for level in serving.levels}
+
+
+def report_knee(folder: Path) -> None:
+    """Print the knee of plans beside the one that was found."""
+    searched = tg.load(folder / "searched.json")
+    goals = " ".join(goal.text for goal in searched.goals)
+    print(f"searched: {searched.capacity}")
+    for name in (f"{KNEE_BATCH}-{KNEE_DELAY * 1e3:g}.json", "searched.json"):
+        plan = tg.plan_capacity(
+            tg.load(folder / name), rate=searched.capacity.rate, goals=goals, workers=1
+        )
+        print(f"by the service times of {name}: {plan.settings[0].knee}")
 
 
 def main() -> None:
     """Measure, or print what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("measure", "report", "knee"):
+    for name in ("measure", "report", "knee", "orders"):
         command = commands.add_parser(name)
         command.add_argument("folder", type=Path)
         if name == "measure":
@@ -186,10 +223,13 @@ def main() -> None:
     torch.set_num_threads(1)
     if arguments.command == "measure":
         measure(arguments.folder, arguments.part)
+    elif arguments.command == "orders":
+        orders(arguments.folder)
     elif arguments.command == "knee":
         measure_knee(arguments.folder)
     else:
         report(arguments.folder)
+        report_knee(arguments.folder)
 
 
 if __name__ == "__main__":

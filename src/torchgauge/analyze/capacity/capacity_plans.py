@@ -43,6 +43,9 @@ class Planner:
         self.times, self.options, self.note = times, options, note
         self.rate = options.offered
         self.model = model_of(times, options)
+        if times.tokens:
+            shapes = options.tokens or times.shapes
+            self.times = msgspec.structs.replace(times, shapes=shapes)
         self.predictor = Predictor(self.model, options)
         self.max_batch = _max_batch(times, options, self.model.largest_batch)
         delay = times.max_delay if options.max_delay is None else options.max_delay

@@ -25,7 +25,7 @@ RESAMPLES = 80
 LOST = 0.025
 # Nearer to the highest rate no simulation is long enough: such a queue is taken as one without end.
 FULLEST = 0.99
-# Requests that are simulated: so many queues' memories, within limits.
+# Requests that are simulated: so many queues' memories, within limits; of any server at most.
 FEWEST_REQUESTS, MOST_REQUESTS, MEMORIES = 200_000, 2_500_000, 8_000
 # The same of a resample, which is compared with the same requests at the measured times.
 FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED = 20_000, 60_000, 150
@@ -48,11 +48,11 @@ class Prediction(NamedTuple):
 
 
 class LongRun(NamedTuple):
-    """A simulation of `count` requests, what it shows, and how busy its workers were."""
+    """A simulation of some `requests`, what it shows, and how busy its workers were."""
 
     outcome: Outcome
     utilization: float
-    count: int
+    requests: int
     figures: Steadied
 
 
@@ -106,8 +106,8 @@ class Predictor:
         if resampling:
             limits = (FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED)
         at_least, at_most, memories = limits
-        count = min(at_most, max(at_least, memories / idle**2))
-        return max(1000, int(count * self.options.effort * self.model.effort(workers)))
+        count = min(at_most, max(at_least, memories / idle**2)) * self.model.effort(workers)
+        return max(1000, int(min(count, MOST_REQUESTS) * self.options.effort))
 
     def values(
         self, model: ServerModel, workers: Workers, rate: float, *, resampling: bool = False
