@@ -13,6 +13,10 @@ settings.register_profile("torchgauge", derandomize=True, deadline=None)
 settings.load_profile("torchgauge")
 
 
+# Before torch is imported: at these sizes threads wait for each other for most of the time, above
+# all where two workers of pytest share two cores. Tests about threads set their number themselves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Texts are as wide as the terminal is, or as this says.
 os.environ["COLUMNS"] = "80"
 
