@@ -42,9 +42,14 @@ def own_state(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def short_measurements():
-    """Roofs and the use of the machine take no seconds of a test; children's roofs do once."""
+    """Roofs and the use of the machine take no seconds of a test; children's roofs do once.
+
+    A job's few files are read by one process instead of as many as there are cores: each takes
+    longer to start than to read them all.
+    """
     from torchgauge.device.roofs import roofs
     from torchgauge.measure.machine import system
+    from torchgauge.traces import rank_files
 
     with pytest.MonkeyPatch.context() as patched:
         least = dataclasses.replace(
@@ -53,4 +58,5 @@ def short_measurements():
         patched.setattr(roofs, "QUICK", least)
         patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
         patched.setattr(system, "DURATION", 0.02)
+        patched.setattr(rank_files, "cores", lambda: 1)
         yield
