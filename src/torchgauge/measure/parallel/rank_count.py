@@ -15,7 +15,8 @@ from torchgauge.device.roofs import peaks
 from torchgauge.errors import InputError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
-from torchgauge.measure.parallel.fake_job import fake_job, reduce_in_python
+from torchgauge.measure.parallel.fake_ddp import adapt_replicas
+from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
 from torchgauge.measure.parallel.rank_step import Noted, RankStep, note_step
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
@@ -88,7 +89,7 @@ def _count_rank(
     groups = groups_of(options.mesh, rank)
     with fake_job(options.mesh, rank) as mesh, running("cpu", "A rank's training step"):
         counted = sharded(target, mesh, options, train)
-        reduce_in_python(counted.model)
+        adapt_replicas(counted.model)
         noted = note_step(RankStep(counted.model, counted.inputs, counted.training), groups)
         parameters = _elements(counted, whole=False)
     if options.world_size > 1 and not noted.collectives:
