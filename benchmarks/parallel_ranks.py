@@ -95,7 +95,6 @@ def run_rank(world: int, *, fake: bool) -> None:
 def noted(mesh: Any, dims: Any, rank: int, setting: dict[str, str], *, fake: bool) -> Any:
     """Return what a rank notes of a step, and the peak that torch's own tools see."""
     import parallel_models
-
     from torchgauge.analyze.parallel.mesh_groups import groups_of
     from torchgauge.measure.parallel.fake_ddp import adapt_replicas
     from torchgauge.measure.parallel.rank_step import RankStep, note_step

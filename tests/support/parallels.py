@@ -62,9 +62,30 @@ def rank(name="rank", layer="layers.0", device="NVIDIA H100 80GB HBM3", text="")
         parameters=2 * GIB,
         memory=memory(layer),
         work=(
-            WorkRow(phase="forward", operator="aten::mm" + text, dtype="bfloat16", calls=10, matmul_flops=10**15, bytes=10**9),
-            WorkRow(phase="recompute", operator="aten::mm" + text, dtype="bfloat16", calls=9, matmul_flops=10**14, bytes=10**8),
-            WorkRow(phase="optimizer", operator="aten::_foreach_add_", dtype="float32", calls=1, vector_flops=10**9, bytes=10**9),
+            WorkRow(
+                phase="forward",
+                operator="aten::mm" + text,
+                dtype="bfloat16",
+                calls=10,
+                matmul_flops=10**15,
+                bytes=10**9,
+            ),
+            WorkRow(
+                phase="recompute",
+                operator="aten::mm" + text,
+                dtype="bfloat16",
+                calls=9,
+                matmul_flops=10**14,
+                bytes=10**8,
+            ),
+            WorkRow(
+                phase="optimizer",
+                operator="aten::_foreach_add_",
+                dtype="float32",
+                calls=1,
+                vector_flops=10**9,
+                bytes=10**9,
+            ),
         ),
         collectives=(
             CollectiveRow(

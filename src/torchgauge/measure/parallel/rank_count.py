@@ -37,11 +37,11 @@ LARGEST_SIZE = 4096
 class ParallelSource(Source):
     """A target with the job that it is part of, and how it is trained."""
 
-    options: ParallelOptions = dataclasses.field(default_factory=lambda: _alone())
+    options: ParallelOptions = dataclasses.field(default_factory=lambda: _single_rank())
     train: Training | None = None
 
 
-def _alone() -> ParallelOptions:
+def _single_rank() -> ParallelOptions:
     return ParallelOptions(mesh=(("fsdp", 1),))
 
 
@@ -67,7 +67,7 @@ def count_ranks(source: ParallelSource) -> Parallel:
         optimizer=_optimizer_name(counted),
         precision=options.precision or "native",
         checkpoint=options.checkpoint or ("own" if counted.own else "none"),
-        parameters=_elements(counted, whole=True),
+        parameters=_elements(counted, local=False),
         kinds=tuple(kinds),
         smallest=_smallest(target, source) if options.smallest else None,
         seconds=time.process_time() - began,
@@ -91,7 +91,7 @@ def _count_rank(
         counted = sharded(target, mesh, options, train)
         adapt_replicas(counted.model)
         noted = note_step(RankStep(counted.model, counted.inputs, counted.training), groups)
-        parameters = _elements(counted, whole=False)
+        parameters = _elements(counted, local=True)
     if options.world_size > 1 and not noted.collectives:
         raise InputError(
             f"{target.name} shards nothing: its ranks send nothing to each other.",
@@ -167,10 +167,10 @@ def _smallest(target: Target, source: ParallelSource) -> SmallestMesh | None:
     )
 
 
-def _elements(counted: ShardedTarget, *, whole: bool) -> int:
+def _elements(counted: ShardedTarget, *, local: bool) -> int:
     """Return the elements of parameters, of the whole model or those that a rank holds."""
     return sum(
-        (parameter if whole else getattr(parameter, "_local_tensor", parameter)).numel()
+        (getattr(parameter, "_local_tensor", parameter) if local else parameter).numel()
         for parameter in counted.model.parameters()
     )
 

@@ -97,7 +97,7 @@ def note_step(step: RankStep, groups: Mapping[str, tuple[int, ...]]) -> Noted:
             ledger.assign("gradients", _gradients(model))
         ledger.begin(phase)
 
-    with noting(ledger), layer.following():
+    with noting(ledger), layer.hooked():
         step(begin)
     return Noted(rank_memory(ledger.lifetimes), ledger.work(), ledger.collectives.rows())
 
