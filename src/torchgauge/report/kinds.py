@@ -49,6 +49,7 @@ KINDS = {
     ),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv", "counted"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
+    "Parallel": Kind("parallel", frozenset({"html", "markdown"}), how="estimated"),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
     "Serving": Kind(
