@@ -145,7 +145,7 @@ def other_devices(count: Count) -> Table:
     heading = "Elsewhere"
     if training_memory is not None:
         heading += f", training with {training_memory.optimizer}"
-    rows = rows_of(columns, count.other_devices, lambda estimate: _model(estimate.device))
+    rows = rows_of(columns, count.other_devices, lambda estimate: model_name(estimate.device))
     return Table(title=heading, how="estimated", first="device", columns=columns, rows=rows)
 
 
@@ -167,7 +167,7 @@ def fits(estimate: OtherDevice, *, training: bool = False) -> str:
     return "fits" if estimate.fits else "does not fit"
 
 
-def _model(device: str) -> str:
+def model_name(device: str) -> str:
     """Return a device's name without its maker: "NVIDIA A100-SXM4-80GB" is an A100-SXM4-80GB."""
     for maker in ("NVIDIA ", "AMD Instinct ", "Tesla ", "GeForce "):
         device = device.removeprefix(maker)

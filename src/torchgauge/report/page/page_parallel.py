@@ -1,0 +1,69 @@
+"""The page of one rank of a job on many devices: what is alive over its step, and its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge import units
+from torchgauge.records.parallel.parallel import Parallel, RankKind
+from torchgauge.records.parallel.rank_memory import PARTS as MEMORY_PARTS
+from torchgauge.report.content import parallel
+from torchgauge.report.page import page_document
+from torchgauge.report.page.page_document import Choice, Option
+
+METHOD = (
+    "Counted on tensors without values, for one rank, of a step that follows the first; the "
+    "distance between moments is how many operators ran, not time."
+)
+
+
+def choice(record: Parallel) -> Choice:
+    """Return the memory of each kind of rank, the largest first."""
+    options = [Option(kind.name, {"memory": memory(kind)}) for kind in record.kinds]
+    return Choice("rank", options, record.kinds.index(record.largest), "memory")
+
+
+def memory(kind: RankKind) -> dict[str, Any]:
+    """Return what is alive over a step by part, and at its peak."""
+    used = kind.memory
+    columns = list(zip(*(moment.parts for moment in used.timeline), strict=True))
+    section = parallel.memory(kind)
+    return {
+        "time": [moment.operator for moment in used.timeline],
+        "operators": True,
+        "live": [sum(moment.parts) for moment in used.timeline],
+        "peak": used.peak,
+        "average": None,
+        "parts": {part: size for part, size in used.parts_at_peak.items() if size},
+        "order": list(MEMORY_PARTS),
+        "stacked": [
+            [part, list(sizes)]
+            for part, sizes in zip(MEMORY_PARTS, columns, strict=False)
+            if any(sizes)
+        ],
+        "peak_at": {"layer": "", "node": None, "operator": "", "phase": used.peak_phase},
+        "rows": [[row.label, row.value, row.note] for row in section.rows],
+        "method": METHOD,
+        "how": used.how,
+    }
+
+
+def overview(record: Parallel) -> dict[str, Any]:
+    """Return the first screen: whether it fits into each device, then the figures."""
+    part = page_document.overview(record)
+    kind = record.largest
+    verdicts = [
+        {
+            "label": parallel.model_name(fit.device),
+            "value": parallel.worst_verdict(record, fit.device),
+            "note": f"reserves {units.size(kind.memory.reserved, 3)} of {units.size(fit.memory, 3)}",
+            "how": fit.how,
+            "view": "memory",
+        }
+        for fit in kind.fits
+    ]
+    shown = [figure for figure in part["figures"] if figure["label"] not in MEMORY_PARTS]
+    return part | {"figures": [*verdicts, *shown]}
+
+
+PARTS = {"overview": overview, "tables": page_document.tables}
