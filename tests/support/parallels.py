@@ -14,6 +14,7 @@ from torchgauge.records.parallel.rank_memory import (
 )
 from torchgauge.records.parallel.rank_work import (
     CollectiveRow,
+    Link,
     LinkBound,
     StepBound,
     WorkRow,
@@ -72,9 +73,9 @@ def rank(name="rank", layer="layers.0", device="NVIDIA H100 80GB HBM3", text="")
         parameters=2 * GIB,
         memory=memory(layer),
         work=(
-            WorkRow(phase="forward", dtype="bfloat16", calls=10, matmul_flops=10**15, bytes=10**9),
-            WorkRow(phase="recompute", dtype="bfloat16", calls=9, matmul_flops=10**14, bytes=10**8),
-            WorkRow(phase="optimizer", dtype="float32", calls=1, vector_flops=10**9, bytes=10**9),
+            WorkRow(phase="forward", operator="aten::mm" + text, dtype="bfloat16", calls=10, matmul_flops=10**15, bytes=10**9),
+            WorkRow(phase="recompute", operator="aten::mm" + text, dtype="bfloat16", calls=9, matmul_flops=10**14, bytes=10**8),
+            WorkRow(phase="optimizer", operator="aten::_foreach_add_", dtype="float32", calls=1, vector_flops=10**9, bytes=10**9),
         ),
         collectives=(
             CollectiveRow(
@@ -119,12 +120,15 @@ def rank(name="rank", layer="layers.0", device="NVIDIA H100 80GB HBM3", text="")
                     LinkBound(
                         group="fsdp" + text,
                         ranks=128,
-                        link="InfiniBand" + text,
-                        bytes_per_second=5e10,
-                        sent=1e10,
+                        machines=128,
+                        link=Link(
+                            name="InfiniBand" + text,
+                            bytes_per_second=5e10,
+                            source="datasheet" + text,
+                        ),
+                        moved=1e10,
                         exposed_seconds=0.2,
                         overlappable_seconds=0.5,
-                        source="datasheet" + text,
                     ),
                 ),
                 sources={"bfloat16": "datasheet" + text},

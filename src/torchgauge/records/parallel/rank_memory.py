@@ -110,8 +110,8 @@ class RankMemory(Record, frozen=True, kw_only=True):
 class DeviceFit(Record, frozen=True, kw_only=True):
     """Whether a rank fits into one device's memory.
 
-    It does not where the bytes alive exceed the memory; it does where what is reserved leaves
-    `needed_margin` bytes; else it may.
+    It does not if the bytes alive exceed the memory, taken at its largest: a printed GB may mean
+    2³⁰ bytes. It does if what is reserved leaves `needed_margin` bytes. Otherwise it may.
 
     Attributes:
         device: Its name.

@@ -43,61 +43,88 @@ class CollectiveRow(Record, frozen=True, kw_only=True):
 
     @property
     def sent(self) -> float:
-        """Bytes that a rank must send at least, by any algorithm without help from the network."""
-        share = (self.ranks - 1) / self.ranks
-        if self.kind == "all_reduce":
-            return 2 * share * self.bytes
-        if self.kind in ("all_gather", "reduce_scatter", "all_to_all"):
-            return share * self.bytes
+        """Bytes that a rank sends by the algorithm of a ring, without help from the network."""
+        factor = 2 if self.kind == "all_reduce" else 1
+        return factor * self.moved
+
+    @property
+    def moved(self) -> float:
+        """Bytes that must leave or reach a rank at least, by any algorithm and any network."""
+        if self.kind in ("all_gather", "reduce_scatter", "all_to_all", "all_reduce"):
+            return self.bytes * (self.ranks - 1) / self.ranks
         return float(self.bytes)
 
 
 class WorkRow(Record, frozen=True, kw_only=True):
-    """The operators of one phase and dtype on one rank, from the shapes of its own tensors.
+    """The calls of one operator in one phase and dtype on one rank, from its own tensors' shapes.
 
-    FLOPs and bytes as in a count; `recompute` is what activation checkpointing runs again. Calls of
-    operators without formula are in `unknown_calls` and in no other figure.
+    FLOPs and bytes as in a count; `recompute` is what activation checkpointing runs again. Calls
+    of an operator without formula are in `unknown_calls` and in no FLOPs.
     """
 
     phase: StepPhase | Literal["recompute"]
+    operator: str
     dtype: str
     calls: int
     matmul_flops: int = 0
+    causal_matmul_flops: int = 0
     vector_flops: int = 0
     bytes: int = 0
     unknown_calls: int = 0
 
 
-class LinkBound(Record, frozen=True, kw_only=True):
-    """The least time that one group's collectives take on the links that join its ranks.
+class Link(Record, frozen=True, kw_only=True):
+    """A link of a device by its datasheet: bytes per second that one device sends at most.
 
-    `link` names them: "NVLink" within a machine, "InfiniBand" between machines.
-    `bytes_per_second` is what one device sends at most, `source` the document that says so.
+    Attributes:
+        name: Such as "NVLink", within a machine, or "InfiniBand", between machines.
+        bytes_per_second: In one direction.
+        source: The document that says so.
+    """
+
+    name: str
+    bytes_per_second: float
+    source: str
+
+
+class Links(Record, frozen=True, kw_only=True):
+    """How devices are joined: `devices` to a machine by `within`, machines by `between`."""
+
+    devices: int
+    within: Link
+    between: Link | None = None
+
+
+class LinkBound(Record, frozen=True, kw_only=True):
+    """The least time that one group's collectives take on the link that bounds them.
+
+    `moved` is bytes that must leave or reach a rank at least, `machines` on how many machines the
+    group's ranks are, where ranks are numbered machine by machine.
     """
 
     group: str
     ranks: int
-    link: str
-    bytes_per_second: float
-    sent: float
+    machines: int
+    link: Link
+    moved: float
     exposed_seconds: float
     overlappable_seconds: float
-    source: str
 
 
 class StepBound(Record, frozen=True, kw_only=True):
     """The least time of a step under a device's roofs and links: a lower bound, not a prediction.
 
-    No step is faster; how much slower it is, this does not say.
+    Arithmetic counts for products alone, with causal attention at its exact triangle, and traffic
+    for the optimizer alone, which reads and writes what it owns: fusion can save none of it.
 
     Attributes:
         device: Whose roofs these are.
-        compute: Seconds of operators, each at its roof of arithmetic or memory.
-        exposed: Seconds of collectives that nothing can hide, each at its link's rate.
+        compute: Seconds of products and of the optimizer.
+        exposed: Seconds of collectives that nothing can hide.
         overlappable: Seconds of collectives that may run beside operators.
-        seconds: The longer of `compute` plus `exposed` and of all collectives.
+        seconds: The longer of `compute` plus `exposed`, and of all collectives on a link.
         links: Collectives by group.
-        at_least: Whether work without formula or a link of unknown rate is missing.
+        at_least: Whether work without formula, a peak or a link's rate is missing.
         sources: The document of each figure of the device.
     """
 

@@ -1,0 +1,128 @@
+"""The memory of a rank from the lifetimes of its storages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+
+from torchgauge.records.parallel.rank_memory import (
+    AliveBytes,
+    Part,
+    RankMemory,
+    StepPhase,
+    StreamPool,
+)
+
+COMPUTE = "compute"
+
+
+@dataclasses.dataclass(eq=False)
+class Storage:
+    """A storage of the rank: the part and layer it belongs to, the stream that allocated it."""
+
+    part: Part
+    layer: str
+    stream: str = COMPUTE
+
+
+class Lifetimes:
+    """Changes of the sizes of storages, in order.
+
+    Attributes:
+        resting: Storages that were there before the step, with their bytes.
+        events: A storage, and its bytes more or less.
+        phases: The first event of each phase.
+        may_replace: Events of storages that take the place of another, where that ends next.
+    """
+
+    def __init__(self) -> None:
+        self.resting: list[tuple[Storage, int]] = []
+        self.events: list[tuple[Storage, int]] = []
+        self.phases: list[tuple[int, StepPhase]] = []
+        self.may_replace: set[int] = set()
+
+    def begin_phase(self, phase: StepPhase) -> None:
+        """Note that a phase begins."""
+        self.phases.append((len(self.events), phase))
+
+    def change(self, storage: Storage, amount: int, *, may_replace: bool = False) -> None:
+        """Note that a storage takes more bytes, or less."""
+        if may_replace:
+            self.may_replace.add(len(self.events))
+        if amount:
+            self.events.append((storage, amount))
+
+
+class _Level:
+    """Bytes alive by key, and the most that each had."""
+
+    def __init__(self) -> None:
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    def change(self, key: str, amount: int, *, counted: bool) -> None:
+        self.now[key] += amount
+        if counted:
+            self.most[key] = max(self.most[key], self.now[key])
+
+
+def rank_memory(lifetimes: Lifetimes) -> RankMemory:
+    """Return what is alive over the step, at its peak by part and layer, and by stream's pool."""
+    _name_workspaces(lifetimes)
+    parts, pools, alive = _Level(), _Level(), 0
+    for storage, size in lifetimes.resting:
+        parts.change(storage.part, size, counted=True)
+        pools.change(storage.stream, size, counted=True)
+        alive += size
+    resting = dict(parts.now)
+    starts = dict(lifetimes.phases)
+    phase: StepPhase = "forward"
+    phases: dict[StepPhase, int] = {}
+    peak, peak_events, peak_phase = alive, 0, phase
+    for index, (storage, amount) in enumerate(lifetimes.events):
+        phase = starts.get(index, phase)
+        phases[phase] = max(phases.get(phase, 0), alive)
+        alive += amount
+        counted = index not in lifetimes.may_replace
+        parts.change(storage.part, amount, counted=counted)
+        pools.change(storage.stream, amount, counted=counted)
+        if counted:
+            phases[phase] = max(phases[phase], alive)
+            if alive > peak:
+                peak, peak_events, peak_phase = alive, index + 1, phase
+    by_layer: Counter[tuple[Part, str]] = Counter()
+    for storage, amount in (*lifetimes.resting, *lifetimes.events[:peak_events]):
+        by_layer[storage.part, storage.layer] += amount
+    return RankMemory(
+        resting=_filled(resting.items()),
+        largest=_filled(parts.most.items()),
+        peak=peak,
+        peak_phase=peak_phase,
+        phases=phases,
+        at_peak=tuple(
+            AliveBytes(part=part, layer=layer, bytes=size)
+            for (part, layer), size in by_layer.items()
+            if size
+        ),
+        pools=tuple(StreamPool(stream=name, peak=size) for name, size in pools.most.items()),
+        reserved=sum(pools.most.values()),
+    )
+
+
+def _name_workspaces(lifetimes: Lifetimes) -> None:
+    """Move what the forward pass made and dropped from the activations to the workspace."""
+    phases = {phase: index for index, phase in lifetimes.phases}
+    kept: Counter[int] = Counter()
+    made: dict[int, Storage] = {}
+    for storage, amount in lifetimes.events[: phases.get("backward", len(lifetimes.events))]:
+        if storage.part == "activations":
+            kept[id(storage)] += amount
+            made[id(storage)] = storage
+    for key, storage in made.items():
+        if not kept[key]:
+            storage.part = "workspace"
+
+
+def _filled(sizes: Iterable[tuple[str, int]]) -> dict[Part, int]:
+    return {part: size for part, size in sizes if size}  # type: ignore[misc]
