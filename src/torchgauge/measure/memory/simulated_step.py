@@ -29,9 +29,7 @@ from torchgauge.targets.training.training import Phase, Training, TrainingStep, 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 
-def simulate(
-    placement: Placement, train: Training | None = None, *, cuda: bool = False
-) -> Passes:
+def simulate(placement: Placement, train: Training | None = None, *, cuda: bool = False) -> Passes:
     """Run forward, loss and backward of a copy on fake CPU tensors, and return what they hold.
 
     Fake tensors take the paths of the CPU's kernels (fused attention and recurrent layers among

@@ -123,7 +123,9 @@ def _optimizers(memory: TrainingMemory) -> Table:
         sizes |= {} if optimizer.total is None else {"at its peak": optimizer.total}
         cells: dict[str, Value] = {key: units.size(value) for key, value in sizes.items() if value}
         rows.append(Row(name, cells, tone="strong" if name == memory.optimizer else ""))
-    return Table(first="optimizer", columns=columns, rows=rows, notes=(UNCOUNTED_NOTES[memory.kernels],))
+    return Table(
+        first="optimizer", columns=columns, rows=rows, notes=(UNCOUNTED_NOTES[memory.kernels],)
+    )
 
 
 def other_devices(count: Count) -> Table:

@@ -142,7 +142,10 @@ def alternatives(record: Parallel) -> Table:
     columns = (
         Column("reserved", unit="bytes"),
         Column("saved", unit="bytes"),
-        *(Column(device, title=f"on {model_name(device)}", left_aligned=True) for device in devices),
+        *(
+            Column(device, title=f"on {model_name(device)}", left_aligned=True)
+            for device in devices
+        ),
         Column("flops", title="FLOPs", priority=1),
         Column("sent", priority=2),
         Column("host", title="on the host", unit="bytes", priority=3),
@@ -218,9 +221,7 @@ def memory(kind: RankKind) -> Section:
         Figure("at rest", units.size(resting), "between steps"),
         Figure("reserved", units.size(used.reserved), pools, how=used.reserved_how),
     ]  # fmt: skip
-    return Section(
-        "Memory of a rank", used.how, tuple(rows), headlines=("at the peak", "reserved")
-    )
+    return Section("Memory of a rank", used.how, tuple(rows), headlines=("at the peak", "reserved"))
 
 
 def layers(kind: RankKind, top: int) -> Table:
