@@ -53,8 +53,8 @@ def memory(layer="layers.0"):
         ),
         reserved=44 * GIB,
         timeline=tuple(
-            StepMoment(operator=operator, phase=phase, parts=tuple(n * GIB for n in parts))
-            for operator, phase, parts in (
+            StepMoment(changes=changes, phase=phase, parts=tuple(n * GIB for n in parts))
+            for changes, phase, parts in (
                 (0, "forward", (8, 0, 16, 0, 0, 0, 0, 0)),
                 (40, "forward", (8, 0, 16, 12, 2, 0, 0, 0)),
                 (50, "backward", (8, 4, 16, 11, 1, 0, 0, 0)),
@@ -73,9 +73,30 @@ def rank(name="rank", layer="layers.0", device="NVIDIA H100 80GB HBM3", text="")
         parameters=2 * GIB,
         memory=memory(layer),
         work=(
-            WorkRow(phase="forward", operator="aten::mm" + text, dtype="bfloat16", calls=10, matmul_flops=10**15, bytes=10**9),
-            WorkRow(phase="recompute", operator="aten::mm" + text, dtype="bfloat16", calls=9, matmul_flops=10**14, bytes=10**8),
-            WorkRow(phase="optimizer", operator="aten::_foreach_add_", dtype="float32", calls=1, vector_flops=10**9, bytes=10**9),
+            WorkRow(
+                phase="forward",
+                operator="aten::mm" + text,
+                dtype="bfloat16",
+                calls=10,
+                matmul_flops=10**15,
+                bytes=10**9,
+            ),
+            WorkRow(
+                phase="recompute",
+                operator="aten::mm" + text,
+                dtype="bfloat16",
+                calls=9,
+                matmul_flops=10**14,
+                bytes=10**8,
+            ),
+            WorkRow(
+                phase="optimizer",
+                operator="aten::_foreach_add_",
+                dtype="float32",
+                calls=1,
+                vector_flops=10**9,
+                bytes=10**9,
+            ),
         ),
         collectives=(
             CollectiveRow(

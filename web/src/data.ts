@@ -99,8 +99,8 @@ export interface LatencyData {
 
 export interface MemoryData {
   time: number[];
-  /** Whether `time` is how many operators had begun, in place of nanoseconds. */
-  operators?: boolean;
+  /** Whether `time` counts allocations and frees, in place of nanoseconds. */
+  changes?: boolean;
   live: number[];
   peak: number;
   average: number | null;

@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Iterable
 
 from torchgauge.records.parallel.rank_memory import (
+    PARTS,
     AliveBytes,
     Part,
     RankMemory,
+    StepMoment,
     StepPhase,
     StreamPool,
 )
 
 COMPUTE = "compute"
+MAX_MOMENTS = 400
 
 
 @dataclasses.dataclass(eq=False)
@@ -107,7 +110,28 @@ def rank_memory(lifetimes: Lifetimes) -> RankMemory:
         ),
         pools=tuple(StreamPool(stream=name, peak=size) for name, size in pools.most.items()),
         reserved=sum(pools.most.values()),
+        timeline=_timeline(lifetimes),
     )
+
+
+def _timeline(lifetimes: Lifetimes) -> tuple[StepMoment, ...]:
+    """Return what is alive over the step: of equal stretches of it the highest moment."""
+    parts: Counter[str] = Counter()
+    for storage, size in lifetimes.resting:
+        parts[storage.part] += size
+    starts = dict(lifetimes.phases)
+    stretch = max(len(lifetimes.events) // MAX_MOMENTS + 1, 1)
+    phase: StepPhase = "forward"
+    highest: dict[int, tuple[int, StepMoment]] = {}
+    for index, (storage, amount) in enumerate(lifetimes.events):
+        phase = starts.get(index, phase)
+        parts[storage.part] += amount
+        alive = parts.total()
+        number = index // stretch
+        if index not in lifetimes.may_replace and alive > highest.get(number, (-1,))[0]:
+            sizes = tuple(parts[part] for part in PARTS)
+            highest[number] = alive, StepMoment(changes=index, phase=phase, parts=sizes)
+    return tuple(moment for _, moment in highest.values())
 
 
 def _name_workspaces(lifetimes: Lifetimes) -> None:

@@ -7,7 +7,6 @@ per row; the CPU computes it by several operators, which save copies in float32.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,7 +55,7 @@ def _rms_norm(
     x: torch.Tensor,
     normalized_shape: Sequence[int],
     weight: torch.Tensor | None = None,
-    eps: float | None = None,
+    eps: float | None = None,  # noqa: ARG001 - as torch calls it
 ) -> torch.Tensor:
     normalized: torch.Tensor = _FusedRmsNorm.apply(x, tuple(normalized_shape), weight)  # type: ignore[no-untyped-call]
     return normalized
@@ -74,7 +73,7 @@ class _FusedRmsNorm(torch.autograd.Function):
         return torch.empty_like(x, dtype=dtype)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *_: Any) -> Any:
         x, _, weight = ctx.saved_tensors
         return torch.empty_like(x), None, None if weight is None else torch.empty_like(weight)
 

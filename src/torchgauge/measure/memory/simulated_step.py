@@ -34,7 +34,7 @@ def simulate(placement: Placement, train: Training | None = None, *, cuda: bool 
 
     Fake tensors take the paths of the CPU's kernels (fused attention and recurrent layers among
     them) and compute nothing; with `cuda` those of CUDA's where they save other tensors, and
-    without the workspaces of the CPU's. `train` None takes the loss that the model returns, else the mean of
+    without workspaces. `train` None takes the loss that the model returns, else the mean of
     its outputs. Raises MeasurementError `step-not-simulated` where that cannot be, and those of
     `forward.running`.
     """

@@ -36,15 +36,15 @@ class AliveBytes(Record, frozen=True, kw_only=True):
 
 
 class StepMoment(Record, frozen=True, kw_only=True, array_like=True):
-    """Bytes alive from one operator of a step on, until the next moment.
+    """Bytes alive at one moment of a step.
 
     Attributes:
-        operator: How many operators of the step had begun.
+        changes: How many allocations and frees of the step came before.
         phase: The phase that it is in.
         parts: Bytes of each part, in the order of `PARTS`.
     """
 
-    operator: int
+    changes: int
     phase: StepPhase
     parts: tuple[int, ...]
 
@@ -75,7 +75,8 @@ class RankMemory(Record, frozen=True, kw_only=True):
         pools: The peak of each stream's pool.
         reserved: The sum over pools, which a caching allocator reserves; estimated, without
             fragmentation and the driver's own memory.
-        timeline: What is alive over the step, the peak among it; at most some hundred moments.
+        timeline: What is alive over the step: of equal stretches the highest moment, so that the
+            peak is among them; at most some hundred.
     """
 
     resting: dict[Part, int]

@@ -30,8 +30,8 @@ from torchgauge.report.notebook import charts
 TONES: dict[Verdict, Tone] = {"fits": "good", "may fit": "doubtful", "does not fit": "bad"}
 WORST: tuple[Verdict, ...] = ("does not fit", "may fit", "fits")
 RESERVED_NOTE = (
-    "Reserved: the peak of each stream's pool, which the allocator gives to no other. Not in it: "
-    "fragmentation, the driver, buffers of NCCL and libraries, for which the margin must leave room."
+    "Reserved: the peaks of each stream's pool, which the allocator gives to no other. Fragmentation, "
+    "the driver, buffers of NCCL and libraries come on top: a margin of what it needs fits them."
 )
 BOUND_NOTE = "A lower bound from peak rates of the device and its links, not a prediction."
 EXPOSURE_NOTE = (
@@ -46,7 +46,7 @@ def title(record: Parallel) -> str:
 
 
 def document(record: Parallel, options: Options) -> Document:
-    """Return whether it fits, then memory, collectives, work and least time of each kind of rank."""
+    """Return whether it fits, then memory, collectives, work and time of each kind of rank."""
     several = len(record.kinds) > 1
     blocks: list[Block] = [fits(record)] if record.largest.fits else []
     if record.alternatives:
@@ -184,7 +184,7 @@ def _relative(new: float | None, old: float) -> str | None:
 
 
 def smallest(found: SmallestMesh) -> Table:
-    """Return what each size of the dimension that was varied reserves, and the smallest that fits."""
+    """Return what each size that was tried reserves, and the smallest that fits."""
     columns = (
         Column("verdict", title="", left_aligned=True, judging=True),
         Column("reserved", unit="bytes"),
@@ -217,7 +217,7 @@ def memory(kind: RankKind) -> Section:
     pools = " + ".join(f"{pool.stream} {units.size(pool.peak, 3)}" for pool in used.pools)
     resting = sum(used.resting.values())
     rows += [
-        Figure("at the peak", units.size(used.peak), f"in {used.peak_phase}; most by phase: {phases}"),
+        Figure("at the peak", units.size(used.peak), f"in {used.peak_phase}; by phase: {phases}"),
         Figure("at rest", units.size(resting), "between steps"),
         Figure("reserved", units.size(used.reserved), pools, how=used.reserved_how),
     ]  # fmt: skip

@@ -12,8 +12,8 @@ from torchgauge.report.page import page_document
 from torchgauge.report.page.page_document import Choice, Option
 
 METHOD = (
-    "Counted on tensors without values, for one rank, of a step that follows the first; the "
-    "distance between moments is how many operators ran, not time."
+    "Counted on tensors without values, for one rank, of a step that follows the first; "
+    "distance between moments is allocations and frees, not time."
 )
 
 
@@ -29,8 +29,8 @@ def memory(kind: RankKind) -> dict[str, Any]:
     columns = list(zip(*(moment.parts for moment in used.timeline), strict=True))
     section = parallel.memory(kind)
     return {
-        "time": [moment.operator for moment in used.timeline],
-        "operators": True,
+        "time": [moment.changes for moment in used.timeline],
+        "changes": True,
         "live": [sum(moment.parts) for moment in used.timeline],
         "peak": used.peak,
         "average": None,
@@ -56,7 +56,7 @@ def overview(record: Parallel) -> dict[str, Any]:
         {
             "label": parallel.model_name(fit.device),
             "value": parallel.worst_verdict(record, fit.device),
-            "note": f"reserves {units.size(kind.memory.reserved, 3)} of {units.size(fit.memory, 3)}",
+            "note": f"{units.size(kind.memory.reserved, 3)} reserved of {units.size(fit.memory, 3)}",
             "how": fit.how,
             "view": "memory",
         }
