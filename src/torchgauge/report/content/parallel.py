@@ -335,6 +335,7 @@ def bounds(kind: RankKind) -> Table:
         Column("compute", unit="time"),
         Column("exposed", unit="time"),
         Column("overlappable", unit="time", priority=1),
+        Column("moved", unit="bytes", priority=3),
         Column("rate", title="of a link", priority=2),
     )
     rows: list[Row] = []
@@ -360,11 +361,12 @@ def _bound_row(bound: StepBound) -> Row:
 def _link_rows(links: Sequence[LinkBound]) -> Iterator[Row]:
     for link in links:
         yield Row(
-            f"{link.group or 'other'} by {link.link}",
+            f"{link.group or 'other'} by {link.link.name}",
             {
                 "exposed": link.exposed_seconds,
                 "overlappable": link.overlappable_seconds,
-                "rate": f"{units.size(link.bytes_per_second, 3)}/s",
+                "moved": link.moved,
+                "rate": f"{units.size(link.link.bytes_per_second, 3)}/s",
             },
             level=1,
             tone="faint",
