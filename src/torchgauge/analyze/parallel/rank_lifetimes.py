@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from torchgauge.records.parallel.rank_memory import (
     PARTS,
@@ -70,9 +70,30 @@ class _Level:
             self.most[key] = max(self.most[key], self.now[key])
 
 
-def rank_memory(lifetimes: Lifetimes) -> RankMemory:
-    """Return what is alive over the step, at its peak by part and layer, and by stream's pool."""
+def without(lifetimes: Lifetimes, offloaded: Collection[Part]) -> Lifetimes:
+    """Return what a device holds where parts are in the host's memory, and its optimizer there."""
+    phases = {phase: index for index, phase in lifetimes.phases}
+    end = phases.get("optimizer", len(lifetimes.events))
+    device = Lifetimes()
+    device.resting = [entry for entry in lifetimes.resting if entry[0].part not in offloaded]
+    starts = dict(lifetimes.phases)
+    made = {id(storage) for storage, _ in lifetimes.events[:end]}
+    for index, (storage, amount) in enumerate(lifetimes.events):
+        if index in starts:
+            device.begin_phase(starts[index])
+        if storage.part not in offloaded and (index < end or id(storage) in made):
+            device.change(storage, amount, may_replace=index in lifetimes.may_replace)
+    return device
+
+
+def rank_memory(lifetimes: Lifetimes, offloaded: Collection[Part] = ()) -> RankMemory:
+    """Return what is alive over the step, at its peak by part and layer, and by stream's pool.
+
+    Parts that are `offloaded` are in the host's memory.
+    """
     _name_workspaces(lifetimes)
+    if offloaded:
+        lifetimes = without(lifetimes, offloaded)
     parts, pools, alive = _Level(), _Level(), 0
     for storage, size in lifetimes.resting:
         parts.change(storage.part, size, counted=True)

@@ -11,6 +11,7 @@ from torchgauge.report.content import parallel
 from torchgauge.report.page import page_document
 from torchgauge.report.page.page_document import Choice, Option
 
+HEADLINES = ("at the peak", "at rest", "reserved", "FLOPs")
 METHOD = (
     "Counted on tensors without values, for one rank, of a step that follows the first; "
     "distance between moments is allocations and frees, not time."
@@ -49,21 +50,26 @@ def memory(kind: RankKind) -> dict[str, Any]:
 
 
 def overview(record: Parallel) -> dict[str, Any]:
-    """Return the first screen: whether it fits into each device, then the figures."""
-    part = page_document.overview(record)
+    """Return the first screen: whether it fits into each device, its least time, the figures."""
     kind = record.largest
-    verdicts = [
-        {
-            "label": parallel.model_name(fit.device),
-            "value": parallel.worst_verdict(record, fit.device),
-            "note": f"{units.size(kind.memory.reserved, 3)} reserved of {units.size(fit.memory, 3)}",
-            "how": fit.how,
-            "view": "memory",
-        }
+    reserved = units.size(kind.memory.reserved, 3)
+    cards = [
+        _card(fit.device, parallel.worst_verdict(record, fit.device),
+              f"{reserved} reserved of {units.size(fit.memory, 3)}", fit.how, "memory")
         for fit in kind.fits
+    ]  # fmt: skip
+    cards += [
+        _card(bound.device, f"≥ {units.time(bound.seconds, 3)}", "a step at least", bound.how)
+        for bound in kind.bounds
     ]
-    shown = [figure for figure in part["figures"] if figure["label"] not in MEMORY_PARTS]
-    return part | {"figures": [*verdicts, *shown]}
+    part = page_document.overview(record)
+    figures = [figure for figure in part["figures"] if figure["label"] in HEADLINES]
+    return part | {"figures": [*cards, *figures]}
+
+
+def _card(device: str, value: str, note: str, how: str, view: str = "") -> dict[str, str]:
+    label = parallel.model_name(device)
+    return {"label": label, "value": value, "note": note, "how": how, "view": view}
 
 
 PARTS = {"overview": overview, "tables": page_document.tables}
