@@ -52,7 +52,7 @@ def simulate(placement: Placement, train: Training | None = None, *, cuda: bool 
         hygiene.training(module, placement.inputs),
         running("cpu", "Simulating a training step"),
     ):
-        copied, inputs = _copied(module, placement.inputs, _Fakes(mode))
+        copied, inputs = stand_ins(module, placement.inputs, StandIns(mode))
         existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]
         live = LiveBytes(existing, workspaces=not cuda)
         with mode, CudaKernels() if cuda else contextlib.nullcontext():
@@ -105,12 +105,16 @@ def _arithmetic(placement: Placement) -> AbstractContextManager[Any]:
     return torch.autocast("cpu", dtype=DTYPES[placement.precision])
 
 
-class _Fakes(TorchFunctionMode):
-    """Makes one fake of each tensor; as a mode, of those that are copied."""
+class StandIns(TorchFunctionMode):
+    """Makes one tensor without values for each tensor; as a mode, for those that are copied.
 
-    def __init__(self, mode: Any) -> None:
+    They are fake where `mode` is a FakeTensorMode or one is on, else on the device "meta".
+    """
+
+    def __init__(self, mode: AbstractContextManager[Any], device: str = "cpu") -> None:
         super().__init__()
         self.mode = mode
+        self.device = device
         self.fakes: dict[int, Any] = {}
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -129,14 +133,18 @@ class _Fakes(TorchFunctionMode):
             raise _refused(f"A {type(tensor).__name__} of layout {tensor.layout} has no fake.")
         with self.mode, torch.no_grad():
             fake = torch.empty_strided(
-                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self.device
             )
         if isinstance(tensor, nn.Parameter):
             return nn.Parameter(fake, tensor.requires_grad)
         return fake.requires_grad_(tensor.requires_grad)
 
 
-def _copied(module: nn.Module, inputs: Inputs, fakes: _Fakes) -> tuple[nn.Module, Inputs]:
+def stand_ins(module: nn.Module, inputs: Inputs, fakes: StandIns) -> tuple[nn.Module, Inputs]:
+    """Return copies of a module and its inputs, made of tensors without values.
+
+    Raises MeasurementError `step-not-simulated` for tensors that have no such copy.
+    """
     for tensor in members.tensors(module):
         fakes(tensor)
     with fakes:

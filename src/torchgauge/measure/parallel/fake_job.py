@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from torchgauge.errors import MeasurementError
 from torchgauge.signals import restoring
@@ -85,3 +86,20 @@ def _adapted() -> Iterator[None]:
                 setattr(distributed, name, lambda *_args, **_kwargs: None)
                 undo.callback(setattr, distributed, name, original)
         yield
+
+
+def reduce_in_python(model: torch.nn.Module) -> None:
+    """Have DDP modules reduce each bucket by a hook: what they do themselves needs its values."""
+    for module in model.modules():
+        if isinstance(module, DistributedDataParallel) and not module._comm_hooks:  # noqa: SLF001
+            # A lambda, since DDP refuses annotations that are texts.
+            module.register_comm_hook(  # type: ignore[no-untyped-call]
+                module.process_group, lambda group, bucket: _all_reduced(group, bucket)
+            )
+
+
+def _all_reduced(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    dist.all_reduce(bucket.buffer(), group=group)
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future

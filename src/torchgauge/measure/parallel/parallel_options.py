@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from torchgauge.errors import InputError
@@ -73,15 +74,20 @@ class ParallelOptions:
         return dict(self.mesh)
 
 
-def parse_mesh(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the dimensions of a mesh from "fsdp=128,tp=8"; raises InputError `mesh-invalid`."""
-    dims = []
-    for part in text.split(","):
-        match = _DIM.fullmatch(part.strip())
-        if match is None or len(match[2]) > len(str(MAX_RANKS)):
-            raise invalid_mesh(text)
-        dims.append((match[1], int(match[2])))
-    return tuple(dims)
+def mesh_of(mesh: str | Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return the dimensions of a mesh from "fsdp=128,tp=8" or sizes by name.
+
+    Raises InputError `mesh-invalid`.
+    """
+    if isinstance(mesh, str):
+        matches = [_DIM.fullmatch(part.strip()) for part in mesh.split(",")]
+        dims = [(match[1], match[2]) for match in matches if match is not None]
+        if len(dims) < len(matches) or any(len(size) > len(str(MAX_RANKS)) for _, size in dims):
+            raise invalid_mesh(mesh)
+        return tuple((name, int(size)) for name, size in dims)
+    if not all(_DIM.fullmatch(f"{name}={size}") for name, size in mesh.items()):
+        raise invalid_mesh(str(mesh))
+    return tuple(mesh.items())
 
 
 def invalid_mesh(text: str) -> InputError:

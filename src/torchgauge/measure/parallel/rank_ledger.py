@@ -18,7 +18,12 @@ from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 from torchgauge.measure.parallel.collectives import NAMESPACES, Collectives, Groups
 from torchgauge.measure.parallel.current_layer import CurrentLayer
-from torchgauge.measure.work.internals import DispatchMode, graph_task, never_compiled
+from torchgauge.measure.work.internals import (
+    DispatchMode,
+    decomposed,
+    graph_task,
+    never_compiled,
+)
 from torchgauge.measure.work.operators import Operator, operator
 from torchgauge.records.parallel.rank_memory import Part, StepPhase
 from torchgauge.records.parallel.rank_work import CollectiveKind, WorkRow
@@ -95,10 +100,13 @@ class RankLedger(DispatchMode):
         kwargs = kwargs or _NONE
         if self.suspended:
             return func(*args, **kwargs)
-        outputs = func(*args, **kwargs)
         overload = self._operators.get(func)
         if overload is None:
             overload = self._operators[func] = operator(func)
+        if overload.composite:
+            with self:
+                return decomposed(func, args, kwargs)
+        outputs = func(*args, **kwargs)
         namespace = getattr(func, "namespace", "")
         self._note_storages(overload.name, args, outputs)
         if namespace in NAMESPACES:
