@@ -7,6 +7,7 @@ per row; the CPU computes it by several operators, which save copies in float32.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-_FLOATING = (torch.float16, torch.bfloat16)
+_HALF = (torch.float16, torch.bfloat16)
 
 
 class CudaKernels(TorchFunctionMode):
@@ -55,31 +56,62 @@ def _rms_norm(
     x: torch.Tensor,
     normalized_shape: Sequence[int],
     weight: torch.Tensor | None = None,
-    eps: float | None = None,  # noqa: ARG001 - as torch calls it
+    eps: float | None = None,
 ) -> torch.Tensor:
-    normalized: torch.Tensor = _FusedRmsNorm.apply(x, tuple(normalized_shape), weight)  # type: ignore[no-untyped-call]
+    shape = list(normalized_shape)
+    normalized: torch.Tensor = _RmsNorm.apply(x, shape, weight, eps)  # type: ignore[no-untyped-call]
     return normalized
 
 
-class _FusedRmsNorm(torch.autograd.Function):
-    """Shapes and saved tensors of `aten::_fused_rms_norm`: it computes nothing."""
+class _RmsNorm(torch.autograd.Function):
+    """RMSNorm by an operator of shapes alone, which saves what `aten::_fused_rms_norm` saves."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, shape: tuple[int, ...], weight: Any) -> torch.Tensor:
-        rows = x.shape[: x.dim() - len(shape)]
-        scale = x.new_empty((*rows, *(1 for _ in shape)), dtype=_accumulated(x.dtype))
+    def forward(ctx: Any, x: torch.Tensor, shape: list[int], weight: Any, eps: Any) -> torch.Tensor:
+        y, scale = _operators()[1].rms_norm(x, shape, weight, eps)
         ctx.save_for_backward(x, scale, weight)
-        dtype = x.dtype if weight is None else torch.promote_types(x.dtype, weight.dtype)
-        return torch.empty_like(x, dtype=dtype)
+        ctx.shape = shape
+        return y  # type: ignore[no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        x, _, weight = ctx.saved_tensors
-        return torch.empty_like(x), None, None if weight is None else torch.empty_like(weight)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        x, scale, weight = ctx.saved_tensors
+        gradient, own = _operators()[1].rms_norm_backward(
+            gradients[0], x, ctx.shape, scale, weight, [True, weight is not None]
+        )
+        return gradient, None, None if weight is None else own, None
 
 
-def _accumulated(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in _FLOATING else dtype
+@functools.cache
+def _operators() -> Any:
+    """Define the operators `torchgauge::rms_norm` and its backward, which take no values."""
+    library = torch.library.Library("torchgauge", "FRAGMENT")
+    library.define(
+        "rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"
+    )
+    library.define(
+        "rms_norm_backward(Tensor gradient, Tensor x, int[] shape, Tensor scale, Tensor? weight, "
+        "bool[2] mask) -> (Tensor, Tensor)"
+    )
+    library.impl("rms_norm", _shapes, "Meta")
+    library.impl("rms_norm_backward", _backward_shapes, "Meta")
+    return library, torch.ops.torchgauge
+
+
+def _shapes(
+    x: torch.Tensor, shape: list[int], weight: Any, _eps: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = x.shape[: x.dim() - len(shape)]
+    dtype = torch.float32 if x.dtype in _HALF else x.dtype
+    scale = x.new_empty((*rows, *(1 for _ in shape)), dtype=dtype)
+    output = x.dtype if weight is None else torch.promote_types(x.dtype, weight.dtype)
+    return torch.empty_like(x, dtype=output), scale
+
+
+def _backward_shapes(
+    _gradient: Any, x: torch.Tensor, _shape: Any, _scale: Any, weight: Any, _mask: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(x), x.new_empty(0) if weight is None else torch.empty_like(weight)
 
 
 _REPLACEMENTS: dict[Any, Callable[..., Any]] = {

@@ -13,7 +13,7 @@ from torchgauge.formulas import scratch
 from torchgauge.formulas.touched import tensors
 from torchgauge.measure.work.internals import DispatchMode, graph_task, never_compiled, storage_key
 
-_KNOWN_NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision"})
+_KNOWN_NAMESPACES = frozenset({"aten", "prims", "prim", "torchgauge", "torchvision"})
 _NONE: dict[str, Any] = {}
 
 

@@ -26,22 +26,22 @@ SHARDED, REPLICATED = "fsdp", "ddp"
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
-    """One setting that is changed.
+class Variant:
+    """A job as it is, or with one setting changed.
 
     Attributes:
-        name: What is changed, in words.
-        option: The option that does it, or what to write.
-        target: The target, with the change where it is one of its inputs or arguments.
+        target: The target, with the change where it is one of its inputs.
         options: The job's options, with the change where it is one of them.
+        name: What is changed, in words; empty: nothing.
+        option: The option that does it, or what to write.
         adapt: Changes the sharded model in place, before its step.
         offloaded: Parts that are in the host's memory.
     """
 
-    name: str
-    option: str
     target: Target
     options: ParallelOptions
+    name: str = ""
+    option: str = ""
     adapt: Callable[[nn.Module], object] = lambda model: model
     offloaded: frozenset[Part] = frozenset()
 
@@ -51,7 +51,7 @@ def alternatives(
     options: ParallelOptions,
     counted: RankKind,
     model: nn.Module,
-    count: Callable[[Change], RankKind],
+    count: Callable[[Variant], RankKind],
 ) -> Iterator[Alternative]:
     """Yield what each change would take, by counting it; `model` is the rank's, as it is now."""
     for change in changes(target, options, model):
@@ -73,7 +73,7 @@ def alternatives(
         )
 
 
-def changes(target: Target, options: ParallelOptions, model: nn.Module) -> Iterator[Change]:
+def changes(target: Target, options: ParallelOptions, model: nn.Module) -> Iterator[Variant]:
     """Yield the changes that this target takes and that are not made already."""
     own = takes_mesh(target.model)
     arguments = inspect.signature(target.model).parameters if own else {}
@@ -84,11 +84,11 @@ def changes(target: Target, options: ParallelOptions, model: nn.Module) -> Itera
     yield from _sharding(target, options, model, own=own)
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if sharded:
-        yield Change(
-            "parameters, gradients and optimizer on the host",
-            "offload_policy=CPUOffloadPolicy() in fully_shard",
+        yield Variant(
             target,
             options,
+            "parameters, gradients and optimizer on the host",
+            "offload_policy=CPUOffloadPolicy() in fully_shard",
             offloaded=OFFLOADED,
         )
     if not own and options.precision is None and _is_wide(model):
@@ -97,13 +97,11 @@ def changes(target: Target, options: ParallelOptions, model: nn.Module) -> Itera
 
 def _with(
     target: Target, options: ParallelOptions, name: str, option: str, **values: Any
-) -> Change:
-    return Change(name, option, target, dataclasses.replace(options, **values))
+) -> Variant:
+    return Variant(target, dataclasses.replace(options, **values), name, option)
 
 
-def _checkpointing(
-    target: Target, options: ParallelOptions, arguments: Any
-) -> Iterator[Change]:
+def _checkpointing(target: Target, options: ParallelOptions, arguments: Any) -> Iterator[Variant]:
     current = options.checkpoint
     if current is None:
         current = arguments["checkpoint"].default if "checkpoint" in arguments else "none"
@@ -113,7 +111,7 @@ def _checkpointing(
             yield _with(target, options, name, f"--checkpoint {level}", checkpoint=level)
 
 
-def _halved(target: Target, options: ParallelOptions, arguments: Any) -> Change | None:
+def _halved(target: Target, options: ParallelOptions, arguments: Any) -> Variant | None:
     """Return the change of the batch to half of it; None where nothing says what it is, or of 1."""
     name = "half the samples at a time"
     if arguments:
@@ -133,24 +131,25 @@ def _halved(target: Target, options: ParallelOptions, arguments: Any) -> Change 
 
     inputs: Inputs = target.inputs.map(half)
     halved = dataclasses.replace(target, inputs=inputs, batch=batch // 2)
-    return Change(name, f"--batch {batch // 2}", halved, options)
+    return Variant(halved, options, name, f"--batch {batch // 2}")
 
 
 def _sharding(
     target: Target, options: ParallelOptions, model: nn.Module, *, own: bool
-) -> Iterator[Change]:
+) -> Iterator[Variant]:
     sizes = options.sizes
     if not own and REPLICATED in sizes:
         ranks = sizes[REPLICATED] * sizes.get(SHARDED, 1)
-        others = tuple((name, size) for name, size in options.mesh if name not in (REPLICATED, SHARDED))
+        data = (REPLICATED, SHARDED)
+        others = (entry for entry in options.mesh if entry[0] not in data)
         mesh = ((SHARDED, ranks), *others)
         yield _with(target, options, "shard among all replicas", _text(mesh), mesh=mesh)
     if any(map(_keeps_parameters, model.modules())):
-        yield Change(
-            "drop gathered parameters after the forward pass",
-            "reshard_after_forward=True in every fully_shard",
+        yield Variant(
             target,
             options,
+            "drop gathered parameters after the forward pass",
+            "reshard_after_forward=True in every fully_shard",
             adapt=_reshard,
         )
     if sizes.get(SHARDED, 1) > 1:

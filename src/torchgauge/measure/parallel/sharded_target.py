@@ -26,7 +26,8 @@ from torchgauge.targets.training.named_training import named_training
 from torchgauge.targets.training.training import Training
 
 MESH = "mesh"
-_PASSED_ON = ("precision", "checkpoint")
+BATCH = "batch"
+_PASSED_ON = ("precision", "checkpoint", BATCH)
 
 
 @dataclasses.dataclass(frozen=True)
