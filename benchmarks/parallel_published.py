@@ -96,7 +96,8 @@ def main() -> None:
     options = parser.parse_args()
     rows = [row for row in json.loads(DATA.read_text())["rows"] if options.only in row["model"]]
     results: dict[str, dict] = {}
-    print("model  mesh            batch   length  AC    software         published  live       reserved")
+    columns = "model  mesh            batch   length  AC    software         published"
+    print(f"{columns}  live          reserved")
     for row in rows:
         settings = {key: row[key] for key in ("model", "mesh", "batch", "length", "checkpoint")}
         key = json.dumps(settings)

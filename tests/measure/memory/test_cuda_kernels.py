@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from torchgauge.measure.memory.cuda_kernels import CudaKernels
+from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.simulated_step import simulate
 from torchgauge.measure.work.counting import retained
 from torchgauge.targets.builds.source import Source
@@ -74,8 +74,8 @@ def saved(function, *tensors, mode):
 
 def test_dropout_saves_a_byte_per_element():
     x = torch.empty(64, 32, device="meta", dtype=torch.half, requires_grad=True)
-    assert saved(functional.dropout, x, mode=CudaKernels())[0] == 64 * 32
-    with CudaKernels():
+    assert saved(functional.dropout, x, mode=cuda_kernels())[0] == 64 * 32
+    with cuda_kernels():
         assert functional.dropout(x, training=False).dtype is x.dtype
         assert functional.dropout(x.detach()).grad_fn is None
 
@@ -84,7 +84,7 @@ def test_rms_norm_saves_its_input_and_a_number_per_row():
     x = torch.empty(2, 64, 32, device="meta", dtype=torch.bfloat16, requires_grad=True)
     weight = torch.empty(32, device="meta", dtype=torch.bfloat16, requires_grad=True)
     call = functional.rms_norm
-    kept, y = saved(lambda: call(x, (32,), weight), mode=CudaKernels())
+    kept, y = saved(lambda: call(x, (32,), weight), mode=cuda_kernels())
     assert kept == 2 * 64 * 32 * 2 + 2 * 64 * 4 + 32 * 2
     y.sum().backward()
     assert (x.grad.shape, weight.grad.dtype) == (x.shape, weight.dtype)
@@ -92,7 +92,7 @@ def test_rms_norm_saves_its_input_and_a_number_per_row():
 
 def test_tensors_with_values_are_computed_as_usual():
     x = torch.randn(4, 8, requires_grad=True)
-    with CudaKernels():
+    with cuda_kernels():
         assert torch.equal(functional.rms_norm(x, (8,)), nn.RMSNorm(8)(x))
         torch.manual_seed(0)
         dropped = functional.dropout(x)

@@ -35,8 +35,7 @@ def groups_of(dims: Sequence[tuple[str, int]], rank: int) -> dict[str, tuple[int
     for count in range(1, min(len(dims), MOST_NAMED) + 1):
         for chosen in itertools.combinations(range(len(dims)), count):
             ranges = (
-                range(size) if dim in chosen else (own[dim],)
-                for dim, (_, size) in enumerate(dims)
+                range(size) if dim in chosen else (own[dim],) for dim, (_, size) in enumerate(dims)
             )
             ranks = tuple(rank_at(dims, places) for places in itertools.product(*ranges))
             if ranks not in groups.values():

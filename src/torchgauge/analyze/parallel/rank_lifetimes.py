@@ -77,11 +77,11 @@ def without(lifetimes: Lifetimes, offloaded: Collection[Part]) -> Lifetimes:
     device = Lifetimes()
     device.resting = [entry for entry in lifetimes.resting if entry[0].part not in offloaded]
     starts = dict(lifetimes.phases)
-    made = {id(storage) for storage, _ in lifetimes.events[:end]}
+    before_optimizer = {id(storage) for storage, _ in lifetimes.events[:end]}
     for index, (storage, amount) in enumerate(lifetimes.events):
         if index in starts:
             device.begin_phase(starts[index])
-        if storage.part not in offloaded and (index < end or id(storage) in made):
+        if storage.part not in offloaded and (index < end or id(storage) in before_optimizer):
             device.change(storage, amount, may_replace=index in lifetimes.may_replace)
     return device
 

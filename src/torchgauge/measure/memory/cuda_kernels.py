@@ -7,59 +7,61 @@ per row; the CPU computes it by several operators, which save copies in float32.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from torchgauge.signals import restoring
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
 
 
-class CudaKernels(TorchFunctionMode):
-    """Runs CUDA's operators in place of the CPU's, on tensors that have no values.
+@restoring
+def cuda_kernels() -> Iterator[None]:
+    """Run CUDA's operators in place of the CPU's, on tensors that have no values.
 
     Tensors with values take the operators that they would take anyway, as distributed ones do in
     RMSNorm: the gradient of its weight would need a collective.
     """
+    with contextlib.ExitStack() as undo:
+        for owner, name, replacement in _REPLACEMENTS:
+            original = getattr(owner, name)
+            setattr(owner, name, functools.partial(_called, original, replacement))
+            undo.callback(setattr, owner, name, original)
+        yield
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the function, or what CUDA runs in its place."""
-        replacement = _REPLACEMENTS.get(func)
-        if replacement is not None and args and _has_no_values(args[0], replacement):
-            return replacement(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
 
-
-def _has_no_values(tensor: Any, replacement: Callable[..., Any]) -> bool:
+def _called(original: Any, replacement: Any, *args: Any, **kwargs: Any) -> Any:
+    tensor = args[0] if args else kwargs.get("input")
     if replacement is not _rms_norm:
         tensor = getattr(tensor, "_local_tensor", tensor)
-    return isinstance(tensor, FakeTensor) or (type(tensor) is torch.Tensor and tensor.is_meta)
+    is_meta = isinstance(tensor, torch.Tensor) and tensor.is_meta and type(tensor) in _PLAIN
+    if isinstance(tensor, FakeTensor) or is_meta:
+        replaced = replacement(*args, **kwargs)
+        if replaced is not None:
+            return replaced
+    return original(*args, **kwargs)
 
 
-def _dropout(
-    x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> torch.Tensor:
-    if inplace or not training or not 0 < p < 1 or not x.requires_grad:
-        return functional.dropout(x, p, training, inplace)
-    return torch.native_dropout(x, p, True)[0]
-
-
-def _builtin_dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    return _dropout(x, p, train)
+def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor | None:
+    if not train or not 0 < p < 1 or not input.requires_grad:
+        return None
+    return torch.native_dropout(input, p, True)[0]
 
 
 def _rms_norm(
-    x: torch.Tensor,
+    input: torch.Tensor,
     normalized_shape: Sequence[int],
     weight: torch.Tensor | None = None,
     eps: float | None = None,
 ) -> torch.Tensor:
     shape = list(normalized_shape)
-    normalized: torch.Tensor = _RmsNorm.apply(x, shape, weight, eps)  # type: ignore[no-untyped-call]
+    normalized: torch.Tensor = _RmsNorm.apply(input, shape, weight, eps)  # type: ignore[no-untyped-call]
     return normalized
 
 
@@ -114,9 +116,9 @@ def _backward_shapes(
     return torch.empty_like(x), x.new_empty(0) if weight is None else torch.empty_like(weight)
 
 
-_REPLACEMENTS: dict[Any, Callable[..., Any]] = {
-    functional.dropout: _dropout,
-    torch.dropout: _builtin_dropout,
-    functional.rms_norm: _rms_norm,
-    torch.rms_norm: _rms_norm,
-}
+# Python's functions of torch.nn.functional call these.
+_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
+    (torch._VF, "dropout", _dropout),  # noqa: SLF001
+    (torch, "dropout", _dropout),
+    (torch, "rms_norm", _rms_norm),
+)

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torchgauge.analyze.memory.training_passes import Passes, passes
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.forward import running
-from torchgauge.measure.memory.cuda_kernels import CudaKernels
+from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.live_bytes import LiveBytes
 from torchgauge.measure.work.internals import is_compiled
 from torchgauge.targets import hygiene, members
@@ -55,7 +55,7 @@ def simulate(placement: Placement, train: Training | None = None, *, cuda: bool 
         copied, inputs = stand_ins(module, placement.inputs, StandIns(mode))
         existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]
         live = LiveBytes(existing, workspaces=not cuda)
-        with mode, CudaKernels() if cuda else contextlib.nullcontext():
+        with mode, cuda_kernels() if cuda else contextlib.nullcontext():
             step = TrainingStep(copied, inputs, how, lambda: _arithmetic(placement))
             ends = _followed(step, live)
     if live.unknown:

@@ -141,8 +141,8 @@ def _sharding(
     if not own and REPLICATED in sizes:
         ranks = sizes[REPLICATED] * sizes.get(SHARDED, 1)
         data = (REPLICATED, SHARDED)
-        others = (entry for entry in options.mesh if entry[0] not in data)
-        mesh = ((SHARDED, ranks), *others)
+        unchanged = (entry for entry in options.mesh if entry[0] not in data)
+        mesh = ((SHARDED, ranks), *unchanged)
         yield _with(target, options, "shard among all replicas", _text(mesh), mesh=mesh)
     if any(map(_keeps_parameters, model.modules())):
         yield Variant(

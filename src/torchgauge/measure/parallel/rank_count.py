@@ -16,7 +16,7 @@ from torchgauge.device.roofs import peaks
 from torchgauge.errors import InputError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
-from torchgauge.measure.memory.cuda_kernels import CudaKernels
+from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.parallel.alternatives import Variant, alternatives
 from torchgauge.measure.parallel.fake_job import fake_job, reduce_in_python
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
@@ -108,7 +108,7 @@ def _count_rank(
         fake_job(options.mesh, rank) as mesh,
         running("cpu", "A rank's training step"),
         # Devices for which a job can be judged are GPUs, all of them.
-        CudaKernels() if options.on else contextlib.nullcontext(),
+        cuda_kernels() if options.on else contextlib.nullcontext(),
     ):
         counted = sharded(target, mesh, options, train)
         reduce_in_python(counted.model)

@@ -7,7 +7,8 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.parallel.parallel import Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import PARTS as MEMORY_PARTS
-from torchgauge.report.content import parallel
+from torchgauge.report.content.count import model_name
+from torchgauge.report.content.parallel import parallel
 from torchgauge.report.page import page_document
 from torchgauge.report.page.page_document import Choice, Option
 
@@ -68,7 +69,7 @@ def overview(record: Parallel) -> dict[str, Any]:
 
 
 def _card(device: str, value: str, note: str, how: str, view: str = "") -> dict[str, str]:
-    label = parallel.model_name(device)
+    label = model_name(device)
     return {"label": label, "value": value, "note": note, "how": how, "view": view}
 
 
