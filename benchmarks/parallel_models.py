@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
@@ -16,6 +15,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 import torchgauge as tg
@@ -60,7 +60,7 @@ class Attention(nn.Module):
         )
         query, key = rotated(query, turns), rotated(key, turns)
         key, value = (part.repeat_interleave(self.copies, 2) for part in (key, value))
-        mixed = F.scaled_dot_product_attention(
+        mixed = functional.scaled_dot_product_attention(
             query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), is_causal=True
         )
         return self.output(mixed.transpose(1, 2).reshape(batch, length, -1))
@@ -83,7 +83,7 @@ class Gated(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply the unit."""
-        return self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
 class Block(nn.Module):
@@ -186,7 +186,7 @@ def job(
     labels = torch.randint(0, size.words, (batch, length))
 
     def loss(outputs: torch.Tensor, _: Any) -> torch.Tensor:
-        return F.cross_entropy(outputs.flatten(0, 1).float(), labels.flatten(0, 1))
+        return functional.cross_entropy(outputs.flatten(0, 1).float(), labels.flatten(0, 1))
 
     return model, (tokens,), tg.Training(loss=loss, optimizer=optimizer_of(optimizer))
 

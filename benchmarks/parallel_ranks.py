@@ -95,15 +95,14 @@ def run_rank(world: int, *, fake: bool) -> None:
 def noted(mesh: Any, dims: Any, rank: int, setting: dict[str, str], *, fake: bool) -> Any:
     """Return what a rank notes of a step, and the peak that torch's own tools see."""
     import parallel_models
-
     from torchgauge.analyze.parallel.mesh_groups import groups_of
-    from torchgauge.measure.parallel.fake_job import reduce_in_python
+    from torchgauge.measure.parallel.fake_ddp import adapt_replicas
     from torchgauge.measure.parallel.rank_step import RankStep, note_step
     from torchgauge.targets.inputs.inputs import Inputs
 
     model, inputs, training = parallel_models.job(mesh, **setting)
     if fake:
-        reduce_in_python(model)
+        adapt_replicas(model)
     step = RankStep(model, Inputs.of(inputs), training)
     counted = note_step(step, groups_of(dims, rank))
     sums: dict[str, list[int]] = {}

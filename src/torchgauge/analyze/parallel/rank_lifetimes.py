@@ -58,16 +58,16 @@ class Lifetimes:
 
 
 class _Level:
-    """Bytes alive by key, and the most that each had."""
+    """Bytes alive by key, and the largest that each had."""
 
     def __init__(self) -> None:
         self.now: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
+        self.largest: Counter[str] = Counter()
 
     def change(self, key: str, amount: int, *, counted: bool) -> None:
         self.now[key] += amount
         if counted:
-            self.most[key] = max(self.most[key], self.now[key])
+            self.largest[key] = max(self.largest[key], self.now[key])
 
 
 def without(lifetimes: Lifetimes, offloaded: Collection[Part]) -> Lifetimes:
@@ -120,7 +120,7 @@ def rank_memory(lifetimes: Lifetimes, offloaded: Collection[Part] = ()) -> RankM
         by_layer[storage.part, storage.layer] += amount
     return RankMemory(
         resting=_filled(resting.items()),
-        largest=_filled(parts.most.items()),
+        largest=_filled(parts.largest.items()),
         peak=peak,
         peak_phase=peak_phase,
         phases=phases,
@@ -129,8 +129,8 @@ def rank_memory(lifetimes: Lifetimes, offloaded: Collection[Part] = ()) -> RankM
             for (part, layer), size in by_layer.items()
             if size
         ),
-        pools=tuple(StreamPool(stream=name, peak=size) for name, size in pools.most.items()),
-        reserved=sum(pools.most.values()),
+        pools=tuple(StreamPool(stream=name, peak=size) for name, size in pools.largest.items()),
+        reserved=sum(pools.largest.values()),
         timeline=_timeline(lifetimes),
     )
 
@@ -158,14 +158,14 @@ def _timeline(lifetimes: Lifetimes) -> tuple[StepMoment, ...]:
 def _name_workspaces(lifetimes: Lifetimes) -> None:
     """Move what the forward pass made and dropped from the activations to the workspace."""
     phases = {phase: index for index, phase in lifetimes.phases}
-    kept: Counter[int] = Counter()
-    made: dict[int, Storage] = {}
+    sizes: Counter[int] = Counter()
+    storages: dict[int, Storage] = {}
     for storage, amount in lifetimes.events[: phases.get("backward", len(lifetimes.events))]:
         if storage.part == "activations":
-            kept[id(storage)] += amount
-            made[id(storage)] = storage
-    for key, storage in made.items():
-        if not kept[key]:
+            sizes[id(storage)] += amount
+            storages[id(storage)] = storage
+    for key, storage in storages.items():
+        if not sizes[key]:
             storage.part = "workspace"
 
 

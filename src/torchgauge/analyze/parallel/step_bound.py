@@ -101,13 +101,13 @@ def _link_bound(
     for rank in members:
         by_machine[rank // links.devices] += 1
     machines = len(by_machine)
-    together = max(by_machine.values(), default=1)
+    ranks_per_machine = max(by_machine.values(), default=1)
     link: Link | None = links.within
     share = 1.0
     if machines > 1:
         link = links.between
         # Of (n − 1)/n of the bytes, the others' machines send (n − m)/n, over m cards.
-        share = (ranks - together) / together / (ranks - 1)
+        share = (ranks - ranks_per_machine) / ranks_per_machine / (ranks - 1)
     if link is None or not machines:
         return None
     seconds = {"exposed": 0.0, "overlappable": 0.0}

@@ -118,6 +118,7 @@ class StandIns(TorchFunctionMode):
         self.fakes: dict[int, Any] = {}
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor's stand-in, the same one each time."""
         if id(tensor) not in self.fakes:
             self.fakes[id(tensor)] = self._make(tensor)
         return self.fakes[id(tensor)]  # type: ignore[no-any-return]

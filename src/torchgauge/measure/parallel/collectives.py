@@ -41,15 +41,15 @@ class Groups:
 
     def __init__(self, groups: Mapping[str, tuple[int, ...]]) -> None:
         self._names = {frozenset(ranks): name for name, ranks in groups.items()}
-        self._known: dict[str, tuple[str, int]] = {}
+        self._by_name: dict[str, tuple[str, int]] = {}
 
-    def of(self, group: Any) -> tuple[str, int]:
+    def dims_and_size(self, group: Any) -> tuple[str, int]:
         """Return the dimensions of a process group ("" where it is none of the mesh), its size."""
         key = group.group_name
-        if key not in self._known:
+        if key not in self._by_name:
             ranks = dist.get_process_group_ranks(group)
-            self._known[key] = (self._names.get(frozenset(ranks), ""), len(ranks))
-        return self._known[key]
+            self._by_name[key] = (self._names.get(frozenset(ranks), ""), len(ranks))
+        return self._by_name[key]
 
 
 @dataclasses.dataclass
@@ -84,7 +84,7 @@ class Collectives:
         kind = next((kind for part, kind in _KINDS if part in name), "other")
         functional = func.namespace != "c10d"
         payload = _payload(kind, args, outputs, functional=functional)
-        group, ranks = self._groups.of(_group(args))
+        group, ranks = self._groups.dims_and_size(_group(args))
         first = next(iter(tensors(payload)), None)
         call = _Call(
             kind=kind,

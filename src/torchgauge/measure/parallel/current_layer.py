@@ -34,7 +34,7 @@ class CurrentLayer:
         self._calls: list[str] = []
 
     @restoring
-    def following(self) -> Iterator[None]:
+    def hooked(self) -> Iterator[None]:
         """Follow the calls of modules until the block ends."""
         handles = [
             register_module_forward_pre_hook(self._enter),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from torchgauge.errors import MeasurementError
 from torchgauge.signals import restoring
@@ -80,26 +80,13 @@ def _adapted() -> Iterator[None]:
         if (joined := getattr(DeviceMesh, "_concatenate", None)) is not None:
             DeviceMesh._concatenate = staticmethod(with_values(joined))  # type: ignore[attr-defined] # noqa: SLF001
             undo.callback(setattr, DeviceMesh, "_concatenate", staticmethod(joined))
+        # A module that is converted swaps its parameters with new ones, which must have no weak
+        # references; the converter of fake tensors may keep one, which it does not need again.
+        undo.callback(setattr, torch.utils, "weakref", torch.utils.weakref)  # type: ignore[attr-defined]
+        torch.utils.weakref = SimpleNamespace(getweakrefs=lambda _: [])  # type: ignore[attr-defined]
         # DDP compares shapes of ranks and sends rank 0's values when it is made, before any step.
         for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
             if (original := getattr(distributed, name, None)) is not None:
                 setattr(distributed, name, lambda *_args, **_kwargs: None)
                 undo.callback(setattr, distributed, name, original)
         yield
-
-
-def reduce_in_python(model: torch.nn.Module) -> None:
-    """Have DDP modules reduce each bucket by a hook: what they do themselves needs its values."""
-    for module in model.modules():
-        if isinstance(module, DistributedDataParallel) and not module._comm_hooks:  # noqa: SLF001
-            # A lambda, since DDP refuses annotations that are texts.
-            module.register_comm_hook(  # type: ignore[no-untyped-call]
-                module.process_group, lambda group, bucket: _all_reduced(group, bucket)
-            )
-
-
-def _all_reduced(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    dist.all_reduce(bucket.buffer(), group=group)
-    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-    future.set_result(bucket.buffer())
-    return future

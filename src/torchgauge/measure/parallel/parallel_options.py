@@ -95,7 +95,7 @@ def mesh_of(mesh: str | Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def invalid_mesh(text: str) -> InputError:
-    """Return the error of a text that is no mesh."""
+    """Return the error of a text that is not a mesh."""
     return InputError(
         f"'{text}' is not a mesh.",
         id="mesh-invalid",

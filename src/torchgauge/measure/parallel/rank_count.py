@@ -18,7 +18,8 @@ from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.parallel.alternatives import Variant, alternatives
-from torchgauge.measure.parallel.fake_job import fake_job, reduce_in_python
+from torchgauge.measure.parallel.fake_ddp import adapt_replicas
+from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
 from torchgauge.measure.parallel.rank_step import Noted, RankStep, note_step
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
@@ -39,11 +40,11 @@ LARGEST_SIZE = 4096
 class ParallelSource(Source):
     """A target with the job that it is part of, and how it is trained."""
 
-    options: ParallelOptions = dataclasses.field(default_factory=lambda: _alone())
+    options: ParallelOptions = dataclasses.field(default_factory=lambda: _single_rank())
     train: Training | None = None
 
 
-def _alone() -> ParallelOptions:
+def _single_rank() -> ParallelOptions:
     return ParallelOptions(mesh=(("fsdp", 1),))
 
 
@@ -69,7 +70,7 @@ def count_ranks(source: ParallelSource) -> Parallel:
         optimizer=_optimizer_name(counted),
         precision=options.precision or "native",
         checkpoint=options.checkpoint or ("own" if counted.own else "none"),
-        parameters=_elements(counted, whole=True),
+        parameters=_elements(counted, local=False),
         kinds=tuple(kinds),
         smallest=_smallest(target, source) if options.smallest else None,
         alternatives=_alternatives(target, source, counted, kinds) if options.savings else (),
@@ -111,11 +112,11 @@ def _count_rank(
         cuda_kernels() if options.on else contextlib.nullcontext(),
     ):
         counted = sharded(target, mesh, options, train)
-        reduce_in_python(counted.model)
+        adapt_replicas(counted.model)
         variant.adapt(counted.model)
         step = RankStep(counted.model, counted.inputs, counted.training)
         noted = note_step(step, groups, variant.offloaded)
-        parameters = _elements(counted, whole=False)
+        parameters = _elements(counted, local=True)
     if options.world_size > 1 and not noted.collectives:
         raise InputError(
             f"{target.name} shards nothing: its ranks send nothing to each other.",
@@ -191,10 +192,10 @@ def _smallest(target: Target, source: ParallelSource) -> SmallestMesh | None:
     )
 
 
-def _elements(counted: ShardedTarget, *, whole: bool) -> int:
+def _elements(counted: ShardedTarget, *, local: bool) -> int:
     """Return the elements of parameters, of the whole model or those that a rank holds."""
     return sum(
-        (parameter if whole else getattr(parameter, "_local_tensor", parameter)).numel()
+        (getattr(parameter, "_local_tensor", parameter) if local else parameter).numel()
         for parameter in counted.model.parameters()
     )
 

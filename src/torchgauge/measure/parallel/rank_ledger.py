@@ -23,6 +23,7 @@ from torchgauge.measure.work.internals import (
     decomposed,
     graph_task,
     never_compiled,
+    storage_key,
 )
 from torchgauge.measure.work.operators import Operator, operator
 from torchgauge.records.parallel.rank_memory import Part, StepPhase
@@ -62,7 +63,7 @@ class RankLedger(DispatchMode):
         """Note tensors that are there before the step; names are module paths of their owners."""
         for layer, tensor in named:
             storage = _local(tensor).untyped_storage()
-            self._rest(storage, Storage(part, layer))
+            self._note_resting(storage, Storage(part, layer))
 
     def begin(self, phase: StepPhase) -> None:
         """Note that a phase begins."""
@@ -72,7 +73,7 @@ class RankLedger(DispatchMode):
     def assign(self, part: Part, named: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Say what storages are that the step has made."""
         for layer, tensor in named:
-            alive = self._alive.get(_local(tensor).untyped_storage()._cdata)
+            alive = self._alive.get(storage_key(_local(tensor)))
             if alive is not None:
                 alive.storage.part, alive.storage.layer = part, layer
 
@@ -125,16 +126,16 @@ class RankLedger(DispatchMode):
     def _note_storages(self, name: str, args: Any, outputs: Any) -> None:
         for tensor in tensors(args):
             storage = tensor.untyped_storage()
-            if storage._cdata not in self._alive:
+            if _key(storage) not in self._alive:
                 # It was there before, and is neither a parameter nor a named buffer.
-                self._rest(storage, Storage("buffers", self._layer.path))
+                self._note_resting(storage, Storage("buffers", self._layer.path))
         in_backward = graph_task() != -1
         # Where it may, the engine adds to the sum that it has; under a mode it may not.
         replaces = in_backward and name == "aten::add" and not torch.is_grad_enabled()
         part: Part = "activations" if self.phase == "forward" else "workspace"
         for tensor in tensors(outputs):
             storage = tensor.untyped_storage()
-            if storage._cdata not in self._alive:
+            if _key(storage) not in self._alive:
                 owner = Storage(part, self._layer.path)
                 self._follow(storage, owner, storage.nbytes())
                 self.lifetimes.change(owner, storage.nbytes(), may_replace=replaces)
@@ -175,19 +176,19 @@ class RankLedger(DispatchMode):
 
     def _mark(self, value: Any, part: Part | None, stream: str | None = None) -> None:
         for tensor in tensors(value):
-            alive = self._alive.get(tensor.untyped_storage()._cdata)
+            alive = self._alive.get(storage_key(tensor))
             if alive is None or alive.storage.part in ("parameters", "optimizer"):
                 continue
             alive.storage.part = part or alive.storage.part
             alive.storage.stream = stream or alive.storage.stream
 
-    def _rest(self, storage: torch.UntypedStorage, owner: Storage) -> None:
-        if storage._cdata not in self._alive:
+    def _note_resting(self, storage: torch.UntypedStorage, owner: Storage) -> None:
+        if _key(storage) not in self._alive:
             self._follow(storage, owner, storage.nbytes())
             self.lifetimes.resting.append((owner, storage.nbytes()))
 
     def _follow(self, storage: torch.UntypedStorage, owner: Storage, size: int) -> None:
-        key = storage._cdata
+        key = _key(storage)
 
         def ended(_: Any) -> None:
             alive = self._alive.pop(key, None)
@@ -200,11 +201,11 @@ class RankLedger(DispatchMode):
 
     def resized(self, storage: torch.UntypedStorage, size: int) -> None:
         """Note that a storage takes or gives up its memory, as FSDP's gathered parameters do."""
-        if storage._cdata not in self._alive:
+        if _key(storage) not in self._alive:
             self._follow(storage, Storage("gathered", self._layer.path), size)
-            self.lifetimes.change(self._alive[storage._cdata].storage, size)
+            self.lifetimes.change(self._alive[_key(storage)].storage, size)
             return
-        alive = self._alive[storage._cdata]
+        alive = self._alive[_key(storage)]
         if alive.storage.part != "parameters":
             alive.storage.part = "gathered"
         self.lifetimes.change(alive.storage, size - alive.size)
@@ -271,6 +272,11 @@ def _replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> N
     original = getattr(owner, name)
     setattr(owner, name, value)
     undo.callback(setattr, owner, name, original) if own else undo.callback(delattr, owner, name)
+
+
+def _key(storage: torch.UntypedStorage) -> int:
+    """Return what identifies a storage while it lives, as `storage_key` does."""
+    return int(storage._cdata)  # noqa: SLF001 - fake storages have no address
 
 
 def _local(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ from torchgauge.analyze.parallel.rank_lifetimes import rank_memory
 from torchgauge.errors import InputError
 from torchgauge.measure.parallel.collectives import Groups
 from torchgauge.measure.parallel.current_layer import CurrentLayer, module_path
+from torchgauge.measure.parallel.fake_ddp import replicas
 from torchgauge.measure.parallel.rank_ledger import RankLedger, noting
 from torchgauge.records.parallel.rank_memory import Part, RankMemory, StepPhase
 from torchgauge.records.parallel.rank_work import CollectiveRow, WorkRow
@@ -82,9 +83,11 @@ def note_step(
 
     Raises what the model raises, and MeasurementError `torch-unsupported`.
     """
-    step()
-    gc.collect()
     model = step.model
+    step()
+    if replicas(model):
+        step()  # in which DDP orders its buckets anew
+    gc.collect()
     layer = CurrentLayer(model)
     ledger = RankLedger(Groups(groups), layer)
     ledger.adopt("parameters", _owned(model.named_parameters()))
@@ -97,7 +100,7 @@ def note_step(
             ledger.assign("gradients", _gradients(model))
         ledger.begin(phase)
 
-    with noting(ledger), layer.following():
+    with noting(ledger), layer.hooked():
         step(begin)
     return Noted(rank_memory(ledger.lifetimes, offloaded), ledger.work(), ledger.collectives.rows())
 
