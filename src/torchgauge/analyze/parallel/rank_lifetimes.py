@@ -156,16 +156,18 @@ def _timeline(lifetimes: Lifetimes) -> tuple[StepMoment, ...]:
 
 
 def _name_workspaces(lifetimes: Lifetimes) -> None:
-    """Move what the forward pass made and dropped from the activations to the workspace."""
-    phases = {phase: index for index, phase in lifetimes.phases}
+    """Move what a forward pass made and dropped itself from the activations to the workspace."""
+    starts = {index for index, _ in lifetimes.phases}
+    segment = 0
+    begun: dict[int, int] = {}
     sizes: Counter[int] = Counter()
-    storages: dict[int, Storage] = {}
-    for storage, amount in lifetimes.events[: phases.get("backward", len(lifetimes.events))]:
-        if storage.part == "activations":
-            sizes[id(storage)] += amount
-            storages[id(storage)] = storage
-    for key, storage in storages.items():
-        if not sizes[key]:
+    for index, (storage, amount) in enumerate(lifetimes.events):
+        segment += index in starts
+        if storage.part != "activations":
+            continue
+        begun.setdefault(id(storage), segment)
+        sizes[id(storage)] += amount
+        if not sizes[id(storage)] and begun[id(storage)] == segment:
             storage.part = "workspace"
 
 

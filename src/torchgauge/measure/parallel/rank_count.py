@@ -21,7 +21,8 @@ from torchgauge.measure.parallel.alternatives import Variant, alternatives
 from torchgauge.measure.parallel.fake_ddp import adapt_replicas
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
-from torchgauge.measure.parallel.rank_step import Noted, RankStep, note_step
+from torchgauge.measure.parallel.pipeline_step import PipelineStep
+from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import Alternative, DeviceFit, SmallestMesh
@@ -58,11 +59,11 @@ def count_ranks(source: ParallelSource) -> Parallel:
     torch.set_num_threads(1)  # nothing is computed
     options = source.options
     target = loaded(source.target, options)
-    kinds, counted = [], None
+    kinds, elements = [], 0
     for name, rank in _kinds(options):
         counted, kind = _count_rank(Variant(target, options), source.train, name, rank)
         kinds.append(kind)
-    assert counted is not None  # noqa: S101 - a mesh has ranks
+        elements += _elements(counted, local=False)
     return Parallel(
         target=_described(counted, options),
         mesh=tuple(MeshDim(name=name, size=size) for name, size in options.mesh),
@@ -70,7 +71,7 @@ def count_ranks(source: ParallelSource) -> Parallel:
         optimizer=_optimizer_name(counted),
         precision=options.precision or "native",
         checkpoint=options.checkpoint or ("own" if counted.own else "none"),
-        parameters=_elements(counted, local=False),
+        parameters=elements,
         kinds=tuple(kinds),
         smallest=_smallest(target, source) if options.smallest else None,
         alternatives=_alternatives(target, source, counted, kinds) if options.savings else (),
@@ -114,7 +115,9 @@ def _count_rank(
         counted = sharded(target, mesh, options, train)
         adapt_replicas(counted.model)
         variant.adapt(counted.model)
-        step = RankStep(counted.model, counted.inputs, counted.training)
+        step: Step = RankStep(counted.model, counted.inputs, counted.training)
+        if counted.schedule is not None:
+            step = PipelineStep(counted.schedule, counted.inputs, counted.training)
         noted = note_step(step, groups, variant.offloaded)
         parameters = _elements(counted, local=True)
     if options.world_size > 1 and not noted.collectives:

@@ -53,6 +53,7 @@ class RankLedger(DispatchMode):
         self.collectives = Collectives(groups)
         self.phase: StepPhase = "forward"
         self.suspended = 0
+        self.interleaved = False  # whether passes of several micro-batches take turns
         self._layer = layer
         self._alive: dict[int, _Alive] = {}
         self._work: dict[tuple[str, str, str], list[int]] = {}
@@ -107,6 +108,8 @@ class RankLedger(DispatchMode):
         if overload.composite:
             with self:
                 return decomposed(func, args, kwargs)
+        if self.interleaved:
+            self._take_turns()
         outputs = func(*args, **kwargs)
         namespace = getattr(func, "namespace", "")
         self._note_storages(overload.name, args, outputs)
@@ -117,6 +120,11 @@ class RankLedger(DispatchMode):
         elif overload.kind not in ("view", "question"):
             self._note_work(overload, args, kwargs, outputs)
         return outputs
+
+    def _take_turns(self) -> None:
+        phase: StepPhase = "forward" if graph_task() == -1 else "backward"
+        if phase != self.phase:
+            self.begin(phase)
 
     def _unwraps(self, types: tuple[Any, ...]) -> bool:
         if types not in self._unwrapped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -32,6 +32,18 @@ class Noted(NamedTuple):
     collectives: tuple[CollectiveRow, ...]
 
 
+class Step(Protocol):
+    """A training step of one rank; `interleaved` where passes of micro-batches take turns."""
+
+    model: nn.Module
+    inputs: Inputs
+    optimizer: torch.optim.Optimizer
+    interleaved: bool
+
+    def __call__(self, begin: Callable[[StepPhase], None] = ...) -> None:
+        """Run the step; `begin` is called with the name of each phase."""
+
+
 class RankStep:
     """One training step of a rank: forward, loss, backward, optimizer; gradients are dropped.
 
@@ -39,21 +51,11 @@ class RankStep:
     outputs that are sharded along their classes runs under torch's `loss_parallel`.
     """
 
+    interleaved = False
+
     def __init__(self, model: nn.Module, inputs: Inputs, training: Training) -> None:
         self.model, self.inputs, self.loss = model, inputs, training.loss
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        if not parameters:
-            raise InputError(
-                "The model has no parameter to train.",
-                id="nothing-to-train",
-                cause="No parameter has requires_grad set.",
-                remedy="Call model.requires_grad_(True).",
-            )
-        self.optimizer = training.optimizer(parameters)
-        for group in self.optimizer.param_groups:
-            # What torch chooses on a GPU, which the CPU of the fake tensors is not.
-            if group.get("foreach", 0) is None and not group.get("fused"):
-                group["foreach"] = True
+        self.optimizer = optimizer_on_device(model, training)
         self._argument = inputs.as_given()
 
     def __call__(self, begin: Callable[[StepPhase], None] = lambda _: None) -> None:
@@ -73,8 +75,29 @@ class RankStep:
         self.optimizer.zero_grad()
 
 
+def optimizer_on_device(model: nn.Module, training: Training) -> torch.optim.Optimizer:
+    """Return the optimizer of a model, stepping all parameters at once as on a GPU.
+
+    Raises InputError `nothing-to-train`.
+    """
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise InputError(
+            "The model has no parameter to train.",
+            id="nothing-to-train",
+            cause="No parameter has requires_grad set.",
+            remedy="Call model.requires_grad_(True).",
+        )
+    optimizer = training.optimizer(parameters)
+    for group in optimizer.param_groups:
+        # What torch chooses on a GPU, which the CPU of the fake tensors is not.
+        if group.get("foreach", 0) is None and not group.get("fused"):
+            group["foreach"] = True
+    return optimizer
+
+
 def note_step(
-    step: RankStep, groups: Mapping[str, tuple[int, ...]], offloaded: Collection[Part] = ()
+    step: Step, groups: Mapping[str, tuple[int, ...]], offloaded: Collection[Part] = ()
 ) -> Noted:
     """Run a step that makes the optimizer's states, then one that is noted.
 
@@ -96,6 +119,7 @@ def note_step(
     ledger.adopt("inputs", (("", tensor) for _, tensor in step.inputs.tensors()))
 
     def begin(phase: StepPhase) -> None:
+        ledger.interleaved = step.interleaved and phase != "optimizer"
         if phase == "optimizer":
             ledger.assign("gradients", _gradients(model))
         ledger.begin(phase)

@@ -17,6 +17,7 @@ from torchgauge.errors import InputError
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.simulated_step import StandIns, own_or_mean, stand_ins
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
+from torchgauge.measure.parallel.pipeline_step import is_schedule, stage_modules
 from torchgauge.measure.parallel.recipes import check_recipes, shard
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
@@ -39,6 +40,7 @@ class ShardedTarget:
     inputs: Inputs
     training: Training
     own: bool
+    schedule: Any = None
 
 
 def takes_mesh(function: Any) -> bool:
@@ -100,10 +102,14 @@ def sharded(
         if options.precision == "bf16":
             inputs = inputs.map(_in_bf16)
         target = dataclasses.replace(target, inputs=inputs)
+    schedule = None
+    if is_schedule(model):
+        schedule, model = model, stage_modules(model)
     training = own_training or train or Training(own_or_mean, torch.optim.AdamW)
     if options.optimizer is not None:
         training = dataclasses.replace(training, optimizer=optimizer_of(options.optimizer))
-    return ShardedTarget(target, model, inputs, training, takes_mesh(target.model))
+    own = takes_mesh(target.model)
+    return ShardedTarget(target, model, inputs, training, own, schedule)
 
 
 def optimizer_of(name: str) -> Callable[..., torch.optim.Optimizer]:
@@ -115,7 +121,7 @@ def optimizer_of(name: str) -> Callable[..., torch.optim.Optimizer]:
 
 def _by_function(
     target: Target, mesh: DeviceMesh, options: ParallelOptions
-) -> tuple[nn.Module, Inputs, Training | None]:
+) -> tuple[Any, Inputs, Training | None]:
     function: Any = target.model
     parameters = inspect.signature(function).parameters
     arguments = {MESH: mesh}
@@ -134,13 +140,14 @@ def _by_function(
         result = function(**arguments)
     parts = result if isinstance(result, tuple) else (result,)
     model, inputs, training = (*parts, None, None)[:3]
-    fits = isinstance(model, nn.Module) or hasattr(model, "step")
+    fits = isinstance(model, nn.Module) or is_schedule(model)
     if len(parts) > 3 or not fits or not isinstance(training, Training | None):
         raise InputError(
             f"{target.name} returns no model of a rank.",
             id="factory-result",
             cause=f"It returns {', '.join(type(part).__name__ for part in parts)}.",
-            remedy="Return (model, inputs) or (model, inputs, tg.Training(…)).",
+            remedy="Return (model, inputs) or (model, inputs, tg.Training(…)); of a pipeline its "
+            "schedule in place of the model."
         )
     return model, target.inputs if inputs is None else Inputs.of(inputs), training
 
