@@ -50,7 +50,7 @@ def document(record: Parallel, options: Options) -> Document:
         blocks.append(smallest(record.smallest))
     for kind in record.kinds:
         if several:
-            blocks.append(Heading(kind.name, f"  rank {kind.rank}, {_ranks(kind.ranks)} alike"))
+            blocks.append(Heading(kind.name, f"rank {kind.rank}, {_ranks(kind.ranks)} alike"))
         blocks += [memory(kind), layers(kind, options.top), collectives(kind), work(kind)]
         blocks += [bounds(kind)] if kind.bounds else []
     blocks += [Warnings(record.all_warnings)] if record.all_warnings else []
