@@ -6,7 +6,7 @@ from tests.support.parallels import GIB, parallel, rank
 from torchgauge.records import rendering
 from torchgauge.records.parallel.rank_memory import AliveBytes
 from torchgauge.report.content.document import Options
-from torchgauge.report.content.parallel.parallel import alternatives, document, headline
+from torchgauge.report.content.parallel.parallel import alternatives, document, fits, headline
 from torchgauge.report.content.parallel.rank_blocks import layers, work
 from torchgauge.report.page.parallel import page_parallel
 
@@ -42,6 +42,12 @@ def test_layers_that_differ_in_a_number_are_one_row():
     assert rows == {
         "head": (None, 40), "layers.*.mlp": (3, 33), "(the model itself)": (None, 7)
     }  # fmt: skip
+
+
+def test_what_may_not_fit_says_how_to_find_what_would():
+    unexplored = msgspec.structs.replace(stages(), alternatives=())
+    assert "--savings" in fits(unexplored).notes[-1]
+    assert "--savings" not in fits(stages()).notes[-1]
 
 
 def test_savings_are_sorted_and_failures_said():

@@ -33,6 +33,7 @@ RESERVED_NOTE = (
     "Reserved: the peaks of the streams' pools. Fragmentation, the driver, buffers of NCCL and "
     "libraries come on top; the margin must be what it needs."
 )
+REMEDY = "What would make it fit: the same command with --savings."
 
 
 def title(record: Parallel) -> str:
@@ -113,9 +114,11 @@ def fits(record: Parallel) -> Table:
             tone=TONES[fit.verdict])
         for kind in record.kinds for fit in kind.fits for name in (model_name(fit.device),)
     ]  # fmt: skip
+    tight = any(fit.verdict != "fits" for kind in record.kinds for fit in kind.fits)
+    remedy = (REMEDY,) if tight and not record.alternatives else ()
     return Table(
         title="Does it fit", how="estimated", first="device", columns=columns, rows=rows,
-        layout="fitted", notes=(RESERVED_NOTE,),
+        layout="fitted", notes=(RESERVED_NOTE, *remedy),
     )  # fmt: skip
 
 
