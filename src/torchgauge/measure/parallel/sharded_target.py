@@ -148,7 +148,7 @@ def _by_function(
             id="factory-result",
             cause=f"It returns {', '.join(type(part).__name__ for part in parts)}.",
             remedy="Return (model, inputs) or (model, inputs, tg.Training(…)); of a pipeline its "
-            "schedule in place of the model."
+            "schedule in place of the model.",
         )
     return model, target.inputs if inputs is None else Inputs.of(inputs), training
 
