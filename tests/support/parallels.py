@@ -5,9 +5,11 @@ from tests.support import exported_records
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import (
     AliveBytes,
+    Alternative,
     DeviceFit,
     RankMemory,
     SmallestMesh,
+    StepMoment,
     StreamPool,
 )
 from torchgauge.records.parallel.rank_work import (
@@ -50,6 +52,15 @@ def memory(layer="layers.0"):
             StreamPool(stream="reduce_scatter", peak=1 * GIB),
         ),
         reserved=44 * GIB,
+        timeline=tuple(
+            StepMoment(changes=changes, phase=phase, parts=tuple(n * GIB for n in parts))
+            for changes, phase, parts in (
+                (0, "forward", (8, 0, 16, 0, 0, 0, 0, 0)),
+                (40, "forward", (8, 0, 16, 12, 2, 0, 0, 0)),
+                (50, "backward", (8, 4, 16, 11, 1, 0, 0, 0)),
+                (90, "optimizer", (8, 8, 16, 0, 0, 0, 0, 1)),
+            )
+        ),
     )
 
 
@@ -164,6 +175,18 @@ def parallel(text=exported_records.ODD):
             size=16,
             verdicts={8: "may fit", 16: "fits"},
             reserved={8: 70 * GIB, 16: 44 * GIB},
+        ),
+        alternatives=(
+            Alternative(
+                name="checkpoint every layer" + text,
+                option="--checkpoint full" + text,
+                peak=30 * GIB,
+                reserved=33 * GIB,
+                executed_flops=13 * 10**14,
+                sent=9e9,
+                verdicts={"H100" + text: "fits"},
+            ),
+            Alternative(name="half the batch", option="--batch 1", failed="The batch is 1." + text),
         ),
         seconds=12.0,
         torch="2.13.0",

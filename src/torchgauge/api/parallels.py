@@ -26,6 +26,7 @@ def count_parallel(
     checkpoint: Literal["full", "op", "none"] | None = None,
     on: Sequence[str] = (),
     smallest: bool = False,
+    savings: bool = False,
 ) -> Parallel:
     """Count what one rank of a job holds, computes and sends in a training step; nothing is run.
 
@@ -47,6 +48,7 @@ def count_parallel(
             its dearest operators.
         on: Devices such as "h100", for which memory and the least time are judged.
         smallest: Look for the smallest mesh that fits the first of them.
+        savings: Count again with one setting changed at a time: what would save memory.
 
     Raises InputError for a mesh, a model or a function that cannot be, ModelError where the model
     raises.
@@ -70,6 +72,7 @@ def count_parallel(
         checkpoint=checkpoint,
         on=tuple(peaks.find(name) for name in on),
         smallest=smallest,
+        savings=savings,
     )
     with turn():
         return count_object(model_or_function, inputs, options, train)

@@ -98,13 +98,18 @@ def _add_mesh_arguments(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="look for the smallest mesh that fits the first device of --on",
     )
+    group.add_argument(
+        "--savings",
+        action="store_true",
+        help="count again with one setting changed at a time: what would save memory",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Count and show; return the exit code."""
     if options.mesh is not None:
         return _run_mesh(options)
-    for name in ("checkpoint", "smallest_mesh"):
+    for name in ("checkpoint", "smallest_mesh", "savings"):
         if getattr(options, name):
             raise InputError(
                 f"--{name.replace('_', '-')} belongs to a job on many devices.",
@@ -171,6 +176,8 @@ def _run_mesh(options: argparse.Namespace) -> int:
         checkpoint=options.checkpoint,
         on=tuple(peaks.find(name) for name in options.on),
         smallest=options.smallest_mesh,
+        batch=options.batch,
+        savings=options.savings,
     )
     formats.check(options)
     from torchgauge import api

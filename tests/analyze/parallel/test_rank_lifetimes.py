@@ -51,3 +51,33 @@ def test_a_sum_that_takes_the_place_of_its_operand_counts_once():
     lives.change(new, 5, may_replace=True)
     lives.change(old, -5)
     assert rank_memory(lives).peak == 5
+
+
+def test_what_is_on_the_host_is_not_on_the_device():
+    lives = lifetimes()
+    lives.change(Storage("workspace", "b"), 50)  # what the optimizer makes, on the host as well
+    assert rank_memory(lives).peak == 60
+    memory = rank_memory(lives, {"parameters", "gradients", "optimizer"})
+    assert (memory.peak, memory.peak_phase, memory.resting) == (17, "forward", {})
+    assert memory.parts_at_peak == {"activations": 8, "gathered": 6, "workspace": 3}
+
+
+def test_the_timeline_has_the_peak_and_every_phase():
+    memory = rank_memory(lifetimes())
+    totals = [sum(moment.parts) for moment in memory.timeline]
+    assert totals == [16, 19, 27, 24, 18, 28, 20, 10]
+    assert [moment.phase for moment in memory.timeline[3:]] == [
+        "forward", "forward", "backward", "backward", "optimizer"
+    ]  # fmt: skip
+
+
+def test_a_long_timeline_is_thinned_to_its_highest_moments():
+    lives = Lifetimes()
+    lives.begin_phase("forward")
+    for size in range(1, 5001):
+        storage = Storage("activations", "a")
+        lives.change(storage, size)
+        lives.change(storage, -size)
+    timeline = rank_memory(lives).timeline
+    assert len(timeline) <= 401
+    assert max(sum(moment.parts) for moment in timeline) == 5000

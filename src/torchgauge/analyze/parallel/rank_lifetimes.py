@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from torchgauge.records.parallel.rank_memory import (
+    PARTS,
     AliveBytes,
     Part,
     RankMemory,
+    StepMoment,
     StepPhase,
     StreamPool,
 )
 
 COMPUTE = "compute"
+MAX_MOMENTS = 400
 
 
 @dataclasses.dataclass(eq=False)
@@ -67,9 +70,30 @@ class _Level:
             self.largest[key] = max(self.largest[key], self.now[key])
 
 
-def rank_memory(lifetimes: Lifetimes) -> RankMemory:
-    """Return what is alive over the step, at its peak by part and layer, and by stream's pool."""
+def without(lifetimes: Lifetimes, offloaded: Collection[Part]) -> Lifetimes:
+    """Return what a device holds where parts are in the host's memory, and its optimizer there."""
+    phases = {phase: index for index, phase in lifetimes.phases}
+    end = phases.get("optimizer", len(lifetimes.events))
+    device = Lifetimes()
+    device.resting = [entry for entry in lifetimes.resting if entry[0].part not in offloaded]
+    starts = dict(lifetimes.phases)
+    before_optimizer = {id(storage) for storage, _ in lifetimes.events[:end]}
+    for index, (storage, amount) in enumerate(lifetimes.events):
+        if index in starts:
+            device.begin_phase(starts[index])
+        if storage.part not in offloaded and (index < end or id(storage) in before_optimizer):
+            device.change(storage, amount, may_replace=index in lifetimes.may_replace)
+    return device
+
+
+def rank_memory(lifetimes: Lifetimes, offloaded: Collection[Part] = ()) -> RankMemory:
+    """Return what is alive over the step, at its peak by part and layer, and by stream's pool.
+
+    Parts that are `offloaded` are in the host's memory.
+    """
     _name_workspaces(lifetimes)
+    if offloaded:
+        lifetimes = without(lifetimes, offloaded)
     parts, pools, alive = _Level(), _Level(), 0
     for storage, size in lifetimes.resting:
         parts.change(storage.part, size, counted=True)
@@ -107,7 +131,28 @@ def rank_memory(lifetimes: Lifetimes) -> RankMemory:
         ),
         pools=tuple(StreamPool(stream=name, peak=size) for name, size in pools.largest.items()),
         reserved=sum(pools.largest.values()),
+        timeline=_timeline(lifetimes),
     )
+
+
+def _timeline(lifetimes: Lifetimes) -> tuple[StepMoment, ...]:
+    """Return what is alive over the step: of equal stretches of it the highest moment."""
+    parts: Counter[str] = Counter()
+    for storage, size in lifetimes.resting:
+        parts[storage.part] += size
+    starts = dict(lifetimes.phases)
+    stretch = max(len(lifetimes.events) // MAX_MOMENTS + 1, 1)
+    phase: StepPhase = "forward"
+    highest: dict[int, tuple[int, StepMoment]] = {}
+    for index, (storage, amount) in enumerate(lifetimes.events):
+        phase = starts.get(index, phase)
+        parts[storage.part] += amount
+        alive = parts.total()
+        number = index // stretch
+        if index not in lifetimes.may_replace and alive > highest.get(number, (-1,))[0]:
+            sizes = tuple(parts[part] for part in PARTS)
+            highest[number] = alive, StepMoment(changes=index, phase=phase, parts=sizes)
+    return tuple(moment for _, moment in highest.values())
 
 
 def _name_workspaces(lifetimes: Lifetimes) -> None:

@@ -29,8 +29,10 @@ class ParallelOptions:
             the target's function returns.
         precision: "fp32", "bf16"; None: as the model is, or as the target's function makes it.
         checkpoint: Which activations are computed again; None: none, or as the function says.
+        batch: Samples of a rank at a time; None: as the inputs are, or as the function says.
         on: The devices for which memory and time are judged.
         smallest: Whether to look for the smallest mesh that fits the first of them.
+        savings: Whether to count what changes of the settings would save.
 
     Raises InputError `mesh-invalid`, `option-invalid`.
     """
@@ -39,8 +41,10 @@ class ParallelOptions:
     optimizer: str | None = None
     precision: str | None = None
     checkpoint: Checkpoint | None = None
+    batch: int | None = None
     on: tuple[Roofs, ...] = ()
     smallest: bool = False
+    savings: bool = False
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.mesh]

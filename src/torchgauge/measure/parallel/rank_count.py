@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from torchgauge.device.roofs import peaks
 from torchgauge.errors import InputError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
+from torchgauge.measure.memory.cuda_kernels import cuda_kernels
+from torchgauge.measure.parallel.alternatives import Variant, alternatives
 from torchgauge.measure.parallel.fake_ddp import adapt_replicas
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
@@ -22,7 +25,12 @@ from torchgauge.measure.parallel.pipeline_step import PipelineStep
 from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
-from torchgauge.records.parallel.rank_memory import DeviceFit, SmallestMesh, Verdict
+from torchgauge.records.parallel.rank_memory import (
+    Alternative,
+    DeviceFit,
+    SmallestMesh,
+    Verdict,
+)
 from torchgauge.records.target import TargetDescription
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.placement import Placement, native_precision
@@ -59,7 +67,7 @@ def count_ranks(source: ParallelSource) -> Parallel:
     target = loaded(source.target, options)
     kinds, elements = [], 0
     for name, rank in _kinds(options):
-        counted, kind = _count_rank(target, options, source.train, name, rank)
+        counted, kind = _count_rank(Variant(target, options), source.train, name, rank)
         kinds.append(kind)
         elements += _elements(counted, local=False)
     return Parallel(
@@ -72,6 +80,7 @@ def count_ranks(source: ParallelSource) -> Parallel:
         parameters=elements,
         kinds=tuple(kinds),
         smallest=_smallest(target, source) if options.smallest else None,
+        alternatives=_alternatives(target, source, counted, kinds) if options.savings else (),
         seconds=time.process_time() - began,
         torch=str(torch.__version__),
     )
@@ -85,17 +94,37 @@ def _kinds(options: ParallelOptions) -> Iterator[tuple[str, int]]:
         yield f"stage {stage}" if stages > 1 else "rank", rank_at(options.mesh, places)
 
 
+def _alternatives(
+    target: Target, source: ParallelSource, counted: ShardedTarget, kinds: list[RankKind]
+) -> tuple[Alternative, ...]:
+    """Return what changes would save on the kind of rank that reserves most."""
+    largest = max(kinds, key=lambda kind: kind.memory.reserved)
+
+    def count(variant: Variant) -> RankKind:
+        rank = dict(_kinds(variant.options))[largest.name]
+        return _count_rank(variant, source.train, largest.name, rank)[1]
+
+    return tuple(alternatives(target, source.options, largest, counted.model, count))
+
+
 def _count_rank(
-    target: Target, options: ParallelOptions, train: Training | None, name: str, rank: int
+    variant: Variant, train: Training | None, name: str, rank: int
 ) -> tuple[ShardedTarget, RankKind]:
+    target, options = variant.target, variant.options
     groups = groups_of(options.mesh, rank)
-    with fake_job(options.mesh, rank) as mesh, running("cpu", "A rank's training step"):
+    with (
+        fake_job(options.mesh, rank) as mesh,
+        running("cpu", "A rank's training step"),
+        # Devices for which a job can be judged are GPUs, all of them.
+        cuda_kernels() if options.on else contextlib.nullcontext(),
+    ):
         counted = sharded(target, mesh, options, train)
         adapt_replicas(counted.model)
+        variant.adapt(counted.model)
         step: Step = RankStep(counted.model, counted.inputs, counted.training)
         if counted.schedule is not None:
             step = PipelineStep(counted.schedule, counted.inputs, counted.training)
-        noted = note_step(step, groups)
+        noted = note_step(step, groups, variant.offloaded)
         parameters = _elements(counted, local=True)
     if options.world_size > 1 and not noted.collectives:
         raise InputError(
@@ -152,7 +181,7 @@ def _smallest(target: Target, source: ParallelSource) -> SmallestMesh | None:
         trial = dataclasses.replace(options, mesh=mesh, on=options.on[:1], smallest=False)
         fits: list[DeviceFit] = []
         for name, rank in _kinds(trial):
-            _, kind = _count_rank(target, trial, source.train, name, rank)
+            _, kind = _count_rank(Variant(target, trial), source.train, name, rank)
             fits += kind.fits
             reserved[size] = max(reserved.get(size, 0), kind.memory.reserved)
         worst = min(fits, key=lambda fit: fit.margin, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -18,7 +18,7 @@ from torchgauge.measure.parallel.collectives import Groups
 from torchgauge.measure.parallel.current_layer import CurrentLayer, module_path
 from torchgauge.measure.parallel.fake_ddp import replicas
 from torchgauge.measure.parallel.rank_ledger import RankLedger, noting
-from torchgauge.records.parallel.rank_memory import RankMemory, StepPhase
+from torchgauge.records.parallel.rank_memory import Part, RankMemory, StepPhase
 from torchgauge.records.parallel.rank_work import CollectiveRow, WorkRow
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.training.training import Training
@@ -96,10 +96,13 @@ def optimizer_on_device(model: nn.Module, training: Training) -> torch.optim.Opt
     return optimizer
 
 
-def note_step(step: Step, groups: Mapping[str, tuple[int, ...]]) -> Noted:
+def note_step(
+    step: Step, groups: Mapping[str, tuple[int, ...]], offloaded: Collection[Part] = ()
+) -> Noted:
     """Run a step that makes the optimizer's states, then one that is noted.
 
-    `groups` names the groups of ranks that this one is in.
+    `groups` names the groups of ranks that this one is in; parts that are `offloaded` are not in
+    the device's memory.
 
     Raises what the model raises, and MeasurementError `torch-unsupported`.
     """
@@ -123,7 +126,7 @@ def note_step(step: Step, groups: Mapping[str, tuple[int, ...]]) -> Noted:
 
     with noting(ledger), layer.hooked():
         step(begin)
-    return Noted(rank_memory(ledger.lifetimes), ledger.work(), ledger.collectives.rows())
+    return Noted(rank_memory(ledger.lifetimes, offloaded), ledger.work(), ledger.collectives.rows())
 
 
 def _owned(named: Iterator[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:

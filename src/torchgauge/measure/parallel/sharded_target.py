@@ -27,7 +27,8 @@ from torchgauge.targets.training.named_training import named_training
 from torchgauge.targets.training.training import Training
 
 MESH = "mesh"
-_PASSED_ON = ("precision", "checkpoint")
+BATCH = "batch"
+_PASSED_ON = ("precision", "checkpoint", BATCH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +59,15 @@ def loaded(target: TargetRequest | Target, options: ParallelOptions) -> Target:
     Raises what loading raises; InputError `recipe-unknown`, `not-a-module`.
     """
     if isinstance(target, TargetRequest):
-        if python_factory.matches(target.spec):
+        from torchgauge.targets.loaders.load import LIBRARIES, load
+
+        is_python = target.spec.partition(":")[0] not in LIBRARIES  # "hf:gpt2" is of a library
+        if is_python and python_factory.matches(target.spec):
             function = python_factory.named_factory(target.spec)
             if takes_mesh(function):
                 name = target.spec.rpartition(":")[2]
                 return Target(function, Inputs(), target.spec, "python", name)
         check_recipes(options)  # before minutes of building
-        from torchgauge.targets.loaders.load import load
-
         target = load(dataclasses.replace(target, device="meta", training=True))
     if not takes_mesh(target.model):
         check_recipes(options)

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torchgauge.records.exported import Exported
-from torchgauge.records.parallel.rank_memory import DeviceFit, RankMemory, SmallestMesh
+from torchgauge.records.parallel.rank_memory import (
+    Alternative,
+    DeviceFit,
+    RankMemory,
+    SmallestMesh,
+)
 from torchgauge.records.parallel.rank_work import CollectiveRow, StepBound, WorkRow
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
@@ -60,6 +65,11 @@ class RankKind(Record, frozen=True, kw_only=True):
         return sum(row.matmul_flops + row.vector_flops for row in self.work)
 
     @property
+    def sent(self) -> float:
+        """Bytes that the rank sends at least in a step."""
+        return sum(row.sent for row in self.collectives)
+
+    @property
     def at_least(self) -> bool:
         """Whether operators without formula ran, so that FLOPs are lower bounds."""
         return any(row.unknown_calls for row in self.work)
@@ -79,6 +89,7 @@ class Parallel(Exported, frozen=True, kw_only=True):
         parameters: Elements of the parameters of the whole model.
         kinds: One rank of each kind; all are alike but for pipelines.
         smallest: The smallest mesh that fits, where it was asked for.
+        alternatives: The same step with one setting changed, where they were asked for.
         seconds: Of the counting.
     """
 
@@ -92,6 +103,7 @@ class Parallel(Exported, frozen=True, kw_only=True):
     parameters: int
     kinds: tuple[RankKind, ...]
     smallest: SmallestMesh | None = None
+    alternatives: tuple[Alternative, ...] = ()
     seconds: float | None = None
     torch: str = ""
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ Part = Literal[
     "inputs",
     "workspace",
 ]
+PARTS: tuple[Part, ...] = get_args(Part)
 StepPhase = Literal["forward", "backward", "optimizer"]
 Verdict = Literal["fits", "may fit", "does not fit"]
 
@@ -32,6 +33,20 @@ class AliveBytes(Record, frozen=True, kw_only=True):
     part: Part
     layer: str
     bytes: int
+
+
+class StepMoment(Record, frozen=True, kw_only=True, array_like=True):
+    """Bytes alive at one moment of a step.
+
+    Attributes:
+        changes: How many allocations and frees of the step came before.
+        phase: The phase that it is in.
+        parts: Bytes of each part, in the order of `PARTS`.
+    """
+
+    changes: int
+    phase: StepPhase
+    parts: tuple[int, ...]
 
 
 class StreamPool(Record, frozen=True, kw_only=True):
@@ -60,6 +75,8 @@ class RankMemory(Record, frozen=True, kw_only=True):
         pools: The peak of each stream's pool.
         reserved: The sum over pools, which a caching allocator reserves; estimated, without
             fragmentation and the driver's own memory.
+        timeline: What is alive over the step: of equal stretches the highest moment, so that the
+            peak is among them; at most some hundred.
     """
 
     resting: dict[Part, int]
@@ -70,6 +87,7 @@ class RankMemory(Record, frozen=True, kw_only=True):
     at_peak: tuple[AliveBytes, ...]
     pools: tuple[StreamPool, ...]
     reserved: int
+    timeline: tuple[StepMoment, ...] = ()
     how: How = "counted"
     reserved_how: How = "estimated"
 
@@ -131,4 +149,31 @@ class SmallestMesh(Record, frozen=True, kw_only=True):
     size: int | None
     verdicts: dict[int, Verdict] = msgspec.field(default_factory=dict)
     reserved: dict[int, int] = msgspec.field(default_factory=dict)
+    how: How = "estimated"
+
+
+class Alternative(Record, frozen=True, kw_only=True):
+    """The same step with one setting changed, counted again.
+
+    Attributes:
+        name: What is changed, such as "checkpoint every layer".
+        option: The option that changes it, or what to write in the target's function.
+        peak: Bytes alive at the peak of the rank that reserves most; None where it failed.
+        reserved: Bytes that it reserves; None where it failed.
+        executed_flops: FLOPs of the rank, with recomputation.
+        sent: Bytes that the rank sends at least.
+        host: Bytes that it keeps in the host's memory instead of the device's.
+        verdicts: Whether it fits, by device.
+        failed: Why it could not be counted; empty where it was.
+    """
+
+    name: str
+    option: str
+    peak: int | None = None
+    reserved: int | None = None
+    executed_flops: int | None = None
+    sent: float | None = None
+    host: int | None = None
+    verdicts: dict[str, Verdict] = msgspec.field(default_factory=dict)
+    failed: str = ""
     how: How = "estimated"
