@@ -20,7 +20,9 @@ from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
 from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
+from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
+from torchgauge.measure.loop.step_clock import StepClock
 from torchgauge.measure.recording import capture_limit as capture
 from torchgauge.measure.recording.recording import Recorder
 from torchgauge.measure.timeline.ranges import step_range
@@ -76,6 +78,9 @@ class LoopSteps:
         self.warnings: list[MeasurementWarning] = []
         self.left_out = ExcludedThreads()
         self.interruptions = Interruptions(now)
+        self.clock = StepClock(now)
+        self.scalars = ScalarReads(now)
+        self._reading = contextlib.ExitStack()
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
@@ -105,6 +110,7 @@ class LoopSteps:
     def ended(self) -> None:
         """Take note that a step has ended, and make ready what the next one is for."""
         took = self._now() - self._began
+        self.clock.end(self.count + 1)
         self.interruptions.end()
         if self._closed:
             if self._recorder is not None:
@@ -127,8 +133,11 @@ class LoopSteps:
             self._undisturbed(self._change)
         if self.phase == "record" != before:
             self._boundary()
+            self._reading.enter_context(self.scalars.watching())
         # The first step after a change is not like the others.
-        self.interruptions.begin(counts=self.phase in UNDISTURBED and self.phase == before)
+        undisturbed = self.phase in UNDISTURBED and self.phase == before
+        self.interruptions.begin(counts=undisturbed)
+        self.clock.begin(counts=undisturbed)
         self._began = self._now()
 
     def restart(self) -> None:
@@ -172,6 +181,8 @@ class LoopSteps:
         self._boundaries = 0
         self._is_ready = False
         self.interruptions.forget()
+        self.clock.forget()
+        self.scalars.forget()
         self._around = contextlib.ExitStack()
         self._began = 0
 
@@ -259,6 +270,7 @@ class LoopSteps:
 
     def _stop(self) -> None:
         recorder, self._recorder = self._recorder, None
+        self._reading.close()
         mark.name_with(None)
         if recorder is None:
             return
