@@ -2,7 +2,9 @@
 
 A fault is named where the lower end of its interval is above SMALLEST: waiting for data, garbage
 collection, Python outside of the model, Python inside one layer, backward function or optimizer.
-Without one the largest of the work that a step must do is named where it is more than half.
+Without one, that the thread often had no core; else the largest of the work that a step must do,
+where it is more than half. Shares are of the time in which the thread could run, so that a busy
+machine changes them little.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from torchgauge.visible import one_line
 SMALLEST = 0.05
 # Of Python inside layers, backward functions and optimizers: hooks and dispatch are always there.
 SMALLEST_PYTHON = 0.1
+# Of the time without a core, on machines that are shared.
+SMALLEST_WITHOUT_CORE = 0.25
+NO_CORE = "no core"
 # What takes more of a step than that bounds it.
 DOMINATING = 0.5
 # Waiting for other processes is named before the work where it is more than that.
@@ -53,14 +58,14 @@ _COMPUTING: tuple[StepKind, ...] = ("forward", "backward", "optimizer", "outside
 class _Candidate:
     """Something that may bound the steps; `options` are those of `torchgauge run` to look closer.
 
-    `rest` is how its title goes on after "Bound by the loader: 31 % of a step".
+    `predicate` is how its title goes on after "Bound by the loader: 31 % of a step".
     """
 
     bound: LoopBound
-    what: str
+    cause: str
     share: float
     interval: Interval | None
-    rest: str
+    predicate: str
     layer: str = ""
     evidence: tuple[str, ...] = ()
     options: str = "--lines"
@@ -78,9 +83,9 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     count = 0 if times is None else len(times.steps)
     if times is None or count < MIN_STEPS:
         return _unclear(loop, count, f"only {count} of {loop.count:,} steps ran without a profiler")
-    steps = times.durations
-    shares = {kind: share_of(times.of(kind), steps) for kind in STEP_KINDS}
-    if all(interval is None for _, interval in shares.values()):
+    steps = times.running
+    shares = {kind: share_of(times.seconds(kind), steps) for kind in STEP_KINDS}
+    if max(shares.values(), key=lambda share: share[0])[1] is None:
         return _unclear(loop, count, f"{count} steps that resemble their neighbours are too few")
     split = None if loop.tree is None else tree_split(loop.tree)
     evidence = (_step_text(times, shares), *_further(loop, times))
@@ -88,12 +93,15 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     if faults:
         worst = max(faults, key=lambda fault: fault.low)
         return _verdict(loop, worst, evidence, fault=True)
+    delayed = _preempted(times)
+    if delayed is not None:
+        return _verdict(loop, delayed, evidence, fault=True)
     work = sorted(_work(loop, shares, split), key=lambda entry: -entry.share)
     largest = work[0]
     limit = SMALLEST_WAITING if largest.bound == "communication" else DOMINATING
     if largest.low > limit:
         return _verdict(loop, largest, evidence)
-    listed = ", ".join(f"{entry.what} {units.percent(entry.share)}" for entry in work[:3])
+    listed = ", ".join(f"{entry.cause} {units.percent(entry.share)}" for entry in work[:3])
     return LoopVerdict(
         bound="nothing stands out",
         title=f"Nothing stands out: {listed} of a step",
@@ -118,8 +126,8 @@ def _verdict(
     return LoopVerdict(
         bound=named.bound,
         fault=fault,
-        title=f"{_HEADS[named.bound]}: {units.percent(named.share)}{reach} of a step {named.rest}",
-        what=named.what,
+        title=f"{_HEADS[named.bound]}: {units.percent(named.share)}{reach} of a step {named.predicate}",
+        cause=named.cause,
         layer=named.layer,
         share=named.share,
         interval=interval,
@@ -177,6 +185,16 @@ def _faults(loop: Loop, shares: _Shares, split: TreeSplit | None) -> Iterator[_C
             yield fault
 
 
+def _preempted(times: StepTimes) -> _Candidate | None:
+    """Return the time without a core, where it is much; it hides nothing, being in no other."""
+    if times.preempted is None:
+        return None
+    share, interval = share_of(times.preempted, times.durations)
+    predicate = "the loop's thread had no core: other threads or programs ran"
+    delayed = _Candidate("host", NO_CORE, share, interval, predicate)
+    return delayed if delayed.low > SMALLEST_WITHOUT_CORE else None
+
+
 def _outside(loop: Loop, shares: _Shares, split: TreeSplit | None) -> _Candidate:
     """Return the time outside of the model that no long operator explains."""
     part = None if split is None else split.share("outside", "small operators", "python")
@@ -185,19 +203,21 @@ def _outside(loop: Loop, shares: _Shares, split: TreeSplit | None) -> _Candidate
     if split is not None:
         recorded = sum(t for (kind, _), t in split.seconds.items() if kind == "outside")
     scalars = _scalars(loop, recorded)
-    what = ".item()" if scalars else "host code"
-    rest = "is in the loop's own code" + (", which reads tensors' values" if scalars else "")
-    return _Candidate("host", what, share, interval, f"{rest}, outside the model", evidence=scalars)
+    cause = ".item()" if scalars else "host code"
+    predicate = "is in the loop's own code" + (", which reads tensors' values" if scalars else "")
+    return _Candidate(
+        "host", cause, share, interval, f"{predicate}, outside the model", evidence=scalars
+    )
 
 
 def _python(
     loop: Loop, kind: StepKind, shares: _Shares, split: TreeSplit | None
 ) -> _Candidate | None:
     """Return the layer, backward function or optimizer with most time in no operator."""
-    most = None if split is None else split.most_python(kind)
-    if most is None or loop.tree is None or loop.tree.devices:
+    largest = None if split is None else split.most_python(kind)
+    if largest is None or loop.tree is None or loop.tree.devices:
         return None
-    node, part = most
+    node, part = largest
     share, interval = _scaled(shares[kind], part)
     layer = one_line(node.path)
     place = one_line(node.name) if kind != "forward" else f"{layer} ({one_line(node.row.type)})"
@@ -248,26 +268,24 @@ def _work(loop: Loop, shares: _Shares, split: TreeSplit | None) -> list[_Candida
             before = totals.get(bound, (0.0, 0.0, 0.0))
             totals[bound] = (before[0] + share, before[1] + low, before[2] + high)
     phase = max(_COMPUTING, key=lambda kind: shares[kind][0])
-    most = f", most of it {_NAMES[phase]} ({units.percent(shares[phase][0])})"
-    rests = {
-        "compute": f"is in products of matrices{most}",
-        "memory traffic": f"is in operators that move data{most}",
-        "host": f"is in short operators and the code between them{most}",
+    phase_text = f", most of it {_NAMES[phase]} ({units.percent(shares[phase][0])})"
+    predicates = {
+        "compute": f"is in products of matrices{phase_text}",
+        "memory traffic": f"is in operators that move data{phase_text}",
+        "host": f"is in short operators and the code between them{phase_text}",
     }
     for bound, (share, low, high) in totals.items():
         interval = Interval(low=max(low, 0.0), high=high, scope="process")
         entries.append(
             _Candidate(
-                bound, bound, share, interval, rests[bound],
+                bound, bound, share, interval, predicates[bound],
                 options="--output-dir loop --format html",
             )
         )  # fmt: skip
     return entries
 
 
-def _scaled(
-    share: tuple[float, Interval | None], part: float
-) -> tuple[float, Interval | None]:
+def _scaled(share: tuple[float, Interval | None], part: float) -> tuple[float, Interval | None]:
     value, interval = share
     if interval is None:
         return value * part, None
@@ -304,13 +322,12 @@ def _further(loop: Loop, times: StepTimes) -> Iterator[str]:
             rates.append(units.rate(used.samples_per_second, "samples"))
     if rates:
         yield ", ".join(rates) + "."
-    if times.preempted is not None:
-        share, _ = share_of(times.preempted, times.durations)
-        if share > SMALLEST:
-            yield (
-                f"For {units.percent(share)} of a step the loop's thread had no core: other "
-                "threads and programs ran."
-            )
+    share, _ = share_of(times.preempted or (), times.durations if times.preempted else ())
+    if share > SMALLEST:
+        yield (
+            f"For {units.percent(share)} of all time the loop's thread had no core: other threads "
+            "or programs ran. Shares are of the remaining time."
+        )
 
 
 def _delay_text(loop: Loop, cause: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The verdict of several ranks: the one that the others wait for, or what all have in common.
 
-All ranks leave a step together, so that the slow one is known by its own time: the step less its
+All ranks leave a step together, so that the slow one is known_times by its own time: the step less its
 waiting. In each step that is compared with the median of the other ranks. A rank is named where the
 mean or the median of these differences is above SMALLEST of a step with its whole interval, which
 allows for steps that resemble their neighbours and for the number of ranks.
@@ -27,13 +27,13 @@ from torchgauge.visible import one_line
 
 _Floats = npt.NDArray[np.float64]
 _OWN: tuple[StepKind, ...] = tuple(kind for kind in STEP_KINDS if kind != "waiting")
-_WHAT: dict[StepKind, str] = {
+_CAUSES: dict[StepKind, str] = {
     "loading": "data loading",
     "collecting": "garbage collection",
     "outside": "host code",
 }
 # Of a rank's extra time: kinds of less are not said.
-SAID = 0.2
+NOTICEABLE = 0.2
 
 
 class _Ahead(NamedTuple):
@@ -58,7 +58,7 @@ class _Steps(NamedTuple):
 
     @property
     def duration(self) -> float:
-        """Seconds of a step, the mean."""
+        """Seconds of a step in which threads could run, the mean."""
         return float((self.own + self.by_kind["waiting"]).mean())
 
 
@@ -87,62 +87,67 @@ def rank_verdict(loops: Mapping[int, Loop], folder: str = "") -> LoopVerdict | N
 
 def _common_steps(loops: Mapping[int, Loop]) -> _Steps | None:
     times = [loop.step_times for loop in loops.values()]
-    known = [each for each in times if each is not None]
-    if len(known) < max(len(times), 2):
+    known_times = [rank_times for rank_times in times if rank_times is not None]
+    if len(known_times) < max(len(times), 2):
         return None
-    common = sorted(set.intersection(*(set(each.steps) for each in known)))
-    rows = [np.searchsorted(np.asarray(each.steps), common) for each in known]
+    common = sorted(set.intersection(*(set(rank_times.steps) for rank_times in known_times)))
+    rows = [np.searchsorted(np.asarray(rank_times.steps), common) for rank_times in known_times]
 
     def table(series: Sequence[Sequence[float]]) -> _Floats:
-        return np.array([np.asarray(of)[row] for of, row in zip(series, rows, strict=True)])
+        return np.array([np.asarray(values)[row] for values, row in zip(series, rows, strict=True)])
 
-    delays = [each.preempted for each in known if each.preempted is not None]
+    delays = [
+        rank_times.preempted for rank_times in known_times if rank_times.preempted is not None
+    ]
     return _Steps(
         list(loops),
-        {kind: table([each.of(kind) for each in known]) for kind in STEP_KINDS},
-        table(delays) if len(delays) == len(known) else None,
+        {
+            kind: table([rank_times.seconds(kind) for rank_times in known_times])
+            for kind in STEP_KINDS
+        },
+        table(delays) if len(delays) == len(known_times) else None,
     )
 
 
-def _more(values: _Floats, index: int) -> _Floats:
+def _extra_time(values: _Floats, index: int) -> _Floats:
     """Return by step how much more a rank has than the median of the others."""
     return np.asarray(values[index] - np.median(np.delete(values, index, axis=0), axis=0))
 
 
 def _ahead(steps: _Steps, index: int) -> _Ahead | None:
     """Return by how much a rank is slower than the others; None where that may be chance."""
-    more = _more(steps.own, index) / steps.duration
+    extra_time = _extra_time(steps.own, index) / steps.duration
     tail = TAIL / len(steps.ranks)
-    median = float(np.median(more)), median_interval(more)
-    found = [
+    median = float(np.median(extra_time)), median_interval(extra_time)
+    candidates = [
         _Ahead(steps.ranks[index], share, interval)
-        for share, interval in (mean_of(more, tail), median)
+        for share, interval in (mean_of(extra_time, tail), median)
         if interval is not None and interval.low > SMALLEST
     ]
-    return max(found, key=lambda ahead: ahead.interval.low, default=None)
+    return max(candidates, key=lambda ahead: ahead.interval.low, default=None)
 
 
 def _of_rank(ahead: _Ahead, steps: _Steps, loop: Loop, folder: str) -> LoopVerdict:
     index = list(steps.ranks).index(ahead.rank)
-    more: dict[StepKind, tuple[float, Interval | None]] = {
-        kind: mean_of(_more(steps.by_kind[kind], index)) for kind in _OWN
+    extra_times: dict[StepKind, tuple[float, Interval | None]] = {
+        kind: mean_of(_extra_time(steps.by_kind[kind], index)) for kind in _OWN
     }
-    kinds = sorted(_OWN, key=lambda kind: -more[kind][0])
+    kinds = sorted(_OWN, key=lambda kind: -extra_times[kind][0])
     first = kinds[0]
-    what = _WHAT.get(first, first)
-    read = loop.verdict is not None and loop.verdict.fault and loop.verdict.what == ".item()"
+    cause = _CAUSES.get(first, first)
+    read = loop.verdict is not None and loop.verdict.fault and loop.verdict.cause == ".item()"
     if first == "outside" and read:
-        what = ".item()"
-    extra = sum(max(more[kind][0], 0.0) for kind in _OWN)
+        cause = ".item()"
+    extra = sum(max(extra_times[kind][0], 0.0) for kind in _OWN)
     evidence = [
-        _difference(_WHAT.get(kind, kind), *more[kind])
+        _difference(_CAUSES.get(kind, kind), *extra_times[kind])
         for kind in kinds
-        if more[kind][0] > SAID * extra
+        if extra_times[kind][0] > NOTICEABLE * extra
     ]
     if steps.preempted is not None:
-        delayed = mean_of(_more(steps.preempted, index))
-        if delayed[0] > SAID * extra:
-            evidence.append(_difference("time without a core, inside of these", *delayed))
+        delayed = mean_of(_extra_time(steps.preempted, index))
+        if delayed[0] > NOTICEABLE * extra:
+            evidence.append(_difference("time without a core, beside these", *delayed))
     if loop.verdict is not None:
         evidence += [f"Rank {ahead.rank}: {line}" for line in loop.verdict.evidence]
     text = units.time(ahead.share * steps.duration, 3)
@@ -150,8 +155,8 @@ def _of_rank(ahead: _Ahead, steps: _Steps, loop: Loop, folder: str) -> LoopVerdi
         bound="rank",
         fault=True,
         title=f"Rank {ahead.rank} is slower by {units.percent(ahead.share)} "
-        f"({percents(ahead.interval)}) of a step, in its {what}: the others wait {text} for it",
-        what=what,
+        f"({percents(ahead.interval)}) of a step, in its {cause}: the others wait {text} for it",
+        cause=cause,
         rank=ahead.rank,
         share=ahead.share,
         interval=ahead.interval,
@@ -174,7 +179,7 @@ def _difference(name: str, mean: float, interval: Interval | None) -> str:
 def _of_all(steps: _Steps, loops: Mapping[int, Loop]) -> LoopVerdict:
     """Return what most ranks are bound by, with the middle one's figures."""
     verdicts = [loop.verdict for loop in loops.values() if loop.verdict is not None]
-    kinds = Counter((v.bound, v.what, v.fault) for v in verdicts)
+    kinds = Counter((v.bound, v.cause, v.fault) for v in verdicts)
     (key, count) = kinds.most_common(1)[0] if kinds else (None, 0)
     if key is None or 2 * count <= len(loops) or key[0] == "unclear":
         return LoopVerdict(
@@ -189,13 +194,13 @@ def _of_all(steps: _Steps, loops: Mapping[int, Loop]) -> LoopVerdict:
                 if loop.verdict is not None
             ),
         )
-    alike = sorted((v for v in verdicts if (v.bound, v.what, v.fault) == key), key=_share)
-    middle = alike[len(alike) // 2]
+    same_verdicts = sorted((v for v in verdicts if (v.bound, v.cause, v.fault) == key), key=_share)
+    middle = same_verdicts[len(same_verdicts) // 2]
     return LoopVerdict(
         bound=middle.bound,
         fault=middle.fault,
         title=f"{middle.title}; no rank is slower than the others",
-        what=middle.what,
+        cause=middle.cause,
         layer=middle.layer,
         share=middle.share,
         interval=middle.interval,

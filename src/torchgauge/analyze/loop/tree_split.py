@@ -27,7 +27,7 @@ _KINDS: dict[str, StepKind] = {
     "optimizer": "optimizer",
     "zero_grad": "optimizer",
 }
-_ELSEWHERE = (LOADING, COMMUNICATION)
+_OTHER_BUCKETS = (LOADING, COMMUNICATION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +39,14 @@ class TreeSplit:
 
     def share(self, kind: StepKind, *works: Work) -> float | None:
         """Return the part of a kind's time that is in such work; None where it was not recorded."""
-        total = sum(time for (of, _), time in self.seconds.items() if of == kind)
+        total = sum(time for (time_kind, _), time in self.seconds.items() if time_kind == kind)
         if not total:
             return None
         return sum(self.seconds.get((kind, work), 0.0) for work in works) / total
 
     def most_python(self, kind: StepKind) -> tuple[Node, float] | None:
         """Return the node with most of a kind's Python, and which part of the kind's time it is."""
-        total = sum(time for (of, _), time in self.seconds.items() if of == kind)
+        total = sum(time for (time_kind, _), time in self.seconds.items() if time_kind == kind)
         nodes = self.python.get(kind)
         if not nodes or not total:
             return None
@@ -82,7 +82,7 @@ def _kind(node: Node) -> StepKind | None:
     bucket: Node | None = node
     while bucket is not None and bucket.kind not in ("bucket", "layer", "model"):
         bucket = bucket.parent
-    if bucket is None or bucket.name in _ELSEWHERE or node.kind == "kernel":
+    if bucket is None or bucket.name in _OTHER_BUCKETS or node.kind == "kernel":
         return None
     if bucket.kind != "bucket":
         return "forward"

@@ -32,6 +32,8 @@ from torchgauge.signals import restoring
 # A loop of weeks must not fill the memory with its own times: beyond so many every other is left.
 MOST_STEPS = 2000
 _OUTSIDE: StepKind = "outside"
+# ns: in shorter steps reading how long the thread had no core, 2 µs each time, would cost too much.
+SHORTEST_WITH_DELAY = 2_000_000
 
 
 class StepClock:
@@ -52,20 +54,22 @@ class StepClock:
         self._counts = False
         self._stride = 1
         self._steps: list[tuple[int, dict[StepKind, int], int | None]] = []
-        self._start()
+        self._reads_delay: bool | None = None
+        self._begin()
 
     def begin(self, *, counts: bool) -> None:
         """Take note that a step begins, which counts or does not."""
         self._counts = counts
         self._thread = threading.get_ident()
-        self._start()
-        if counts:
-            self._delay_before = self._delay.read()
+        if counts and self._reads_delay is None:
+            self._reads_delay = sum(self._times.values()) >= SHORTEST_WITH_DELAY
+        self._begin()
 
-    def _start(self) -> None:
+    def _begin(self) -> None:
         self._stack: list[StepKind] = [_OUTSIDE]
         self._times: dict[StepKind, int] = dict.fromkeys(STEP_KINDS, 0)
-        self._delay_before: int | None = None
+        self._preempted = 0
+        self._delay_until = self._delay.read() if self._counts and self._reads_delay else None
         self._since = self._now()
 
     def end(self, number: int) -> None:
@@ -73,10 +77,9 @@ class StepClock:
         self._switch()
         if not self._counts or number % self._stride:
             return
-        after = self._delay.read()
-        known = after is not None and self._delay_before is not None
-        delay = after - self._delay_before if known else None  # type: ignore[operator]
-        self._steps.append((number, self._times, delay))
+        self._steps.append(
+            (number, self._times, None if self._delay_until is None else self._preempted)
+        )
         if len(self._steps) > MOST_STEPS:
             self._stride *= 2
             self._steps = [step for step in self._steps if step[0] % self._stride == 0]
@@ -86,10 +89,9 @@ class StepClock:
         if not self._steps:
             return None
         numbers, times, delays = zip(*self._steps, strict=True)
-        known = None not in delays
         return StepTimes(
             steps=numbers,
-            preempted=tuple(delay * 1e-9 for delay in delays) if known else None,
+            preempted=tuple(delay * 1e-9 for delay in delays) if None not in delays else None,
             **{kind: tuple(step[kind] * 1e-9 for step in times) for kind in STEP_KINDS},
         )
 
@@ -109,7 +111,13 @@ class StepClock:
 
     def _switch(self) -> None:
         now = self._now()
-        self._times[self._stack[-1]] += now - self._since
+        took = now - self._since
+        if self._delay_until is not None and (delay := self._delay.read()) is not None:
+            preempted = min(delay - self._delay_until, took)
+            self._preempted += preempted
+            took -= preempted
+            self._delay_until = delay
+        self._times[self._stack[-1]] += took
         self._since = now
 
     def stop(self) -> None:
@@ -236,7 +244,7 @@ class _RunDelay:
         self._file: int | None = None
 
     def read(self) -> int | None:
-        """Return ns; None where the system does not tell."""
+        """Return ns; None where the system does not report it."""
         thread = threading.get_native_id()
         if thread != self._thread:
             self.close()

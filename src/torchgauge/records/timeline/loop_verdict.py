@@ -26,7 +26,7 @@ class LoopVerdict(Record, frozen=True, kw_only=True):
         fault: Whether it is something slow that need not be; else it is what takes most of a step
             in which nothing is wrong.
         title: The verdict in one line.
-        what: What it is more closely: "data loading", "backward", "garbage collection".
+        cause: What it is more closely: "data loading", "backward", "garbage collection".
         layer: The layer that it is of, where it is one's.
         rank: The rank that the others wait for; None where no rank stands out.
         share: Its share of a step.
@@ -40,7 +40,7 @@ class LoopVerdict(Record, frozen=True, kw_only=True):
     bound: LoopBound
     title: str
     fault: bool = False
-    what: str = ""
+    cause: str = ""
     layer: str = ""
     rank: int | None = None
     share: float | None = None

@@ -13,7 +13,7 @@ STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 
 class StepTimes(Record, frozen=True, kw_only=True):
-    """Seconds of each step by kind, with no profiler attached; together they are the step.
+    """Seconds of each step by kind, with no profiler attached; with `preempted` they are the step.
 
     What runs inside something else counts where it is itself: a collection during the forward pass
     is no part of that. On a GPU these are times of the host, which runs ahead of the device.
@@ -28,8 +28,8 @@ class StepTimes(Record, frozen=True, kw_only=True):
         waiting: Waiting for other processes.
         collecting: In Python's garbage collection.
         outside: In the rest of the loop.
-        preempted: In which the thread could have run and had no core, whatever it was doing; None
-            where the system does not tell.
+        preempted: In which the thread could have run and had no core, whatever it was doing. None
+            where the system does not tell, and of short steps: it is in the other kinds then.
     """
 
     steps: tuple[int, ...]
@@ -42,12 +42,19 @@ class StepTimes(Record, frozen=True, kw_only=True):
     outside: tuple[float, ...]
     preempted: tuple[float, ...] | None = None
 
-    def of(self, kind: StepKind) -> tuple[float, ...]:
+    def seconds(self, kind: StepKind) -> tuple[float, ...]:
         """Return the seconds of one kind, by step."""
-        seconds: tuple[float, ...] = getattr(self, kind)
-        return seconds
+        times: tuple[float, ...] = getattr(self, kind)
+        return times
+
+    @property
+    def running(self) -> tuple[float, ...]:
+        """The seconds of each step without those in which the thread had no core."""
+        return tuple(map(sum, zip(*map(self.seconds, STEP_KINDS), strict=True)))
 
     @property
     def durations(self) -> tuple[float, ...]:
         """The seconds of each step."""
-        return tuple(map(sum, zip(*map(self.of, STEP_KINDS), strict=True)))
+        if self.preempted is None:
+            return self.running
+        return tuple(map(sum, zip(self.running, self.preempted, strict=True)))
