@@ -7,7 +7,8 @@
 
 Two processes of `loop_faults_job.py` train by DistributedDataParallel over gloo on 127.0.0.1, with
 one thread each. `faults` are twelve, each half as long as a step; `clean` has none: a verdict that
-names a fault or a rank is false, but for one that says that other programs had the cores; `slow` makes one rank's steps 10 % longer, in five kinds of places.
+names a fault or a rank is false, but for one that says that other programs had the cores; `slow`
+makes one rank's steps 10 % longer, in five kinds of places.
 """
 
 import argparse
@@ -61,11 +62,12 @@ def run_job(command, arguments, folder):
             process.kill()
 
 
-def verdict(fault, rank, extra, steps):
-    """Return the verdict of a job with a fault."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        command = [sys.executable, "-m", "torchgauge", "run", "--output-dir", name]
+def verdict(fault, rank, extra, steps, records):
+    """Return the verdict of a job with a fault; its records stay in the folder, if any is given."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) if records is None else records
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "torchgauge", "run", "--output-dir", f"{folder}"]
         arguments = [fault, "--rank", f"{rank}", "--extra", f"{extra}", "--steps", f"{steps}"]
         run_job(command, arguments, folder)
         try:
@@ -81,6 +83,7 @@ def is_right(found, fault, rank):
 
 
 def main():
+    """Run the jobs that are asked for, and print how many verdicts are right."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("mode", choices=("faults", "clean", "slow"))
     parser.add_argument(
@@ -89,6 +92,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="number of the first job")
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--rows", type=Path, help="a file to which each job's row is added")
+    parser.add_argument("--records", type=Path, help="a folder that keeps each job's records")
     options = parser.parse_args()
     jobs = {
         "faults": [(*fault, 0.5) for fault in FAULTS] * options.repeats,
@@ -99,9 +103,10 @@ def main():
         ],
     }[options.mode]
     right = 0
-    for fault, rank, extra in jobs:
+    for number, (fault, rank, extra) in enumerate(jobs, options.first):
         began = time.monotonic()
-        found = verdict(fault, rank, extra, options.steps)
+        kept = options.records and options.records / f"{options.mode}{number}"
+        found = verdict(fault, rank, extra, options.steps, kept)
         named = found.fault and found.cause != "no core"  # which is the machine's, not the job's
         good = not named if fault == "none" else is_right(found, fault, rank)
         right += good

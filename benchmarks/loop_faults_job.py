@@ -24,28 +24,38 @@ seconds = dict.fromkeys(FAULTS, 0.0)  # of each fault; set after the calibration
 
 
 def sleep(duration):
-    if duration:  # a sleep of 0 gives the core to others
+    """Wait, if at all: a sleep of 0 gives the core to others."""
+    if duration:
         time.sleep(duration)
 
 
 class Delay(torch.autograd.Function):
+    """Waits in its backward pass."""
+
     @staticmethod
     def forward(_context, x):
+        """Return the input."""
         return x.view_as(x)
 
     @staticmethod
     def backward(_context, gradient):
+        """Return the gradient, later."""
         sleep(seconds["backward"])
         return gradient
 
 
 class Middle(nn.Module):
+    """Waits in its forward pass."""
+
     def forward(self, x):
+        """Return the input, later."""
         sleep(seconds["forward"])
         return Delay.apply(x)
 
 
 class Batches(Dataset):
+    """Waits for each batch."""
+
     def __init__(self, count):
         self.count = count
         self.batch = torch.randn(BATCH, WIDTH)
@@ -54,27 +64,32 @@ class Batches(Dataset):
         return self.count
 
     def __getitem__(self, index):
+        """Return the batch, later."""
         sleep(seconds["loader"])
         return self.batch
 
 
 def delay_optimizer(*_):
+    """Wait before the optimizer's step."""
     sleep(seconds["optimizer"])
 
 
 def run_python():
+    """Run Python alone."""
     end, total = time.perf_counter() + seconds["host"], 0
     while time.perf_counter() < end:
         total += sum(range(100))
 
 
 def collect():
+    """Collect garbage again and again."""
     end = time.perf_counter() + seconds["gc"]
     while time.perf_counter() < end:
         gc.collect()
 
 
 def read_items(values):
+    """Read single values by `item()`."""
     end, total = time.perf_counter() + seconds["item"], 0.0
     while time.perf_counter() < end:
         for value in values:
@@ -82,6 +97,7 @@ def read_items(values):
 
 
 def train(steps, fault, extra):
+    """Train, with the fault from the step after the calibration."""
     torch.manual_seed(0)
     layers = [nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH)]
     model = nn.Sequential(*layers[: DEPTH // 2], Middle(), *layers[DEPTH // 2 :])
@@ -110,6 +126,7 @@ def train(steps, fault, extra):
 
 
 def main():
+    """Run one rank."""
     parser = argparse.ArgumentParser()
     parser.add_argument("fault", choices=(*FAULTS, "none"))
     parser.add_argument("--rank", type=int, default=-1)

@@ -10,7 +10,7 @@ from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def step_times(count=40, noise=0.0, seed=0, first=1, preempted=None, **seconds):
-    """Return steps of these seconds by kind (a number, or one for each step), with noise on each."""
+    """Return steps of these seconds by kind (a number, or one each), with noise."""
     draw = np.random.default_rng(seed)
     series = {}
     for kind in STEP_KINDS:

@@ -82,11 +82,11 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     times = loop.step_times
     count = 0 if times is None else len(times.steps)
     if times is None or count < MIN_STEPS:
-        return _unclear(loop, count, f"only {count} of {loop.count:,} steps ran without a profiler")
+        return _unclear(count, f"only {count} of {loop.count:,} steps ran without a profiler")
     steps = times.running
     shares = {kind: share_of(times.seconds(kind), steps) for kind in STEP_KINDS}
     if max(shares.values(), key=lambda share: share[0])[1] is None:
-        return _unclear(loop, count, f"{count} steps that resemble their neighbours are too few")
+        return _unclear(count, f"{count} steps that resemble their neighbours are too few")
     split = None if loop.tree is None else tree_split(loop.tree)
     evidence = (_step_text(times, shares), *_further(loop, times))
     faults = list(_faults(loop, shares, split))
@@ -96,7 +96,7 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     delayed = _preempted(times)
     if delayed is not None:
         return _verdict(loop, delayed, evidence, fault=True)
-    work = sorted(_work(loop, shares, split), key=lambda entry: -entry.share)
+    work = sorted(_work(shares, split), key=lambda entry: -entry.share)
     largest = work[0]
     limit = SMALLEST_WAITING if largest.bound == "communication" else DOMINATING
     if largest.low > limit:
@@ -126,7 +126,8 @@ def _verdict(
     return LoopVerdict(
         bound=named.bound,
         fault=fault,
-        title=f"{_HEADS[named.bound]}: {units.percent(named.share)}{reach} of a step {named.predicate}",
+        title=f"{_HEADS[named.bound]}: {units.percent(named.share)}{reach} of a step "
+        f"{named.predicate}",
         cause=named.cause,
         layer=named.layer,
         share=named.share,
@@ -152,7 +153,7 @@ def percents(interval: Interval) -> str:
     return f"{100 * interval.low:.3g} … {units.percent(interval.high)}"
 
 
-def _unclear(loop: Loop, count: int, reason: str) -> LoopVerdict:
+def _unclear(count: int, reason: str) -> LoopVerdict:
     return LoopVerdict(
         bound="unclear",
         title=f"Unclear: {reason}",
@@ -248,7 +249,7 @@ def _scalars(loop: Loop, recorded: float) -> tuple[str, ...]:
     )
 
 
-def _work(loop: Loop, shares: _Shares, split: TreeSplit | None) -> list[_Candidate]:
+def _work(shares: _Shares, split: TreeSplit | None) -> list[_Candidate]:
     """Return what a step's time is in where nothing is wrong: each is part of a whole."""
     entries = [
         _Candidate("loader", "loading", *shares["loading"], "waits for data"),
@@ -322,11 +323,12 @@ def _further(loop: Loop, times: StepTimes) -> Iterator[str]:
             rates.append(units.rate(used.samples_per_second, "samples"))
     if rates:
         yield ", ".join(rates) + "."
+    yield from _delay_text(loop, "allocation")
     share, _ = share_of(times.preempted or (), times.durations if times.preempted else ())
     if share > SMALLEST:
         yield (
             f"For {units.percent(share)} of all time the loop's thread had no core: other threads "
-            "or programs ran. Shares are of the remaining time."
+            "or programs ran. Shares leave this out."
         )
 
 

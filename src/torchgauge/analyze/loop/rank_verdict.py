@@ -1,6 +1,6 @@
 """The verdict of several ranks: the one that the others wait for, or what all have in common.
 
-All ranks leave a step together, so that the slow one is known_times by its own time: the step less its
+All ranks leave a step together, so that the slow one is known by its own time: the step less its
 waiting. In each step that is compared with the median of the other ranks. A rank is named where the
 mean or the median of these differences is above SMALLEST of a step with its whole interval, which
 allows for steps that resemble their neighbours and for the number of ranks.
@@ -54,7 +54,7 @@ class _Steps(NamedTuple):
     @property
     def own(self) -> _Floats:
         """Each step without the waiting."""
-        return np.sum([self.by_kind[kind] for kind in _OWN], axis=0)
+        return np.asarray(np.sum([self.by_kind[kind] for kind in _OWN], axis=0))
 
     @property
     def duration(self) -> float:

@@ -75,7 +75,7 @@ def loop_record(
         stretches=steps.times(),
         communication=None if recording is None else _median(recording.communication.tolist()),
         waiting=None if recording is None else _median(recording.waiting.tolist()),
-        host_delays=(*_loading(recording, timeline), *steps.interruptions.delays()),
+        host_delays=(*_recorded_delays(recording, timeline), *steps.interruptions.delays()),
         step_times=steps.clock.times(),
         scalars=steps.scalars.per_step(len(Loop.durations_of(steps.times(), "record"))),
         program=_program(),
@@ -127,12 +127,12 @@ def _tree(
     return msgspec.structs.replace(step_tree, timeline=recording.timeline)
 
 
-def _loading(recording: LoopTable | None, tree: Tree | None) -> Iterator[HostDelay]:
-    """Yield the waits for data; a device has waited no longer than it was idle in a step."""
+def _recorded_delays(recording: LoopTable | None, tree: Tree | None) -> Iterator[HostDelay]:
+    """Yield the waits for data and memory; a device waited no longer than it was idle in a step."""
     if recording is None or tree is None:
         return
     idle = max((use.idle for use in tree.devices), default=None)
-    for delay in recording.loading:
+    for delay in recording.delays:
         waited = None if idle is None else min(delay.time, idle * delay.steps)
         yield msgspec.structs.replace(delay, idle=waited)
 

@@ -201,10 +201,13 @@ class StepClock:
         node = getattr(outputs[0], "grad_fn", None) if outputs else None
         if node is None:
             return None
-        engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]  # noqa: SLF001
+        engine = torch.autograd.Variable._execution_engine  # noqa: SLF001
+
+        def all_ready() -> None:
+            self.enter("waiting")
 
         def begun(_gradients: object) -> None:
-            engine.queue_callback(lambda: self.enter("waiting"))
+            engine.queue_callback(all_ready)
 
         return node.register_prehook(begun)
 

@@ -8,7 +8,6 @@ from torchgauge.records.trace.ranks import Ranks
 from torchgauge.report.content.document import Items
 
 HEADING = "Verdict"
-NEXT = "next:"
 
 
 def verdict_items(record: Loop | Ranks) -> list[Items]:
