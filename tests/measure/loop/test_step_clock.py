@@ -47,7 +47,7 @@ def test_every_moment_of_a_step_counts_once(clock):
     clock.time += 1000
     watched.leave(forward)
     clock.time += 2
-    watched.end(1)
+    watched.end()
     times = watched.times()
     spent = {kind: ns(times, kind)[0] for kind in STEP_KINDS}
     assert spent == {
@@ -59,12 +59,12 @@ def test_every_moment_of_a_step_counts_once(clock):
 
 def test_only_steps_that_count_and_their_thread_are_timed(clock):
     watched = StepClock(clock)
-    for number, counts in enumerate((False, True, False, True), 1):
+    for number, counts in enumerate((False, True, False, True), 2):
         watched.begin(counts=counts)
         clock.time += number
-        watched.end(number)
-    assert watched.times().steps == (2, 4)
-    assert ns(watched.times(), "outside") == [2, 4]
+        watched.end()
+    assert watched.times().steps == (3, 5)
+    assert ns(watched.times(), "outside") == [3, 5]
     entered = []
     thread = threading.Thread(target=lambda: entered.append(watched.enter("forward")))
     thread.start()
@@ -80,16 +80,16 @@ def test_time_without_a_core_is_in_no_kind(clock, monkeypatch):
     monkeypatch.setattr(watched._delay, "read", lambda: next(delays))
     watched.begin(counts=True)
     clock.time += step_clock.SHORTEST_WITH_DELAY
-    watched.end(1)  # as long as that: from the next on the delay is read
+    watched.end()  # as long as that: from the next on the delay is read
     watched.forget()
     watched.begin(counts=False)
     clock.time += step_clock.SHORTEST_WITH_DELAY
-    watched.end(1)
+    watched.end()
     watched.begin(counts=True)
     depth = watched.enter("forward")
     clock.time += 5_000_000
     watched.leave(depth)
-    watched.end(2)
+    watched.end()
     times = watched.times()
     assert ns(times, "forward") == [2_000_000]
     assert times.preempted == (0.003,)
@@ -99,9 +99,9 @@ def test_time_without_a_core_is_in_no_kind(clock, monkeypatch):
 def test_a_long_loop_keeps_every_other_step(clock, monkeypatch):
     monkeypatch.setattr(step_clock, "MOST_STEPS", 4)
     watched = StepClock(clock)
-    for number in range(1, 20):
+    for _ in range(2, 20):
         watched.begin(counts=True)
-        watched.end(number)
+        watched.end()
     assert watched.times().steps == (4, 8, 12, 16)
 
 
@@ -124,7 +124,7 @@ def test_what_a_training_step_does_is_seen_and_torch_is_left_as_it_was():
             model(batch).sum().backward()
             optimizer.step()
             gc.collect()
-            watched.end(len(batch))
+            watched.end()
     times = watched.times()
     for kind in ("forward", "backward", "optimizer", "collecting", "outside"):
         assert min(ns(times, kind)) > 0, kind

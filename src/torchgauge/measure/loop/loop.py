@@ -208,8 +208,8 @@ class Timeline:
             all_threads=self._all_threads,
         )
         self._open.callback(self._ends.close)
-        self._open.enter_context(self._steps.interruptions.watching())
-        self._open.enter_context(self._steps.clock.watching())
+        for watcher in self._steps.watchers:
+            self._open.enter_context(watcher.watching())
         for root in self._roots:
             self._steps.clock.calls(root)
         self._ends.open()

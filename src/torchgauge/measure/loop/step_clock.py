@@ -52,7 +52,7 @@ class StepClock:
     def forget(self) -> None:
         """Take times from now on."""
         self._counts = False
-        self._stride = 1
+        self._number = self._stride = 1
         self._steps: list[tuple[int, dict[StepKind, int], int | None]] = []
         self._reads_delay: bool | None = None
         self._begin()
@@ -60,6 +60,7 @@ class StepClock:
     def begin(self, *, counts: bool) -> None:
         """Take note that a step begins, which counts or does not."""
         self._counts = counts
+        self._number += 1
         self._thread = threading.get_ident()
         if counts and self._reads_delay is None:
             self._reads_delay = sum(self._times.values()) >= SHORTEST_WITH_DELAY
@@ -72,13 +73,13 @@ class StepClock:
         self._delay_until = self._delay.read() if self._counts and self._reads_delay else None
         self._since = self._now()
 
-    def end(self, number: int) -> None:
-        """Take note that the step has ended, the loop's `number`-th."""
+    def end(self) -> None:
+        """Take note that the step has ended."""
         self._switch()
-        if not self._counts or number % self._stride:
+        if not self._counts or self._number % self._stride:
             return
         self._steps.append(
-            (number, self._times, None if self._delay_until is None else self._preempted)
+            (self._number, self._times, None if self._delay_until is None else self._preempted)
         )
         if len(self._steps) > MOST_STEPS:
             self._stride *= 2

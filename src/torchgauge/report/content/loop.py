@@ -5,8 +5,7 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
-from torchgauge.report.content.findings import most_important
-from torchgauge.report.content.loop_verdict import verdict_items
+from torchgauge.report.content.findings import most_important, verdict_items
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts

@@ -17,7 +17,7 @@ from torchgauge.report.content.document import (
     Warnings,
     cells,
 )
-from torchgauge.report.content.loop_verdict import verdict_items
+from torchgauge.report.content.findings import verdict_items
 
 COLUMNS = (
     Column("step", get=lambda rank: units.time(rank.step)),

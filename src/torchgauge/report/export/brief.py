@@ -31,8 +31,13 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
-from torchgauge.report.content.findings import HEADING, evidence_text, findings_of, has_findings
-from torchgauge.report.content.loop_verdict import HEADING as VERDICT
+from torchgauge.report.content.findings import (
+    HEADING,
+    VERDICT,
+    evidence_text,
+    findings_of,
+    has_findings,
+)
 from torchgauge.report.content.section import Section
 from torchgauge.report.content.sections import warning_text
 from torchgauge.visible import one_line, printable
