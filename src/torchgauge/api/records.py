@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,8 @@ def load_ranks(folder: Path) -> Ranks:
     from torchgauge.records.timeline.loop import Loop
 
     rank_records = [codec.load(path) for path in sorted(folder.glob("*.rank*.json"))]
-    return merged([record for record in rank_records if isinstance(record, Loop)])
+    loops = [record for record in rank_records if isinstance(record, Loop)]
+    return merged(loops, shlex.quote(f"{folder}/"))
 
 
 def load_baseline(path: str | Path) -> Profile:
