@@ -209,6 +209,7 @@ class Timeline:
         )
         self._open.callback(self._ends.close)
         self._open.enter_context(self._steps.interruptions.watching())
+        self._open.enter_context(self._steps.loader_waits.watching())
         self._ends.open()
         self._steps.begin()
 

@@ -73,6 +73,7 @@ def loop_record(
         communication=None if recording is None else _median(recording.communication.tolist()),
         waiting=None if recording is None else _median(recording.waiting.tolist()),
         host_delays=(*_loading(recording, timeline), *steps.interruptions.delays()),
+        loader_waits=steps.loader_waits.waits(),
         rank=_rank(),
         interrupted=interrupted,
         warnings=tuple(warnings),

@@ -19,6 +19,7 @@ from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
+from torchgauge.measure.loop.loader_waits import LoaderWaits
 from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
 from torchgauge.measure.recording import capture_limit as capture
@@ -76,6 +77,7 @@ class LoopSteps:
         self.warnings: list[MeasurementWarning] = []
         self.left_out = ExcludedThreads()
         self.interruptions = Interruptions(now)
+        self.loader_waits = LoaderWaits(now)
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
@@ -106,6 +108,7 @@ class LoopSteps:
         """Take note that a step has ended, and make ready what the next one is for."""
         took = self._now() - self._began
         self.interruptions.end()
+        self.loader_waits.end()
         if self._closed:
             if self._recorder is not None:
                 self._boundary()
@@ -128,7 +131,9 @@ class LoopSteps:
         if self.phase == "record" != before:
             self._boundary()
         # The first step after a change is not like the others.
-        self.interruptions.begin(counts=self.phase in UNDISTURBED and self.phase == before)
+        counts = self.phase in UNDISTURBED and self.phase == before
+        self.interruptions.begin(counts=counts)
+        self.loader_waits.begin(counts=counts)
         self._began = self._now()
 
     def restart(self) -> None:
@@ -172,6 +177,7 @@ class LoopSteps:
         self._boundaries = 0
         self._is_ready = False
         self.interruptions.forget()
+        self.loader_waits.forget()
         self._around = contextlib.ExitStack()
         self._began = 0
 

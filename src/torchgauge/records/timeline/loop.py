@@ -13,6 +13,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
@@ -72,7 +73,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     `utilization` is of this process's device at the bare steps' median, from the FLOPs of recorded
     steps; None where no products were recorded or no bare step was timed.
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
-    garbage collection and compilation in bare ones. `findings` are what costs time, what is worth
+    garbage collection and compilation in bare ones. `loader_waits` splits the waits for data loaders
+    in bare and stamped steps. `findings` are what costs time, what is worth
     most first.
     """
 
@@ -89,6 +91,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     waiting: float | None = None
     utilization: Utilization | None = None
     host_delays: tuple[HostDelay, ...] = ()
+    loader_waits: tuple[LoaderWait, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
     findings: tuple[Finding, ...] = ()
