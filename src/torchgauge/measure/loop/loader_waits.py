@@ -20,60 +20,12 @@ from torch.utils.data._utils import pin_memory, worker
 from torchgauge.forks import Owner
 from torchgauge.measure.loop import loader_worker
 from torchgauge.measure.loop.loader_worker import TimedIndex
-from torchgauge.records.timeline.loader_wait import LoaderWait, WaitParts, WorkerLoad
+from torchgauge.measure.loop.wait_totals import Key, WaitTotals, worker_parts
+from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.signals import restoring
 
-_PARTS = WaitParts.__struct_fields__
 _STOPPED = worker._IterableDatasetStopIteration
-Key = tuple[str, int, int | None, bool, bool]
 Patch = tuple[Any, str, Any]
-
-
-@dataclasses.dataclass
-class _Waits:
-    """Waits for one loader until now, in ns; `parts` in the order of WaitParts."""
-
-    calls: int = 0
-    time: int = 0
-    longest: int = 0
-    behind: int = 0
-    unsplit: int = 0
-    parts: list[int] = dataclasses.field(default_factory=lambda: [0] * len(_PARTS))
-    # By worker: batches, decode, collate, idle, longest.
-    loads: dict[int, list[int]] = dataclasses.field(default_factory=dict)
-
-    def add(self, other: _Waits) -> None:
-        self.calls += other.calls
-        self.time += other.time
-        self.longest = max(self.longest, other.longest)
-        self.behind += other.behind
-        self.unsplit += other.unsplit
-        self.parts = [mine + more for mine, more in zip(self.parts, other.parts, strict=True)]
-        for number, load in other.loads.items():
-            self._add_load(number, load)
-
-    def count(self, time: int, parts: dict[str, int] | None) -> None:
-        """Add a wait; without `parts` it is not known what for."""
-        self.time += time
-        self.longest = max(self.longest, time)
-        if parts is None:
-            self.unsplit += 1
-            return
-        parts["other"] = time - sum(parts.values())
-        self.parts = [
-            mine + parts.get(name, 0) for name, mine in zip(_PARTS, self.parts, strict=True)
-        ]
-
-    def made(self, number: int, index: TimedIndex) -> None:
-        """Add what a worker did for a batch."""
-        decode, collate = index.collating - index.taken, index.sent - index.collating
-        self._add_load(number, [1, decode, collate, index.idle, decode + collate])
-
-    def _add_load(self, number: int, load: list[int]) -> None:
-        mine = self.loads.setdefault(number, [0] * len(load))
-        longest = max(mine[-1], load[-1])
-        mine[:] = [have + more for have, more in zip(mine, load, strict=True)]
-        mine[-1] = longest
 
 
 @dataclasses.dataclass
@@ -103,8 +55,8 @@ class LoaderWaits:
         """Count the steps from now on."""
         self._steps = self._duration = self._began = 0
         self._counts = False
-        self._step: dict[tuple[int, Key], _Waits] = defaultdict(_Waits)
-        self._totals: dict[Key, _Waits] = defaultdict(_Waits)
+        self._step: dict[tuple[int, Key], WaitTotals] = defaultdict(WaitTotals)
+        self._totals: dict[Key, WaitTotals] = defaultdict(WaitTotals)
 
     def begin(self, *, counts: bool) -> None:
         """Take note that a step begins, which counts or does not."""
@@ -126,31 +78,16 @@ class LoaderWaits:
     def waits(self) -> tuple[LoaderWait, ...]:
         """Return the waits by loader, the longest time first."""
         keys = dict.fromkeys((*self._totals, *self._starts))
-        waits = [self._record(key, self._totals.get(key, _Waits())) for key in keys]
+        waits = [
+            self._totals.get(key, WaitTotals()).record(
+                key,
+                starts=self._starts.get(key, (0, 0)),
+                steps=self._steps,
+                duration=self._duration,
+            )
+            for key in keys
+        ]
         return tuple(sorted(waits, key=lambda wait: -wait.time))
-
-    def _record(self, key: Key, waits: _Waits) -> LoaderWait:
-        dataset, workers, prefetch, persistent, pinned = key
-        starts, start = self._starts.get(key, (0, 0))
-        seconds = [part * 1e-9 for part in waits.parts]
-        known = waits.calls > 0 and not waits.unsplit
-        return LoaderWait(
-            dataset=dataset,
-            workers=workers,
-            prefetch=prefetch,
-            persistent=persistent,
-            pinned=pinned,
-            calls=waits.calls,
-            time=waits.time * 1e-9,
-            longest=waits.longest * 1e-9,
-            parts=WaitParts(**dict(zip(_PARTS, seconds, strict=True))) if known else None,
-            behind=waits.behind * 1e-9 if workers and known else None,
-            loads=tuple(_load(number, load) for number, load in sorted(waits.loads.items())),
-            starts=starts,
-            start=start * 1e-9,
-            steps=self._steps,
-            duration=self._duration * 1e-9,
-        )
 
     @restoring
     def watching(self) -> Iterator[None]:
@@ -219,7 +156,7 @@ class LoaderWaits:
             self._local.pinned, self._local.pinning = (0, 0), False
             self._local.inside = True
             ended = False
-            began = self._now()
+            computed, began = time.thread_time_ns(), self._now()
             try:
                 return original(iterator)
             except StopIteration:
@@ -227,7 +164,10 @@ class LoaderWaits:
                 raise
             finally:
                 self._local.inside = False
-                self._note(iterator, progress, began, self._now(), ended=ended)
+                end = self._now()
+                if not iterator._num_workers:
+                    self._count(progress).cpu += time.thread_time_ns() - computed
+                self._note(iterator, progress, began, end, ended=ended)
 
         return __next__
 
@@ -292,7 +232,7 @@ class LoaderWaits:
             progress = self._progress[iterator] = _Progress(key)
         return progress
 
-    def _count(self, progress: _Progress) -> _Waits:
+    def _count(self, progress: _Progress) -> WaitTotals:
         return self._step[threading.get_ident(), progress.key]
 
     def _note(
@@ -304,7 +244,6 @@ class LoaderWaits:
             start[1] += end - progress.began
             progress.began = None
         waits = self._count(progress)
-        parts: dict[str, int] | None
         if not iterator._num_workers:
             waits.calls += not ended
             waits.count(end - began, self._own_parts(progress, began, end))
@@ -337,35 +276,8 @@ class LoaderWaits:
         }
 
 
-def worker_parts(index: TimedIndex, began: int, end: int, sampling: int) -> dict[str, int]:
-    """Return the parts of a wait for a worker's batch, from `began` to `end` (ns).
-
-    What was done for the batch before the loop asked for it is no part of the wait.
-    """
-    received = index.received or index.arrived
-    pinned = index.pinned or received
-    times = (began, index.taken, index.collating, index.sent, received, pinned)
-    marks = [min(max(time, began), end) for time in times]
-    names = ("restart" if index.first else "queued", "decode", "collate", "transfer", "pin")
-    parts = {name: marks[n + 1] - marks[n] for n, name in enumerate(names)}
-    return {**parts, "sampler": min(sampling, end - marks[-1])}
-
-
 def _taken(iterator: Any, progress: _Progress) -> tuple[TimedIndex, int] | None:
     """Return the batch that the iterator has just given, and its worker; None if not timed."""
     returned = [number for number in progress.arrived if number not in iterator._task_info]
     tasks = [progress.arrived.pop(number) for number in returned]
     return tasks[-1] if tasks else None
-
-
-def _load(number: int, load: list[int]) -> WorkerLoad:
-    batches, *times = load
-    decode, collate, idle, longest = (nanoseconds * 1e-9 for nanoseconds in times)
-    return WorkerLoad(
-        number=number,
-        batches=batches,
-        decode=decode,
-        collate=collate,
-        idle=idle,
-        longest=longest,
-    )

@@ -23,24 +23,25 @@ class TimedIndex(int):
 
     `taken`: its worker had nothing else to do; `collating`: the samples were there; `sent`: the
     batch was; `received` and `pinned` in the thread that pins memory; `arrived` in the loop's.
-    `first`: its worker's first; `idle`: for how long the worker had nothing to do before.
+    `first`: its worker's first; `idle`: for how long the worker had nothing to do before; `cpu`:
+    what the worker's thread computed for it.
     """
 
-    taken = collating = sent = idle = arrived = 0
+    taken = collating = sent = idle = cpu = arrived = 0
     received = pinned = 0
     first = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (self.taken, self.collating, self.sent, self.idle, self.first)
+        state = (self.taken, self.collating, self.sent, self.idle, self.cpu, self.first)
         return _timed_index, (int(self), *state)
 
 
 def _timed_index(
-    number: int, taken: int, collating: int, sent: int, idle: int, first: bool
+    number: int, taken: int, collating: int, sent: int, idle: int, cpu: int, first: bool
 ) -> TimedIndex:
     index = TimedIndex(number)
     index.taken, index.collating, index.sent = taken, collating, sent
-    index.idle, index.first = idle, first
+    index.idle, index.cpu, index.first = idle, cpu, first
     return index
 
 
@@ -90,7 +91,7 @@ class _Tasks(_Queue):
         if type(task) is not tuple or type(task[0]) is not int:
             return task
         index = TimedIndex(task[0])
-        index.taken = _now()
+        index.taken, index.cpu = _now(), time.thread_time_ns()
         index.first = self._first
         index.idle = 0 if self._first else index.taken - self.free
         self._first = False
@@ -108,6 +109,7 @@ class _Batches(_Queue):
         index = item[0]
         if isinstance(index, TimedIndex):
             index.sent = self._tasks.free = _now()
+            index.cpu = time.thread_time_ns() - index.cpu
             index.collating = collating(index.taken, index.sent)
         self._queue.put(item)
 
@@ -115,7 +117,7 @@ class _Batches(_Queue):
 def worker_loop(kind: Any, dataset: Any, tasks: Any, batches: Any, *others: Any) -> None:
     """Run torch's own loop of a worker, with the times noted."""
     if "collate_fn" not in vars(FETCHER):
-        FETCHER.collate_fn = COLLATE  # type: ignore[assignment]  # spawned: torch is as it was
+        FETCHER.collate_fn = COLLATE  # spawned: torch is as it was
     timed_tasks = _Tasks(tasks)
     _ORIGINAL_WORKER(kind, dataset, timed_tasks, _Batches(batches, timed_tasks), *others)
 

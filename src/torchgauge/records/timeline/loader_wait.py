@@ -75,6 +75,8 @@ class LoaderWait(Record, frozen=True, kw_only=True):
         longest: Seconds of the longest wait.
         parts: `time` by cause; None where workers run that were started before the timeline, or a
             library has an iterator of its own.
+        cpu: Seconds that a core computed for these batches, in the workers or in the loop's thread;
+            less than they took where they were read from a disk or a network.
         behind: Seconds of `time` in which a later batch was there already; None without workers.
         loads: What each worker did for these batches.
         starts: How often an iterator was begun, in all steps.
@@ -92,6 +94,7 @@ class LoaderWait(Record, frozen=True, kw_only=True):
     time: float
     longest: float
     parts: WaitParts | None = None
+    cpu: float | None = None
     behind: float | None = None
     loads: tuple[WorkerLoad, ...] = ()
     starts: int = 0
@@ -111,6 +114,15 @@ class LoaderWait(Record, frozen=True, kw_only=True):
         busy = sum(load.busy for load in self.loads)
         time = busy + sum(load.idle for load in self.loads)
         return busy / time if time else None
+
+    @property
+    def needed_cores(self) -> float | None:
+        """How many cores would make the batches in time; None where unknown."""
+        used = self.duration - self.time
+        batches = sum(load.batches for load in self.loads) if self.workers else self.calls
+        if self.cpu is None or not batches or not self.calls or used <= 0:
+            return None
+        return self.cpu / batches / (used / self.calls)
 
     @property
     def needed(self) -> int | None:

@@ -73,8 +73,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     `utilization` is of this process's device at the bare steps' median, from the FLOPs of recorded
     steps; None where no products were recorded or no bare step was timed.
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
-    garbage collection and compilation in bare ones. `loader_waits` splits the waits for data loaders
-    in bare and stamped steps. `findings` are what costs time, what is worth
+    garbage collection and compilation in bare ones. `loader_waits` splits the waits for data
+    loaders in bare and stamped steps. `findings` are what costs time, what is worth
     most first.
     """
 
@@ -118,6 +118,14 @@ class Loop(Exported, frozen=True, kw_only=True):
             row.calls for row in self.tree.rows if row.kind == "layer" and row.parent == 0
         )
         return self.batch * calls if calls else None
+
+    @property
+    def copied(self) -> float | None:
+        """Seconds of a step in which a device received copies from the host; None without one."""
+        if self.tree is None or not self.tree.devices:
+            return None
+        rows = (row for row in self.tree.rows if row.kernel is not None and "HtoD" in row.name)
+        return sum(row.device or 0 for row in rows) * 1e-9
 
     @property
     def bare(self) -> float | None:

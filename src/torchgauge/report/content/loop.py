@@ -6,6 +6,7 @@ from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
 from torchgauge.report.content.findings import most_important
+from torchgauge.report.content.loader_waits import waits
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
@@ -30,6 +31,7 @@ def document(loop: Loop, options: Options) -> Document:
     blocks: list[Block] = [] if loop.without_model else [steps(loop)]
     if loop.utilization is not None:
         blocks.append(utilization(loop.utilization, rates=True))
+    blocks += waits(loop.loader_waits)
     if loop.tree is not None:
         blocks += [Tree(loop.tree, options), *categories(loop.tree)]
     if loop.functions is not None:
@@ -61,6 +63,9 @@ def steps(loop: Loop) -> Section:
     if loop.communication:
         note = f"the loop waited for {units.time(loop.waiting)} of it"
         rows.append(Row("communicated", units.time(loop.communication), note))
+    if loop.copied:
+        note = "batches and others, of the device's time in a recorded step"
+        rows.append(Row("copied to device", units.time(loop.copied), note))
     return Section("Steps", "measured", tuple(rows))
 
 
