@@ -1,7 +1,9 @@
 """Waits for data loaders, split: hand-computed, and by loaders whose slow part is known."""
 
 import contextlib
+import gc
 import itertools
+import multiprocessing
 import pickle
 import random
 import time
@@ -42,8 +44,8 @@ def torch_is_left_as_it_was():
 class Numbers(Dataset):
     """Samples that tell who made them, after a wait."""
 
-    def __init__(self, count=12, decode=0.0, slow=None, wrong=None):
-        self.count, self.decode, self.slow, self.wrong = count, decode, slow, wrong
+    def __init__(self, count=12, decode=0.0, wrong=None):
+        self.count, self.decode, self.wrong = count, decode, wrong
 
     def __len__(self):
         return self.count
@@ -51,7 +53,7 @@ class Numbers(Dataset):
     def __getitem__(self, index):
         if index == self.wrong:
             raise KeyError(f"sample {index}")
-        time.sleep(self.decode + (0.1 if index == self.slow else 0))
+        time.sleep(self.decode)
         info = get_worker_info()
         drawn = random.random() + torch.rand(()).item()
         return torch.full((3,), float(index)), drawn, -1 if info is None else info.id
@@ -83,7 +85,7 @@ class Slow:
 
 
 def pairs(samples):
-    return [tuple(sample) for sample in samples]
+    return ("collated", samples)
 
 
 def loop(loader, work=0.0, epochs=1):
@@ -108,27 +110,25 @@ def index(number=0, **times):
     return made
 
 
+TIMES = {"taken": 10, "collating": 30, "sent": 36, "arrived": 41}
+
+
 @pytest.mark.parametrize(
-    ("times", "began", "expected"),
+    ("others", "began", "expected"),
     [
         # The loop asks at 5, the worker begins at 10.
-        (dict(taken=10, collating=30, sent=36, arrived=41), 5, (0, 5, 20, 6, 5, 0)),
-        (dict(taken=10, collating=30, sent=36, arrived=41, first=True), 5, (5, 0, 20, 6, 5, 0)),
-        # Asked for in the middle of decoding, and after the batch was sent.
-        (dict(taken=10, collating=30, sent=36, arrived=41), 22, (0, 0, 8, 6, 5, 0)),
-        (dict(taken=10, collating=30, sent=36, arrived=41), 39, (0, 0, 0, 0, 2, 0)),
-        # Received long before, as a later batch of an earlier call.
-        (dict(taken=10, collating=30, sent=36, arrived=41), 44, (0, 0, 0, 0, 0, 0)),
+        ({}, 5, (0, 5, 20, 6, 5, 0)),
+        ({"first": True}, 5, (5, 0, 20, 6, 5, 0)),
+        # Asked for in the middle of decoding, after the batch was sent, and long after.
+        ({}, 22, (0, 0, 8, 6, 5, 0)),
+        ({}, 39, (0, 0, 0, 0, 2, 0)),
+        ({}, 44, (0, 0, 0, 0, 0, 0)),
         # Through the thread that pins memory.
-        (
-            dict(taken=10, collating=30, sent=36, received=38, pinned=43, arrived=44),
-            5,
-            (0, 5, 20, 6, 2, 5),
-        ),
+        ({"received": 38, "pinned": 43, "arrived": 44}, 5, (0, 5, 20, 6, 2, 5)),
     ],
 )
-def test_the_parts_of_a_wait_are_what_was_under_way(times, began, expected):
-    parts = worker_parts(index(**times), began, 50, sampling=4)
+def test_the_parts_of_a_wait_are_what_was_under_way(others, began, expected):
+    parts = worker_parts(index(**TIMES | others), began, 50, sampling=4)
     names = ("restart", "queued", "decode", "collate", "transfer", "pin")
     assert tuple(parts.get(name, 0) for name in names) == expected
     assert parts["sampler"] == 4
@@ -194,11 +194,27 @@ def test_with_workers_the_slow_part_is_named(slow):
         assert wait.busy > 0.5
 
 
+class Late(Numbers):
+    """The first sample is made once the second was."""
+
+    def __init__(self):
+        super().__init__(4)
+        self.second = multiprocessing.Event()
+
+    def __getitem__(self, index):
+        if index == 1:
+            self.second.set()
+        elif index == 0:
+            self.second.wait(20)
+            time.sleep(0.1)
+        return super().__getitem__(index)
+
+
 def test_a_late_batch_that_later_ones_wait_for_is_out_of_order():
-    loader = DataLoader(Numbers(8, slow=0), num_workers=2, prefetch_factor=4, collate_fn=pairs)
-    wait = loop(loader)
-    assert wait.behind > 0.05  # of 0.1 s for the first sample, while the other worker went on
-    assert wait.parts.decode >= wait.behind / 2
+    wait = loop(DataLoader(Late(), num_workers=2, collate_fn=pairs))
+    assert 0 < wait.behind < wait.time
+    in_time = loop(DataLoader(Late(), num_workers=1, batch_size=2, sampler=[1, 0, 2, 3]))
+    assert in_time.behind == 0
 
 
 def test_an_epoch_begins_with_its_workers():
@@ -233,13 +249,23 @@ def test_a_loader_in_a_dataset_counts_in_its_own_wait_alone():
             return 2
 
         def __getitem__(self, number):
-            return [sample for sample in DataLoader(Numbers(3), collate_fn=pairs)]
+            return list(DataLoader(Numbers(3), collate_fn=pairs))
 
     wait = loop(DataLoader(Outer(), collate_fn=pairs))
     assert (wait.dataset, wait.calls) == ("Outer", 2)
 
 
-def test_pinning_has_a_time_of_its_own():
+class OneRound:
+    """An event that is set once the pinning loop has handed on a batch."""
+
+    def __init__(self):
+        self.answers = itertools.chain([False, True, False], itertools.repeat(True))
+
+    def is_set(self):
+        return next(self.answers)
+
+
+def test_pinning_has_a_time_of_its_own(monkeypatch):
     class Queue(list):
         def get(self, timeout):
             return self.pop(0)
@@ -249,27 +275,11 @@ def test_pinning_has_a_time_of_its_own():
 
     batch = [torch.ones(2)]
     received, pinned = Queue([(index(3), batch)]), Queue()
-    device = next(iter(Done))
-    pinning_loop(received, pinned, 0, device, None)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda _device: None)
+    pinning_loop(received, pinned, 0, OneRound(), None)
     (number, result) = pinned[0]
     assert 0 < number.received <= number.pinned
     assert result is batch
-
-
-def Done_():
-    """Make events that are set after one round of the pinning loop."""
-
-    class Event:
-        def __init__(self):
-            self.answers = itertools.chain([False, True, False], itertools.repeat(True))
-
-        def is_set(self):
-            return next(self.answers)
-
-    yield Event()
-
-
-Done = Done_()
 
 
 CONFIGURATIONS = st.fixed_dictionaries({
@@ -291,11 +301,13 @@ def batches(workers, kind, shuffle, collate, method, **others):
     """Return all that two epochs of a loader give, errors included."""
     torch.manual_seed(5)
     random.seed(5)
-    dataset = Stream(7) if kind == "stream" else Numbers(7, wrong=5 if kind == "wrong" else None)
+    dataset = Stream(7) if kind == "stream" else Numbers(7, wrong=6 if kind == "wrong" else None)
     if others["batch_size"] is None:
         del others["drop_last"]
     if kind == "stream":
         shuffle = None
+    if kind == "wrong":  # the last one: torch waits 5 s for workers that have work at the end
+        shuffle = False
     if not workers:
         for name in ("prefetch_factor", "persistent_workers"):
             del others[name]
@@ -306,8 +318,9 @@ def batches(workers, kind, shuffle, collate, method, **others):
     for _ in range(2):
         try:
             given_batches += list(loader)
-        except KeyError as error:
+        except Exception as error:  # noqa: BLE001 - its type and text are compared
             given_batches.append((type(error), str(error)))
+        gc.collect()  # else torch ends the iterator in the processes that the next one forks
     return given_batches, torch.rand(3), random.random()
 
 
@@ -328,28 +341,38 @@ def check_unchanged(configuration):
 
 
 @given(CONFIGURATIONS.map(lambda configuration: configuration | {"workers": 0}))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore")
 def test_batches_are_the_same_bits_without_workers(configuration):
     check_unchanged(configuration)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @given(CONFIGURATIONS)
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @pytest.mark.filterwarnings("ignore")
 def test_batches_order_and_errors_are_the_same_bits(configuration):
     check_unchanged(configuration)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["map", "stream", "wrong"])
-def test_spawned_workers_give_the_same_and_are_timed(kind):
-    configuration = {
-        "workers": 2, "kind": kind, "batch_size": 2, "shuffle": False, "drop_last": False,
-        "prefetch_factor": 2, "persistent_workers": True, "collate": pairs, "method": "spawn",
-    }  # fmt: skip
-    check_unchanged(configuration)
+def test_spawned_workers_give_the_same_and_are_timed():
+    def loader():
+        return DataLoader(
+            Numbers(6), 2, num_workers=1, collate_fn=pairs, multiprocessing_context="spawn"
+        )
+
+    waits = LoaderWaits()
+    with waits.watching():
+        waits.begin(counts=True)
+        torch.manual_seed(5)
+        watched = list(loader())
+        waits.end()
+    torch.manual_seed(5)
+    assert same(list(loader()), watched)
+    (wait,) = waits.waits()
+    assert wait.parts.restart > wait.time / 2
+    assert sum(load.batches for load in wait.loads) == 3
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, ValueError])
