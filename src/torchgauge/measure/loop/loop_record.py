@@ -74,7 +74,7 @@ def loop_record(
         waiting=None if recording is None else _median(recording.waiting.tolist()),
         host_delays=(*_loading(recording, timeline), *steps.interruptions.delays()),
         loader_waits=steps.loader_waits.waits(),
-        rank=_rank(),
+        rank=rank(),
         interrupted=interrupted,
         warnings=tuple(warnings),
     )
@@ -222,7 +222,7 @@ def _median(times: Sequence[int]) -> float | None:
     return statistics.median(times) * 1e-9 if times else None
 
 
-def _rank() -> Rank | None:
+def rank() -> Rank | None:
     """Return which process of a distributed job this is, as torchrun says it."""
     number, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
     if not (number.isdecimal() and world.isdecimal()):

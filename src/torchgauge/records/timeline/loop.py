@@ -11,6 +11,7 @@ from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
+from torchgauge.records.memory.out_of_memory import OutOfMemory
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.loader_wait import LoaderWait
@@ -74,8 +75,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     steps; None where no products were recorded or no bare step was timed.
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
     garbage collection and compilation in bare ones. `loader_waits` splits the waits for data
-    loaders in bare and stamped steps. `findings` are what costs time, what is worth
-    most first.
+    loaders in bare and stamped steps. `out_of_memory` is noted on request alone. `findings` are
+    what costs time, what is worth most first.
     """
 
     schema: str = SCHEMA
@@ -92,6 +93,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     utilization: Utilization | None = None
     host_delays: tuple[HostDelay, ...] = ()
     loader_waits: tuple[LoaderWait, ...] = ()
+    out_of_memory: tuple[OutOfMemory, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
     findings: tuple[Finding, ...] = ()
