@@ -50,7 +50,7 @@ def test_what_was_alive_is_written_and_the_error_is_the_program_s(caught, tmp_pa
         with timeline as run:
             train(model, 5, caught)
     except RuntimeError as error:
-        assert not caught  # noqa: PT017 - raised in one of the two cases
+        assert not caught
         assert "allocate memory" in str(error)  # noqa: PT017
     assert nn.Module.__call__ is call
     (event,) = run.record.out_of_memory

@@ -73,6 +73,7 @@ def loop_record(
         communication=None if recording is None else _median(recording.communication.tolist()),
         waiting=None if recording is None else _median(recording.waiting.tolist()),
         host_delays=(*_loading(recording, timeline), *steps.interruptions.delays()),
+        compilation_costs=steps.compilation_costs.costs(),
         loader_waits=steps.loader_waits.waits(),
         rank=rank(),
         interrupted=interrupted,

@@ -17,6 +17,7 @@ from torch._C._profiler import _RecordFunctionFast
 from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
+from torchgauge.measure.loop.compilation_costs import CompilationCosts
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
@@ -78,6 +79,7 @@ class LoopSteps:
         self.left_out = ExcludedThreads()
         self.interruptions = Interruptions(now)
         self.loader_waits = LoaderWaits(now)
+        self.compilation_costs = CompilationCosts()
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
@@ -109,6 +111,7 @@ class LoopSteps:
         took = self._now() - self._began
         self.interruptions.end()
         self.loader_waits.end()
+        self.compilation_costs.end()
         if self._closed:
             if self._recorder is not None:
                 self._boundary()
@@ -134,6 +137,7 @@ class LoopSteps:
         counts = self.phase in UNDISTURBED and self.phase == before
         self.interruptions.begin(counts=counts)
         self.loader_waits.begin(counts=counts)
+        self.compilation_costs.begin(counts=counts or self.count < 2)
         self._began = self._now()
 
     def restart(self) -> None:

@@ -14,6 +14,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.memory.out_of_memory import OutOfMemory
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.traced_lines import TracedFunction
@@ -75,8 +76,9 @@ class Loop(Exported, frozen=True, kw_only=True):
     steps; None where no products were recorded or no bare step was timed.
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
     garbage collection and compilation in bare ones. `loader_waits` splits the waits for data
-    loaders in bare and stamped steps. `out_of_memory` is noted on request alone. `findings` are
-    what costs time, what is worth most first.
+    loaders in bare and stamped steps. `compilation_costs` are of the
+    first step and of those without a change of wrappers. `out_of_memory` is noted on request
+    alone. `findings` are what costs time, what is worth most first.
     """
 
     schema: str = SCHEMA
@@ -93,6 +95,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     utilization: Utilization | None = None
     host_delays: tuple[HostDelay, ...] = ()
     loader_waits: tuple[LoaderWait, ...] = ()
+    compilation_costs: tuple[CompilationCost, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from torchgauge import units
 from torchgauge.records.memory.out_of_memory import OutOfMemory
+from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loop import Captured, Loop
-from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Document,
+    Options,
+    Table,
+    Tree,
+    Warnings,
+)
+from torchgauge.report.content.document import Row as TableRow
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.loader_waits import waits
 from torchgauge.report.content.section import Row, Section
@@ -21,6 +33,14 @@ ENDS = {
     "optimizer": "each ended by the optimizer",
     "explicit": "each ended by run.step()",
 }
+
+MOST_COSTS = 8  # causes of compilation that are listed
+_COMPILATION = (
+    Column("time", unit="time"),
+    Column("count", 2, unit="count"),
+    Column("line", left_aligned=True, recorded=True, max_width=24),
+    Column("reason", 1, left_aligned=True, recorded=True, max_width=70, reserve=45),
+)
 
 
 def title(loop: Loop) -> str:
@@ -39,6 +59,8 @@ def document(loop: Loop, options: Options) -> Document:
     if loop.utilization is not None:
         blocks.append(utilization(loop.utilization, rates=True))
     blocks += waits(loop.loader_waits)
+    if loop.compilation_costs:
+        blocks.append(compilation(loop.compilation_costs))
     if loop.tree is not None:
         blocks += [Tree(loop.tree, options), *categories(loop.tree)]
     if loop.functions is not None:
@@ -74,6 +96,32 @@ def steps(loop: Loop) -> Section:
         note = "batches and others, of the device's time in a recorded step"
         rows.append(Row("copied to device", units.time(loop.copied), note))
     return Section("Steps", "measured", tuple(rows))
+
+
+def compilation(costs: tuple[CompilationCost, ...]) -> Table:
+    """Return what compiling cost by its cause, line and reason."""
+    rows = [
+        TableRow(
+            cost.cause,
+            {
+                "time": cost.time,
+                "count": cost.count,
+                "line": PurePath(cost.place).name,
+                "reason": cost.reason,
+            },
+        )
+        for cost in costs[:MOST_COSTS]
+    ]
+    return Table(
+        title="Compilation",
+        how="measured",
+        first="cause",
+        columns=_COMPILATION,
+        rows=rows,
+        layout="fitted",
+        recorded=True,
+        total_rows=len(costs),
+    )
 
 
 def memory_ran_out(event: OutOfMemory) -> Section:
