@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import require_torch
@@ -21,6 +22,7 @@ def timeline(
     schedule: Schedule | None = None,
     memory_budget: int | None = None,
     all_threads: bool = False,
+    on_oom: str | Path | None = None,
 ) -> Timeline:
     """Return a context manager that records some steps of your own loop: `with … as run:`.
 
@@ -31,7 +33,8 @@ def timeline(
     names parts of the loop. After the block use `run.tree`, `run.steps`, `run.captured` and
     `run.record`. The stepping thread is recorded, with autograd's. `all_threads` records the others
     too: torch may end the process if one of them runs operators while a recording begins or ends.
-    Other threads cannot measure until the block ends.
+    Other threads cannot measure until the block ends. `on_oom` is a folder: where memory runs out,
+    `oom.json` there says what was alive, and on a GPU the allocator's snapshot is written too.
 
     Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
     MeasurementError `profiler-active`.
@@ -48,7 +51,13 @@ def timeline(
     require_torch()
     from torchgauge.measure.loop.loop import Timeline
 
-    return Timeline(model, schedule=schedule, memory_budget=memory_budget, all_threads=all_threads)
+    return Timeline(
+        model,
+        schedule=schedule,
+        memory_budget=memory_budget,
+        all_threads=all_threads,
+        on_oom=on_oom,
+    )
 
 
 def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:

@@ -66,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="record every thread, not only the one that steps; torch may crash or hang where "
         "another runs operators while a recording begins or ends",
     )
+    parser.add_argument_group("where memory runs out").add_argument(
+        "--on-oom",
+        type=Path,
+        metavar="DIR",
+        help="write oom.json there, with the tensors alive at that moment, and on a GPU the "
+        "allocator's snapshot",
+    )
     _lines(parser.add_argument_group("time by line"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out, "json; with torchrun files per rank")
@@ -139,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
         schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
         memory_budget=options.memory_budget,
         all_threads=options.all_threads,
+        on_oom=options.on_oom,
     )
     from torchgauge.measure.interrupts import Interrupts
     from torchgauge.measure.lines.script_lines import ScriptLines
@@ -161,6 +169,7 @@ def run(options: argparse.Namespace) -> int:
         if ran.error is None and lines is None and ran.record.without_model:
             raise _no_model()
         _report(ran.record, options)
+        formats.say(timeline.written)
     finally:
         interrupts.__exit__()
     if interrupts.noted:

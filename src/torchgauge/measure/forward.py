@@ -88,7 +88,7 @@ def translated(
             remedy="Where modules are nested that deep, call sys.setrecursionlimit() in the file "
             "that makes the model; else look for a call without an end.",
         )
-    if _is_out_of_memory(error, text):
+    if is_out_of_memory(error, text):
         room, alternative = _room(device, text)
         return ModelError(
             f"Memory ran out on {device}.",
@@ -137,14 +137,20 @@ def raising_layer(error: BaseException) -> str:
     return f"{name} ({kind})" if name else kind
 
 
-def _is_out_of_memory(error: BaseException, text: str) -> bool:
+def is_out_of_memory(error: BaseException, text: str) -> bool:
+    """Return whether the error, of this text, says that memory ran out."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and bool(_CPU_MEMORY.search(text))
 
 
+def requested_bytes(text: str) -> int | None:
+    """Return the bytes that an error of memory says were asked for."""
+    return reported_size(text, before=_REQUESTED)
+
+
 def _requested(text: str) -> str:
-    requested = reported_size(text, before=_REQUESTED)
+    requested = requested_bytes(text)
     if requested is None:
         return "The requested size is not known"
     return f"{units.size(requested)} were requested"

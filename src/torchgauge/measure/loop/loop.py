@@ -19,6 +19,7 @@ from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_record import loop_record
 from torchgauge.measure.loop.loop_steps import LoopSteps
+from torchgauge.measure.loop.out_of_memory import OutOfMemoryWatch
 from torchgauge.measure.loop.schedule import Schedule
 from torchgauge.measure.loop.step_ends import StepEnds
 from torchgauge.measure.recording import capture_limit as capture
@@ -51,11 +52,15 @@ class Timeline:
         schedule: Schedule | None = None,
         memory_budget: int | None = None,
         all_threads: bool = False,
+        on_oom: str | Path | None = None,
     ) -> None:
         self._roots = _roots(model)
         self._schedule = schedule or Schedule()
         self._budget = _budget(memory_budget)
         self._all_threads = all_threads
+        self._on_oom = None if on_oom is None else Path(on_oom).absolute()
+        self._oom: OutOfMemoryWatch | None = None
+        self.written: tuple[Path, ...] = ()
         self._turn = Turn(timeline=True)
         self._record: Loop | None = None
         self._open = contextlib.ExitStack()
@@ -96,6 +101,8 @@ class Timeline:
             return False
         with Interrupts() as interrupts:
             slowing = other_profilers.slowing()
+            if self._oom is not None:
+                self._oom.finish(error)
             try:
                 with HeldBack():
                     run_all([self._steps.close, self._ends.close])
@@ -116,6 +123,8 @@ class Timeline:
             self._record = msgspec.structs.replace(
                 record, interrupted=record.interrupted or interrupts.noted
             )
+            if self._oom is not None and self._oom.noted:
+                self._record, self.written = self._oom.finished(self._record)
         if interrupts.noted and error is None:
             raise KeyboardInterrupt
         return False
@@ -207,6 +216,9 @@ class Timeline:
             self._ends.outermost,
             all_threads=self._all_threads,
         )
+        if self._on_oom is not None:
+            self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
+            self._open.enter_context(self._oom.watching())
         self._open.callback(self._ends.close)
         for watcher in self._steps.watchers:
             self._open.enter_context(watcher.watching())

@@ -79,7 +79,9 @@ def loop_record(
         step_times=steps.clock.times(),
         scalars=steps.scalars.per_step(len(Loop.durations_of(steps.times(), "record"))),
         program=_program(),
-        rank=_rank(),
+        compilation_costs=steps.compilation_costs.costs(),
+        loader_waits=steps.loader_waits.waits(),
+        rank=rank(),
         interrupted=interrupted,
         warnings=tuple(warnings),
     )
@@ -228,7 +230,7 @@ def _median(times: Sequence[int]) -> float | None:
     return statistics.median(times) * 1e-9 if times else None
 
 
-def _rank() -> Rank | None:
+def rank() -> Rank | None:
     """Return which process of a distributed job this is, as torchrun says it."""
     number, world = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
     if not (number.isdecimal() and world.isdecimal()):

@@ -16,8 +16,10 @@ from torch._C._profiler import _RecordFunctionFast
 from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
+from torchgauge.measure.loop.compilation_costs import CompilationCosts
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
+from torchgauge.measure.loop.loader_waits import LoaderWaits
 from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
@@ -65,7 +67,9 @@ class LoopSteps:
         self.left_out = ExcludedThreads()
         self.interruptions = Interruptions(now)
         self.clock = StepClock(now)
-        self.watchers = (self.interruptions, self.clock)
+        self.loader_waits = LoaderWaits(now)
+        self.watchers = (self.interruptions, self.clock, self.loader_waits)
+        self.compilation_costs = CompilationCosts()
         self.scalars = ScalarReads(now)
         self._reading = contextlib.ExitStack()
         self._schedule = schedule
@@ -99,6 +103,7 @@ class LoopSteps:
         took = self._now() - self._began
         for watcher in self.watchers:
             watcher.end()
+        self.compilation_costs.end()
         if self._closed:
             if self._recorder is not None:
                 self._boundary()
@@ -127,6 +132,7 @@ class LoopSteps:
     def _begin_step(self, *, counts: bool) -> None:
         for watcher in self.watchers:
             watcher.begin(counts=counts)
+        self.compilation_costs.begin(counts=counts or self.count < 2)
         self._began = self._now()
 
     def restart(self) -> None:

@@ -114,7 +114,7 @@ def _read() -> _Counts:
         return _Counts()
     breaks: Counter[str] = Counter()
     for reason, count in dynamo.counters.get("graph_break", {}).items():
-        breaks[_sentence(reason)] += count
+        breaks[break_sentence(reason)] += count
     return _Counts(
         graphs=dynamo.counters.get("stats", {}).get("unique_graphs", 0),
         breaks=breaks,
@@ -136,7 +136,7 @@ def _recompiles(since: float) -> Counter[str]:
     )
 
 
-def _sentence(reason: str) -> str:
+def break_sentence(reason: str) -> str:
     """Return what broke and why, without hints and context."""
     lines = [line.strip() for line in reason.strip().splitlines()]
     explanations = [line for line in lines[1:] if line.startswith("Explanation: ")]

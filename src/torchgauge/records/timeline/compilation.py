@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torchgauge.records.record import How, Record
 
 
@@ -36,4 +38,25 @@ class Compilation(Record, frozen=True, kw_only=True):
     compile_time: float | None = None
     kernels: tuple[CompiledKernel, ...] = ()
     layers: tuple[str, ...] = ()
+    how: How = "measured"
+
+
+class CompilationCost(Record, frozen=True, kw_only=True):
+    """What compiling for one reason cost a loop, at one line.
+
+    Attributes:
+        cause: "first": code was compiled for the first time; "recompilation": what had been
+            compiled did not serve; "graph break": the code behind a break is compiled by itself,
+            and that before it a second time.
+        reason: Why, as Dynamo says it; "" of a first compilation.
+        place: The file and line of the function, or of the break.
+        count: How often.
+        time: Seconds in the compiler, its backend with it.
+    """
+
+    cause: Literal["first", "recompilation", "graph break"]
+    reason: str
+    place: str
+    count: int
+    time: float
     how: How = "measured"

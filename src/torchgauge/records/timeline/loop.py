@@ -11,8 +11,11 @@ from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
+from torchgauge.records.memory.out_of_memory import OutOfMemory
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
+from torchgauge.records.timeline.compilation import CompilationCost
+from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.loop_verdict import LoopVerdict
 from torchgauge.records.timeline.step_times import StepTimes
 from torchgauge.records.timeline.table import Table
@@ -89,8 +92,10 @@ class Loop(Exported, frozen=True, kw_only=True):
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
     garbage collection and compilation in bare ones. `findings` are what costs time, what is worth
     most first. `step_times` says what undisturbed steps did; None where none ended. `scalars` are
-    the calls in recorded steps that read a tensor's value. `program` is what ran, as its user wrote
-    it; empty where that is not known. `verdict` is what bounds the steps.
+    the calls in recorded steps that read a tensor's value. `loader_waits` splits the waits for data
+    loaders in bare and stamped steps. `compilation_costs` are of the first step and of those
+    without a change of wrappers. `out_of_memory` is noted on request alone. `program` is what ran,
+    as its user wrote it; empty where that is not known. `verdict` is what bounds the steps.
     """
 
     schema: str = SCHEMA
@@ -110,6 +115,9 @@ class Loop(Exported, frozen=True, kw_only=True):
     scalars: tuple[ScalarCalls, ...] = ()
     program: str = ""
     verdict: LoopVerdict | None = None
+    loader_waits: tuple[LoaderWait, ...] = ()
+    compilation_costs: tuple[CompilationCost, ...] = ()
+    out_of_memory: tuple[OutOfMemory, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
     findings: tuple[Finding, ...] = ()
@@ -136,6 +144,14 @@ class Loop(Exported, frozen=True, kw_only=True):
             row.calls for row in self.tree.rows if row.kind == "layer" and row.parent == 0
         )
         return self.batch * calls if calls else None
+
+    @property
+    def copied(self) -> float | None:
+        """Seconds of a step in which a device received copies from the host; None without one."""
+        if self.tree is None or not self.tree.devices:
+            return None
+        rows = (row for row in self.tree.rows if row.kernel is not None and "HtoD" in row.name)
+        return sum(row.device or 0 for row in rows) * 1e-9
 
     @property
     def bare(self) -> float | None:

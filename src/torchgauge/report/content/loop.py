@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from torchgauge import units
+from torchgauge.records.memory.out_of_memory import OutOfMemory
+from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loop import Captured, Loop
-from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
+from torchgauge.report.content.document import (
+    Block,
+    Column,
+    Document,
+    Options,
+    Table,
+    Tree,
+    Warnings,
+)
+from torchgauge.report.content.document import Row as TableRow
 from torchgauge.report.content.findings import most_important, verdict_items
+from torchgauge.report.content.loader_waits import waits
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
+from torchgauge.report.tables.alive_tensors import tensor_table
 from torchgauge.report.tables.category_table import categories
 from torchgauge.report.tables.traced_lines import traced_lines
 
@@ -19,6 +34,14 @@ ENDS = {
     "explicit": "each ended by run.step()",
 }
 
+MOST_COSTS = 8  # causes of compilation that are listed
+_COMPILATION = (
+    Column("time", unit="time"),
+    Column("count", 2, unit="count"),
+    Column("line", left_aligned=True, recorded=True, max_width=24),
+    Column("reason", 1, left_aligned=True, recorded=True, max_width=70, reserve=45),
+)
+
 
 def title(loop: Loop) -> str:
     """Return which modules the loop called."""
@@ -28,8 +51,16 @@ def title(loop: Loop) -> str:
 def document(loop: Loop, options: Options) -> Document:
     """Return how long steps took, and where the time of one went."""
     blocks: list[Block] = [] if loop.without_model else [*verdict_items(loop), steps(loop)]
+    for event in loop.out_of_memory:
+        blocks += [memory_ran_out(event)]
+        if event.tensors:
+            total = sum(tensor.size for tensor in event.tensors)
+            blocks.append(tensor_table("Alive then", event.tensors, total))
     if loop.utilization is not None:
         blocks.append(utilization(loop.utilization, rates=True))
+    blocks += waits(loop.loader_waits)
+    if loop.compilation_costs:
+        blocks.append(compilation(loop.compilation_costs))
     if loop.tree is not None:
         blocks += [Tree(loop.tree, options), *categories(loop.tree)]
     if loop.functions is not None:
@@ -61,7 +92,52 @@ def steps(loop: Loop) -> Section:
     if loop.communication:
         note = f"the loop waited for {units.time(loop.waiting)} of it"
         rows.append(Row("communicated", units.time(loop.communication), note))
+    if loop.copied:
+        note = "batches and others, of the device's time in a recorded step"
+        rows.append(Row("copied to device", units.time(loop.copied), note))
     return Section("Steps", "measured", tuple(rows))
+
+
+def compilation(costs: tuple[CompilationCost, ...]) -> Table:
+    """Return what compiling cost by its cause, line and reason."""
+    rows = [
+        TableRow(
+            cost.cause,
+            {
+                "time": cost.time,
+                "count": cost.count,
+                "line": PurePath(cost.place).name,
+                "reason": cost.reason,
+            },
+        )
+        for cost in costs[:MOST_COSTS]
+    ]
+    return Table(
+        title="Compilation",
+        how="measured",
+        first="cause",
+        columns=_COMPILATION,
+        rows=rows,
+        layout="fitted",
+        recorded=True,
+        total_rows=len(costs),
+    )
+
+
+def memory_ran_out(event: OutOfMemory) -> Section:
+    """Return where memory ran out, and what it was used for."""
+    ended = {True: "the program went on", False: "it ended the program", None: ""}[event.caught]
+    where = event.layer or "outside of layers, or not known"
+    rows = [
+        Row("in", where, f"after {event.step:,} steps{f'; {ended}' if ended else ''}"),
+        Row("asked for", units.size(event.requested), "" if event.requested else "not told"),
+        Row("free", units.size(event.free)),
+        Row("tensors", units.size(event.total), "alive"),
+    ]
+    rows += [Row(f"  {part}", units.size(size)) for part, size in event.parts.items()]
+    if event.snapshot:
+        rows.append(Row("snapshot", event.snapshot, f"torchgauge snapshot {event.snapshot}"))
+    return Section(f"Memory ran out on {event.device}", event.how, tuple(rows), (event.message,))
 
 
 def _captured(captured: Captured) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING
 from torchgauge.records.finding import Finding
+from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.loop import Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
+from torchgauge.report.content import loader_waits as loader_report
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import time_sections
 from torchgauge.report.content.findings import findings_of
@@ -24,6 +27,13 @@ PHASES = ("zero_grad", "forward", "loss", "backward", "recompute", "optimizer")
 _ELSE = "everything else"
 _BUCKETS = {OPTIMIZING: "optimizer", ENGINE: "backward"}
 _LABELS = {"bare": "time of a step", "recorded": "while recorded"}
+_WAITS = (
+    page_tables.Column("loader", "loader", "text"),
+    page_tables.Column("part", "waiting for", "text"),
+    page_tables.Column("note", "where", "text"),
+    page_tables.Column("time", "time of a step", "time"),
+    page_tables.Column("share", "share of a step", "share"),
+)
 # Of steps, in words.
 _STEPS = {
     "bare": "nothing attached",
@@ -144,11 +154,32 @@ def _tree_note(loop: Loop, step: Tree) -> str:
 
 
 def tables(loop: Loop) -> list[dict[str, Any]] | None:
-    """Return the tables of a step, and the lines of traced functions."""
+    """Return the tables of a step, what it waited for, and the lines of traced functions."""
     listed_tables = [] if loop.tree is None else page_tables.tree_tables(loop.tree)
+    if any(wait.parts for wait in loop.loader_waits):
+        listed_tables.append(_loader_waits(loop.loader_waits))
     if loop.functions:
         listed_tables.append(page_tables.traced_lines(loop.functions))
     return listed_tables or None
+
+
+def _loader_waits(waits: Sequence[LoaderWait]) -> dict[str, Any]:
+    """Return the parts of the waits for each loader."""
+    parts = [
+        (wait, name, seconds)
+        for wait in waits
+        if wait.parts is not None
+        for name, seconds in wait.parts.by_name.items()
+        if seconds
+    ]
+    cells: dict[str, list[Any]] = {
+        "loader": [loader_report.loader_name(wait) for wait, _, _ in parts],
+        "part": [loader_report.LABELS[name][0] for _, name, _ in parts],
+        "note": [loader_report.LABELS[name][1] for _, name, _ in parts],
+        "time": [seconds / wait.steps for wait, _, seconds in parts],
+        "share": [seconds / wait.duration for wait, _, seconds in parts],
+    }
+    return page_tables.table("waiting for data", _WAITS, cells)
 
 
 def steps(loop: Loop) -> dict[str, Any] | None:

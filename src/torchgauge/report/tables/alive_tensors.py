@@ -21,16 +21,21 @@ COLUMNS = (
 
 
 def alive(memory: Memory) -> Table:
-    """Return a table of the largest tensors, with a row for all smaller ones."""
-    rows = [Row(label(tensor), _cells(tensor, memory.peak)) for tensor in memory.tensors[:TOP]]
-    if smaller := memory.tensors[TOP:]:
+    """Return a table of the largest tensors at the peak, with a row for all smaller ones."""
+    return tensor_table("Alive at the peak", memory.tensors, memory.peak)
+
+
+def tensor_table(title: str, tensors: Sequence[AliveTensor], total: int) -> Table:
+    """Return a table of the largest tensors of a total, with a row for all smaller ones."""
+    rows = [Row(label(tensor), _cells(tensor, total)) for tensor in tensors[:TOP]]
+    if smaller := tensors[TOP:]:
         size = sum(tensor.size for tensor in smaller)
         cells: dict[str, Value] = {"bytes": size}
-        cells |= {"share": size / memory.peak} if memory.peak else {}
+        cells |= {"share": size / total} if total else {}
         count = sum(tensor.count for tensor in smaller)
         rows.append(Row(f"{count:,} others", cells, tone="faint", summary=True))
     return Table(
-        title="Alive at the peak", first="tensor", columns=COLUMNS, rows=rows, recorded=True,
+        title=title, first="tensor", columns=COLUMNS, rows=rows, recorded=True,
         layout="fitted",
     )  # fmt: skip
 

@@ -1,0 +1,283 @@
+"""Split a loop's waits for its DataLoaders by what was under way for the batch it waited for.
+
+The iterators of torch are wrapped while a timeline runs; workers started meanwhile send the times
+of each batch with its number (`loader_worker.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import dataloader
+from torch.utils.data._utils import pin_memory, worker
+
+from torchgauge.forks import Owner
+from torchgauge.measure.loop import loader_worker
+from torchgauge.measure.loop.loader_worker import TimedIndex
+from torchgauge.measure.loop.wait_totals import Key, WaitTotals, worker_parts
+from torchgauge.records.timeline.loader_wait import LoaderWait
+from torchgauge.signals import restoring
+
+_STOPPED = worker._IterableDatasetStopIteration
+Patch = tuple[Any, str, Any]
+
+
+@dataclasses.dataclass
+class _Progress:
+    """What is known of an iterator: batches that have arrived, and times of the present call."""
+
+    key: Key
+    arrived: dict[int, tuple[TimedIndex, int]] = dataclasses.field(default_factory=dict)
+    sampling: int = 0
+    sampled: int = 0
+    began: int | None = None  # where no batch was asked for since
+
+
+class LoaderWaits:
+    """Counts the waits of the steps between `begin` and `end`, on the thread that steps."""
+
+    def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now = now
+        self._owner = Owner()
+        self._on = False
+        self._local = threading.local()
+        self._progress: weakref.WeakKeyDictionary[Any, _Progress] = weakref.WeakKeyDictionary()
+        self._starts: dict[Key, list[int]] = defaultdict(lambda: [0, 0])
+        self.forget()
+
+    def forget(self) -> None:
+        """Count the steps from now on."""
+        self._steps = self._duration = self._began = 0
+        self._counts = False
+        self._step: dict[tuple[int, Key], WaitTotals] = defaultdict(WaitTotals)
+        self._totals: dict[Key, WaitTotals] = defaultdict(WaitTotals)
+
+    def begin(self, *, counts: bool) -> None:
+        """Take note that a step begins, which counts or does not."""
+        self._counts = counts
+        self._step.clear()
+        self._began = self._now()
+
+    def end(self) -> None:
+        """Take note that the step has ended."""
+        if not self._counts:
+            return
+        self._steps += 1
+        self._duration += self._now() - self._began
+        thread = threading.get_ident()
+        for (on_thread, key), waits in list(self._step.items()):
+            if on_thread == thread:
+                self._totals[key].add(waits)
+
+    def waits(self) -> tuple[LoaderWait, ...]:
+        """Return the waits by loader, the longest time first."""
+        keys = dict.fromkeys((*self._totals, *self._starts))
+        waits = [
+            self._totals.get(key, WaitTotals()).record(
+                key,
+                starts=self._starts.get(key, (0, 0)),
+                steps=self._steps,
+                duration=self._duration,
+            )
+            for key in keys
+        ]
+        return tuple(sorted(waits, key=lambda wait: -wait.time))
+
+    @restoring
+    def watching(self) -> Iterator[None]:
+        """Watch the iterators of all DataLoaders until the block ends."""
+        patches = self._patches()
+        originals = [(owner, name, vars(owner).get(name)) for owner, name, _ in patches]
+        self._on = True
+        for owner, name, replacement in patches:
+            setattr(owner, name, replacement)
+        try:
+            yield
+        finally:
+            self._on = False
+            for (owner, name, original), patch in zip(originals, patches, strict=True):
+                if vars(owner).get(name) is not patch[2]:
+                    continue  # somebody has wrapped ours, which only passes on from now
+                if original is None:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, original)
+
+    def _patches(self) -> list[Patch]:
+        base = dataloader._BaseDataLoaderIter
+        several = dataloader._MultiProcessingDataLoaderIter
+        patches: list[Patch] = [
+            (dataloader.DataLoader, "__iter__", self._iter(dataloader.DataLoader.__iter__)),
+            (base, "__next__", self._next(base.__next__)),
+            (base, "_next_index", self._next_index(base._next_index)),
+            (several, "_try_get_data", self._try_get_data(several._try_get_data)),
+            (loader_worker.FETCHER, "collate_fn", loader_worker.COLLATE),
+            (pin_memory, "pin_memory", self._pin(pin_memory.pin_memory)),
+        ]
+        # Those of another library stay: a worker that is spawned could not find them.
+        if worker._worker_loop is loader_worker._ORIGINAL_WORKER:
+            patches.append((worker, "_worker_loop", loader_worker.worker_loop))
+        if pin_memory._pin_memory_loop is loader_worker._ORIGINAL_PINNING:
+            patches.append((pin_memory, "_pin_memory_loop", loader_worker.pinning_loop))
+        return patches
+
+    def _iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def __iter__(loader: Any) -> Any:  # noqa: N807
+            if not self._watches():
+                return original(loader)
+            self._local.inside = True
+            began = self._now()
+            try:
+                iterator = original(loader)
+            finally:
+                self._local.inside = False
+            progress = self._progress_of(iterator)
+            if progress is not None:
+                took = self._now() - began
+                progress.arrived.clear()  # a persistent iterator numbers its batches anew
+                progress.began = began
+                self._count(progress).count(took, {"restart": took})
+            return iterator
+
+        return __iter__
+
+    def _next(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            if not self._watches():
+                return original(iterator)
+            progress = self._progress_of(iterator)
+            progress.sampling = progress.sampled = 0
+            self._local.pinned, self._local.pinning = (0, 0), False
+            self._local.inside = True
+            ended = False
+            computed, began = time.thread_time_ns(), self._now()
+            try:
+                return original(iterator)
+            except StopIteration:
+                ended = True
+                raise
+            finally:
+                self._local.inside = False
+                end = self._now()
+                if not iterator._num_workers:
+                    self._count(progress).cpu += time.thread_time_ns() - computed
+                self._note(iterator, progress, began, end, ended=ended)
+
+        return __next__
+
+    def _next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _next_index(iterator: Any) -> Any:
+            progress = self._progress.get(iterator)
+            if progress is None:
+                return original(iterator)
+            began = self._now()
+            try:
+                return original(iterator)
+            finally:
+                progress.sampled = self._now()
+                progress.sampling += progress.sampled - began
+
+        return _next_index
+
+    def _try_get_data(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _try_get_data(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(iterator, *args, **kwargs)
+            progress = self._progress.get(iterator)
+            if progress is not None and result[0]:
+                index, batch = result[1]
+                task = iterator._task_info.get(index)
+                if isinstance(index, TimedIndex) and task and not isinstance(batch, _STOPPED):
+                    index.arrived = self._now()
+                    progress.arrived[int(index)] = index, task[0]
+            return result
+
+        return _try_get_data
+
+    def _pin(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def pin_memory(data: Any, device: Any = None) -> Any:
+            # Called by itself for what a batch consists of.
+            if getattr(self._local, "pinning", True):
+                return original(data, device)
+            self._local.pinning = True
+            began = self._now()
+            try:
+                return original(data, device)
+            finally:
+                self._local.pinning = False
+                self._local.pinned = began, self._now()
+
+        return pin_memory
+
+    def _watches(self) -> bool:
+        """Whether the calling thread's wait counts: not in workers, nor for a loader's loader."""
+        return self._on and not getattr(self._local, "inside", False) and not self._owner.in_fork
+
+    def _progress_of(self, iterator: Any) -> Any:
+        progress = self._progress.get(iterator)
+        if progress is None and isinstance(iterator, dataloader._BaseDataLoaderIter):
+            workers = iterator._num_workers
+            key = (
+                type(iterator._dataset).__name__,
+                workers,
+                getattr(iterator, "_prefetch_factor", None) if workers else None,
+                bool(iterator._persistent_workers),
+                bool(iterator._pin_memory),
+            )
+            progress = self._progress[iterator] = _Progress(key)
+        return progress
+
+    def _count(self, progress: _Progress) -> WaitTotals:
+        return self._step[threading.get_ident(), progress.key]
+
+    def _note(
+        self, iterator: Any, progress: _Progress, began: int, end: int, *, ended: bool
+    ) -> None:
+        if progress.began is not None and not ended:
+            start = self._starts[progress.key]
+            start[0] += 1
+            start[1] += end - progress.began
+            progress.began = None
+        waits = self._count(progress)
+        if not iterator._num_workers:
+            waits.calls += not ended
+            waits.count(end - began, self._own_parts(progress, began, end))
+            return
+        if ended:
+            waits.count(end - began, {"restart": end - began})
+            return
+        waits.calls += 1
+        task = _taken(iterator, progress)
+        if task is None:
+            waits.count(end - began, None)
+            return
+        index, number = task
+        later = [other.arrived for other, _ in progress.arrived.values() if other > index]
+        waits.behind += max(index.arrived - max(began, min(later)), 0) if later else 0
+        waits.count(end - began, worker_parts(index, began, end, progress.sampling))
+        waits.made(number, index)
+
+    def _own_parts(self, progress: _Progress, began: int, end: int) -> dict[str, int]:
+        """Return the parts of a batch that the loop's own thread made."""
+        pinning, pinned = self._local.pinned
+        taken = max(progress.sampled, began)
+        made = pinning or end
+        collating = loader_worker.collating(taken, made)
+        return {
+            "sampler": progress.sampling,
+            "decode": collating - taken,
+            "collate": made - collating,
+            "pin": pinned - pinning,
+        }
+
+
+def _taken(iterator: Any, progress: _Progress) -> tuple[TimedIndex, int] | None:
+    """Return the batch that the iterator has just given, and its worker; None if not timed."""
+    returned = [number for number in progress.arrived if number not in iterator._task_info]
+    tasks = [progress.arrived.pop(number) for number in returned]
+    return tasks[-1] if tasks else None

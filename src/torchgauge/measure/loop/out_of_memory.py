@@ -1,0 +1,189 @@
+"""Write down what is alive when a loop's memory runs out, before the process ends."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+
+from torchgauge.device.environment import environment
+from torchgauge.errors import TorchgaugeError, text_of
+from torchgauge.files import write_atomically
+from torchgauge.forks import Owner
+from torchgauge.measure.forward import free_bytes, is_out_of_memory, raising_layer, requested_bytes
+from torchgauge.measure.loop.loop_modules import LoopModules
+from torchgauge.measure.loop.loop_record import rank
+from torchgauge.measure.loop.loop_steps import LoopSteps
+from torchgauge.measure.memory.live_tensors import live_tensors
+from torchgauge.measure.recording.scope import wrapped
+from torchgauge.records.memory.out_of_memory import OutOfMemory
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.timeline.loop import Captured, Loop
+from torchgauge.signals import restoring
+
+RECORD = "oom.json"
+_RAN_OUT = "memory ran out"
+MOST = 5  # a program that tries again may run out any number of times
+_HISTORY = 100_000  # allocations and frees that a snapshot of a GPU tells of
+
+
+class OutOfMemoryWatch:
+    """Notes errors of memory that pass through a module's call, or end the loop.
+
+    What was measured until then is written at once, since the process may not live much longer.
+    Nothing of this raises into the user's code.
+    """
+
+    def __init__(self, folder: Path, steps: LoopSteps, modules: LoopModules, budget: int) -> None:
+        self.events: tuple[OutOfMemory, ...] = ()
+        self.warnings: list[MeasurementWarning] = []
+        self.folder = folder
+        self._steps = steps
+        self._modules = modules
+        self._budget = budget
+        self._owner = Owner()
+        self._on = False
+        self._noted: BaseException | None = None
+        self._snapshot = ""
+
+    @restoring
+    def watching(self) -> Iterator[None]:
+        """Watch module calls and GPU allocators until the block ends."""
+        self._on = True
+        # Not before CUDA is in use: processes that are forked could not use it any more.
+        torch.cuda._lazy_call(self._attach)  # type: ignore[no-untyped-call]  # noqa: SLF001
+        try:
+            with wrapped(self._wrap):
+                yield
+        finally:
+            self._on = False
+            self._noted = None
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001
+
+    def finish(self, error: BaseException | None) -> None:
+        """Take note of how the loop ended: all errors of memory but this one were caught."""
+        if error is not None:
+            self.raised(error)
+        last = self._noted is error and error is not None
+        self.events = tuple(
+            msgspec.structs.replace(event, caught=not (last and event is self.events[-1]))
+            for event in self.events
+        )
+
+    def raised(self, error: BaseException) -> None:
+        """Take note of an error, if it says that memory ran out."""
+        if not self._on or self._owner.in_fork or not is_out_of_memory(error, text_of(error)):
+            return
+        try:
+            if self._noted is not error:
+                self._noted = error
+                if len(self.events) < MOST:
+                    self.events += (self._event(error),)
+                    self._partial().save(self.folder / RECORD)
+            elif self.events:  # on its way outwards: the outermost module knows the layer's name
+                *before, last = self.events
+                named = msgspec.structs.replace(last, layer=raising_layer(error))
+                self.events = (*before, named)
+        except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
+            self._failed(failure)
+
+    def _event(self, error: BaseException) -> OutOfMemory:
+        text = text_of(error)
+        on_gpu = isinstance(error, torch.OutOfMemoryError)
+        device = f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu"
+        tensors = live_tensors(device, error)
+        total = sum(tensor.size for tensor in tensors)
+        snapshot, self._snapshot = self._snapshot, ""
+        return OutOfMemory(
+            device=device,
+            message=text.splitlines()[0] if text else type(error).__name__,
+            requested=requested_bytes(text),
+            free=free_bytes(device),
+            step=self._steps.count,
+            layer=raising_layer(error),
+            total=torch.cuda.memory_allocated(device) if on_gpu else total,
+            tensors=tensors,
+            snapshot=snapshot,
+        )
+
+    def _partial(self) -> Loop:
+        """Return what is known while the loop runs: its steps, and that memory ran out."""
+        return Loop(
+            roots=self._modules.roots,
+            environment=environment(),
+            captured=Captured(requested=None, recorded=0, budget=self._budget, reason=_RAN_OUT),
+            count=self._steps.count,
+            stretches=self._steps.times(),
+            rank=rank(),
+            out_of_memory=self.events,
+            interrupted=True,
+        )
+
+    @property
+    def noted(self) -> bool:
+        """Whether there is anything to add to the record."""
+        return bool(self.events or self.warnings)
+
+    def finished(self, loop: Loop) -> tuple[Loop, tuple[Path, ...]]:
+        """Return the record with what was noted, and the files in which it is saved."""
+        loop = msgspec.structs.replace(
+            loop, out_of_memory=self.events, warnings=(*loop.warnings, *self.warnings)
+        )
+        if not self.events:
+            return loop, ()
+        snapshots = [self.folder / event.snapshot for event in self.events if event.snapshot]
+        try:
+            return loop, (loop.save(self.folder / RECORD), *snapshots)
+        except TorchgaugeError as failure:
+            self._failed(failure)
+            return msgspec.structs.replace(loop, warnings=(*loop.warnings, self.warnings[-1])), ()
+
+    def _failed(self, failure: BaseException) -> None:
+        self.warnings.append(
+            MeasurementWarning(
+                id="oom-unwritten",
+                message=f"What was alive as memory ran out was not written: {text_of(failure)}",
+                probe="timeline",
+                remedy="Check that the folder of --on-oom can be written to.",
+            )
+        )
+
+    def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
+        compiling, raised = torch.compiler.is_compiling, self.raised
+
+        def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if compiling() or type(self) in inner:
+                return original(self, *args, **kwargs)
+            try:
+                return original(self, *args, **kwargs)
+            except (RuntimeError, MemoryError) as error:
+                raised(error)
+                raise
+
+        return __call__
+
+    def _attach(self) -> None:
+        """Have the allocator keep its history, and call when it has nothing left."""
+        if not self._on:
+            return
+        torch.cuda.memory._record_memory_history(max_entries=_HISTORY)  # noqa: SLF001
+        torch._C._cuda_attachOutOfMemoryObserver(self._observed)  # noqa: SLF001
+
+    def _observed(self, device: int, *_sizes: int) -> None:
+        """Write the allocator's snapshot while what did not fit beside is alive."""
+        if not self._on or self._owner.in_fork or len(self.events) >= MOST:
+            return
+        try:
+            path = self.folder / f"oom{len(self.events) or ''}.cuda{device}.pickle"
+            self.folder.mkdir(parents=True, exist_ok=True)
+            snapshot = torch.cuda.memory._snapshot()  # noqa: SLF001
+            write_atomically(path, pickle.dumps(snapshot))
+            self._snapshot = path.name
+        except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
+            self._failed(failure)

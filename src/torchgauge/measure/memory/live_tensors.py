@@ -1,0 +1,135 @@
+"""The tensors alive in this process, by part and name, found through Python's collector."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from torchgauge.measure.memory.storages import tensors_in
+from torchgauge.records.memory.alive_tensor import AliveTensor, Part
+from torchgauge.targets.inputs.tensors import strided
+
+TOP = 30  # tensors with an entry of their own
+_MOST_NODES = 100_000
+_Held = tuple[Part, str, str, torch.Tensor]  # part, name, operator
+
+
+def live_tensors(device: str, error: BaseException | None = None) -> tuple[AliveTensor, ...]:
+    """Return the tensors alive on the device, the largest first, each storage once.
+
+    Frames of the error's traceback name what is alive in them. What autograd alone holds is found
+    from the tensors that have a graph, unless that graph is of a custom function.
+    """
+    kind = torch.device(device)
+    storages: dict[int, AliveTensor] = {}
+    for part, name, operator, tensor in _held(error):
+        for piece in strided(tensor):
+            if piece.device.type != kind.type or piece.device.index not in (kind.index, None):
+                continue
+            storage = piece.untyped_storage()
+            if storage.nbytes() and storage._cdata not in storages:  # noqa: SLF001
+                storages[storage._cdata] = AliveTensor(  # noqa: SLF001
+                    part=part,
+                    name=name,
+                    operator=operator,
+                    size=storage.nbytes(),
+                    shape=tuple(piece.shape),
+                    dtype=str(piece.dtype).removeprefix("torch."),
+                )
+    tensors = sorted(storages.values(), key=lambda tensor: -tensor.size)
+    return (*tensors[:TOP], *_smaller(tensors[TOP:]))
+
+
+def _smaller(tensors: list[AliveTensor]) -> Iterator[AliveTensor]:
+    """Yield one entry for the tensors of each part."""
+    by_part: dict[Part, list[AliveTensor]] = defaultdict(list)
+    for tensor in tensors:
+        by_part[tensor.part].append(tensor)
+    for part, of_part in by_part.items():
+        size = sum(tensor.size for tensor in of_part)
+        yield AliveTensor(part=part, name="", size=size, count=len(of_part))
+
+
+def _held(error: BaseException | None) -> Iterator[_Held]:
+    """Yield tensors with what they are for; of one that comes twice the first counts."""
+    objects = gc.get_objects()
+    # By type: `isinstance` asks an object's __class__, which may be the user's code.
+    modules = [item for item in objects if issubclass(type(item), nn.Module)]
+    optimizers = [item for item in objects if issubclass(type(item), Optimizer)]
+    tensors = [item for item in objects if issubclass(type(item), torch.Tensor)]
+    names: dict[int, str] = {}
+    for module in _outermost(modules):
+        yield from _in_module(module, names)
+    for optimizer in optimizers:
+        yield from _in_optimizer(optimizer, names)
+    for name, tensor in _in_frames(error):
+        yield "activations", name, "", tensor
+    for operator, tensor in _saved(tensors):
+        yield "activations", "", operator, tensor
+    for tensor in tensors:
+        yield ("activations" if tensor.grad_fn is not None else "workspace"), "", "", tensor
+
+
+def _in_module(module: nn.Module, names: dict[int, str]) -> Iterator[_Held]:
+    """Yield a module's parameters, gradients and buffers, and take note of their names."""
+    for name, parameter in module.named_parameters():
+        names.setdefault(id(parameter), name)
+        yield "parameters", name, "", parameter
+        if parameter.grad is not None:
+            yield "gradients", f"{name}.grad", "", parameter.grad
+    for name, buffer in module.named_buffers():
+        yield "buffers", name, "", buffer
+
+
+def _in_optimizer(optimizer: Optimizer, names: dict[int, str]) -> Iterator[_Held]:
+    for parameter, state in optimizer.state.items():
+        prefix = names.get(id(parameter), "")
+        for key, value in state.items() if isinstance(state, dict) else ():
+            for tensor in tensors_in(value, objects=False):
+                yield "optimizer", f"{prefix}.{key}", "", tensor
+
+
+def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
+    """Return the modules that are in no other, or all of them where names are in circles."""
+    inner = {id(child) for module in modules for child in module.children()}
+    return [module for module in modules if id(module) not in inner] or modules
+
+
+def _in_frames(error: BaseException | None) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the local tensors of the frames that raised, the innermost frame first."""
+    frames = []
+    trace = None if error is None else error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    for frame in reversed(frames):
+        for name, value in frame.f_locals.items():
+            if issubclass(type(value), torch.Tensor):
+                yield f"{name} in {frame.f_code.co_qualname}", value
+
+
+def _saved(tensors: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what the autograd graphs of tensors have saved for backward, with the operator."""
+    pending: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    visited: set[Any] = set()
+    while pending and len(visited) < _MOST_NODES:
+        node = pending.pop()
+        if node is None or node in visited:
+            continue
+        visited.add(node)
+        pending += [following for following, _ in node.next_functions]
+        for name in dir(node):
+            if not name.startswith("_saved_"):
+                continue
+            try:
+                saved = getattr(node, name)
+            except RuntimeError:  # freed by a backward pass, or changed since
+                continue
+            for tensor in tensors_in(saved, objects=False):
+                yield node.name(), tensor

@@ -1,0 +1,45 @@
+"""A moment at which a loop's memory ran out, and what was alive then."""
+
+from __future__ import annotations
+
+from torchgauge.records.memory.alive_tensor import AliveTensor
+from torchgauge.records.record import How, Record
+
+
+class OutOfMemory(Record, frozen=True, kw_only=True):
+    """An allocation that failed.
+
+    Attributes:
+        device: Where: "cpu", "cuda:0".
+        message: What torch or Python said, its first line.
+        requested: Bytes that were asked for; None where the message does not say.
+        free: Bytes that could still be allocated; None where nothing tells.
+        step: Steps that had ended before.
+        layer: The layer that was running; "" for none, or where it is not known.
+        caught: Whether the program went on; None where that was not known yet.
+        total: Bytes of tensors alive on the device: of the allocator on a GPU; on a CPU of those
+            found.
+        tensors: The largest tensors alive; smaller ones of a part are one entry. Found are those
+            that Python holds, and what their autograd graph has saved.
+        snapshot: The file of the allocator's snapshot, for `torchgauge snapshot`; "" for none.
+    """
+
+    device: str
+    message: str
+    requested: int | None = None
+    free: int | None = None
+    step: int = 0
+    layer: str = ""
+    caught: bool | None = None
+    total: int | None = None
+    tensors: tuple[AliveTensor, ...] = ()
+    snapshot: str = ""
+    how: How = "measured"
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes of the tensors found, by part."""
+        sizes: dict[str, int] = {}
+        for tensor in self.tensors:
+            sizes[tensor.part] = sizes.get(tensor.part, 0) + tensor.size
+        return sizes
