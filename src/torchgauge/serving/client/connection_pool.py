@@ -92,7 +92,7 @@ class ConnectionPool:
                     stream, server_hostname=self._address.host, do_handshake_on_connect=False
                 )
                 await _shake_hands(stream)
-        except BaseException:
+        except BaseException:  # also where its request timed out: the socket is closed
             stream.close()
             raise
         return stream

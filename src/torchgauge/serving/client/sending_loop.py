@@ -43,24 +43,24 @@ class _CallingSelector(selectors.DefaultSelector):
         """Wait for events, call, and return as soon as asyncio has something to do."""
         self.needed = timeout is not None and timeout <= 0
         end = math.inf if timeout is None else monotonic() + timeout
-        others = []
+        of_asyncio = []
         while True:
             for key, events in super().select(timeout):
                 calls = key.data
                 if type(calls) is not _Calls:
-                    others.append((key, events))
+                    of_asyncio.append((key, events))
                     continue
                 reader, writer = calls
                 if events & _WRITE and writer is not None:
                     writer()
                 if events & _READ and reader is not None:
                     reader()
-            if others or self.needed:
-                return others
+            if of_asyncio or self.needed:
+                return of_asyncio
             if timeout is not None:
                 timeout = end - monotonic()
                 if timeout <= 0:
-                    return others
+                    return of_asyncio
 
     def calls(self, descriptor: Any) -> _Calls | None:
         """Return what is called for a descriptor's events; None if they are asyncio's."""
@@ -128,14 +128,14 @@ class SendingLoop(asyncio.SelectorEventLoop):
 
     def call_at(
         self,
-        when: float,
+        moment: float,
         callback: Callable[[*Values], object],
         *args: *Values,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call `callback` at a moment."""
         self._direct.needed = True
-        return super().call_at(when, callback, *args, context=context)
+        return super().call_at(moment, callback, *args, context=context)
 
     def _add(self, descriptor: Any, **call: Callable[[], Any]) -> None:
         calls = self._direct.calls(descriptor)
