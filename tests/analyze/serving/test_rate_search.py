@@ -33,7 +33,7 @@ def test_lindleys_recursion_by_hand():
     assert finished.tolist() == [2.0, 3.0, 4.0, 12.0]
 
 
-@pytest.mark.parametrize("seed", [0, 4000])
+@pytest.mark.parametrize("seed", [0, pytest.param(4000, marks=pytest.mark.thorough)])
 def test_the_capacity_of_a_simulated_server_is_found_in_few_levels(seed):
     load = SimulatedLoad("p95<20ms", kind="exponential")
     truth = 500 - math.log(20) / 0.020  # of M/M/1: μ − ln(1/share)/limit
