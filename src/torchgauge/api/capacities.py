@@ -78,10 +78,9 @@ def plan_capacity(
     from torchgauge.analyze.serving.goals import parse_goals
 
     options = CapacityOptions(
-        rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch,
+        rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch, seed=seed,
         goals=parse_goals(goals) if goals.strip() else (), max_delay=max_delay, workers=workers,
-        failures=failures, tune=tune, price=price, tokens=tuple(tokens), seed=seed,
-        token_budget=token_budget,
+        failures=failures, tune=tune, price=price, tokens=tuple(tokens), token_budget=token_budget,
     )  # fmt: skip
     plan = capacity_request(record, options, progress=progress)
     if verify is None:
