@@ -41,12 +41,11 @@ def plan_capacity(
 ) -> CapacityPlan:
     """Estimate how many workers meet the goals at a rate, by simulation of measured service times.
 
-    Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan also has
-    predictions beside its own levels, and none at all where these contradict one queue in order.
+    Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan has
+    predictions beside its levels too, and none where these contradict one queue in order.
 
     Args:
-        record: A sweep over batches, a record of load whose server says how long it computes, a
-            generation, a profile, or the path of one.
+        record: A sweep, a load whose server names its times, a generation, a profile; or its path.
         rate: Requests per second; None: that of `schedule`.
         arrivals: "poisson", "constant", or "gamma:CV" with the coefficient of variation of gaps.
         schedule: Seconds of recorded requests in ascending order, in place of `arrivals`.
@@ -60,7 +59,7 @@ def plan_capacity(
         tokens: Prompt and answer of each request of a language model, in turn.
         token_budget: Positions that an iteration computes at most.
         seed: Of what is drawn.
-        verify: A model, or the URL of a server with the planned workers, to load afterwards.
+        verify: A model, or a server's URL with the planned workers, to load afterwards.
         inputs: Those of a request to that model.
         progress: Show progress; None does so on a terminal.
 
@@ -79,10 +78,9 @@ def plan_capacity(
     from torchgauge.analyze.serving.goals import parse_goals
 
     options = CapacityOptions(
-        rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch,
+        rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch, seed=seed,
         goals=parse_goals(goals) if goals.strip() else (), max_delay=max_delay, workers=workers,
         failures=failures, tune=tune, price=price, tokens=tuple(tokens), token_budget=token_budget,
-        seed=seed,
     )  # fmt: skip
     plan = capacity_request(record, options, progress=progress)
     if verify is None:
@@ -145,7 +143,7 @@ def verified_by_load(
 
 
 def _streamed(plan: CapacityPlan, url: Any) -> dict[str, Any]:
-    """Return how a language model's server is asked for the planned tokens."""
+    """Return how a language model's server gets requests of the planned tokens."""
     if plan.discipline != "continuous":
         return {}
     is_chat = url.partition("?")[0].rstrip("/").endswith("/chat/completions")

@@ -13,6 +13,7 @@ from torchgauge.errors import InputError
 from torchgauge.records import codec
 from torchgauge.records.serving.capacity_plan import PlannedSetting
 from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Requests
 
 
@@ -199,6 +200,16 @@ def test_service_times_of_answers():
     assert (one.seconds, two.seconds) == ((1e-3, 2e-3), (3e-3,))
 
 
+def test_service_times_are_in_the_order_of_answers():
+    """Slow batches in a row stay in a row: what they say of the mean depends on it."""
+    requests = Requests(
+        scheduled=(0.0,) * 4, last=(0.4, 0.1, 0.3, 0.2), batch=(1,) * 4,
+        service=(4e-3, 9e-3, 5e-3, 1e-3),
+    )  # fmt: skip
+    (batch,) = of_requests([requests])
+    assert batch.seconds == (9e-3, 1e-3, 5e-3, 4e-3)
+
+
 def test_nothing_to_plan_from():
     with pytest.raises(InputError) as error:
         service_times(msgspec.structs.replace(records.profile(), latency=None))
@@ -230,6 +241,17 @@ def test_other_orders_are_refused(order, rate, workers, words, seed):
     assert words in made.refused
     assert made.settings == ()
     assert made.needed is None
+
+
+@pytest.mark.parametrize(("order", "jitter"), [("fifo", 8e-3), ("lifo", 3e-4)])
+def test_a_late_client_still_shows_the_order(order, jitter):
+    record = worlds.load_record(order, 70, jitter=jitter)
+    late = ClientLoad(lateness_p99=4e-3, limited=True)
+    level = msgspec.structs.replace(record.levels[0], client=late)
+    record = msgspec.structs.replace(record, levels=(level,))
+    checks, reason = level_checks(record, service_times(record))
+    assert checks == ()
+    assert bool(reason) == (order == "lifo")
 
 
 def test_shedding_is_refused():

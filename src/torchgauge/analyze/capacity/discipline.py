@@ -16,7 +16,7 @@ SHED: tuple[Fate, ...] = ("refused", "reset", "status", "timeout")
 SHED_SHARE = 0.01
 # Requests whose batch began before that of an earlier one, in seconds and mean service times.
 EARLIER, EARLIER_SHARE = 2e-3, 0.02
-MARGIN = 0.25
+MARGIN, LATE = 0.25, 2.0
 FEWEST_REQUESTS = 50
 
 
@@ -57,8 +57,10 @@ def _overtaken(level: Level, workers: Workers) -> str:
     if len(rows) < FEWEST_REQUESTS:
         return ""
     sent, began, took = np.array(sorted(rows)).T
-    # By so much a begin may seem earlier: the way of the answer, and readings of two clocks.
-    slack = max(EARLIER, MARGIN * float(np.median(took)))
+    # By so much a begin may seem earlier: the way of the answer, readings of two clocks, and what
+    # a client that is late to send is late to read.
+    late = 0.0 if level.client is None else level.client.lateness_p99 or 0.0
+    slack = max(EARLIER, MARGIN * float(np.median(took)), LATE * late)
     latest = np.maximum.accumulate(began)
     early = began < latest - slack
     # Of requests that were sent together, any may be first.

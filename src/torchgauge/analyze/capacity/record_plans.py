@@ -56,19 +56,20 @@ def level_checks(
     Without a `model` it is that of the service times by batch.
 
     Of a queue that grows, a percent of the service times decides how fast: its times are not
-    compared. A client that was too late measured itself.
+    compared, nor those of a client that was too late; in which order the server took requests both
+    show.
     """
     workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
     model = model or BatchModel.from_times(times)
     all_checks: list[Check] = []
     for level in serving.levels:
-        late_client = level.client is not None and level.client.limited
-        if level.scenario != "server" or late_client:
+        if level.scenario != "server":
             continue
         reason = misfit(level, workers)
         if reason:
             return tuple(all_checks), reason
-        if level.saturation is not None and level.saturation.saturated:
+        late_client = level.client is not None and level.client.limited
+        if late_client or (level.saturation is not None and level.saturation.saturated):
             continue
         all_checks += checks(model, level, workers, seed)
     return tuple(all_checks), unlike(tuple(all_checks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -90,19 +91,23 @@ def _overhead(serving: Serving, delay: float) -> float:
 
 
 def of_requests(levels: Iterable[Requests]) -> tuple[BatchTimes, ...]:
-    """Return the seconds of each batch that answers name, by size.
+    """Return the seconds of each batch that answers name, by size, in the order of their answers.
 
     Requests of one batch have the same seconds: n alike ones of a batch of n are one batch.
     """
     seconds: dict[int, list[float]] = {}
     for requests in levels:
-        named = sorted(
-            (size, took)
-            for size, took in zip(requests.batch, requests.service, strict=False)
+        rows = sorted(
+            (last or 0.0, size, took)
+            for size, took, last in itertools.zip_longest(
+                requests.batch, requests.service, requests.last
+            )
             if size is not None and took is not None
         )
-        for (size, took), group in itertools.groupby(named):
-            seconds.setdefault(size, []).extend([took] * max(1, round(len(list(group)) / size)))
+        # A counter keeps the order in which it first counts.
+        counts = Counter((size, took) for _, size, took in rows)
+        for (size, took), count in counts.items():
+            seconds.setdefault(size, []).extend([took] * max(1, round(count / size)))
     return tuple(
         BatchTimes(batch=size, seconds=tuple(values)) for size, values in sorted(seconds.items())
     )

@@ -180,11 +180,10 @@ class RateSearch:
 
     def _ending(self, interval: Interval) -> str:
         levels = sum(attempt.trial.stage == "repeat" for attempt in self._used())
-        text = (
-            f"{levels} levels around it show it to {units.significant(_reach(interval) * 100)} %."
-        )
-        if _reach(interval) > PRECISION * 1.2:
-            times = units.significant((_reach(interval) / PRECISION) ** 2, 2)
+        reach = _reach(interval)
+        text = f"{levels} levels around it show it to {units.significant(reach * 100)} %."
+        if reach > PRECISION * 1.2:
+            times = units.significant((reach / PRECISION) ** 2, 2)
             text += f" Levels {times} times as long would show it to {PRECISION * 100:g} %."
         return text
 

@@ -16,9 +16,8 @@ class WorkerReady(msgspec.Struct, frozen=True):
 
 
 class BatchDone(msgspec.Struct, frozen=True):
-    """A batch is computed, or the model raised: `seconds` is the worker's own time."""
+    """A batch is computed, or the model raised."""
 
-    seconds: float
     error: str = ""
 
 

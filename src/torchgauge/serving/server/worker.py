@@ -6,7 +6,6 @@ import contextlib
 import os
 import pickle
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import BinaryIO
@@ -141,12 +140,9 @@ def warm_up(steps: list[Step]) -> None:
 
 def _computed(step: Step, synchronize: Callable[[], None]) -> BatchDone:
     step.ready()
-    began = time.perf_counter()
     try:
         step()
         synchronize()
     except TorchgaugeError as error:
-        return BatchDone(
-            seconds=time.perf_counter() - began, error=f"{error.message} {error.cause}"
-        )
-    return BatchDone(seconds=time.perf_counter() - began)
+        return BatchDone(error=f"{error.message} {error.cause}")
+    return BatchDone()

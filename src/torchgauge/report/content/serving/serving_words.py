@@ -189,8 +189,10 @@ def controlled(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield the percentile of a goal as a control variate estimates it, by level."""
     for name, level in zip(serving.level_names, serving.levels, strict=True):
         estimate, latency = level.controlled, level.latency
-        measured = latency and estimate and latency.percentile(estimate.fraction)
-        if estimate is not None and measured is not None:
+        if estimate is None or latency is None:
+            continue
+        measured = latency.percentile(estimate.fraction)
+        if measured is not None:
             share = f"p{100 * estimate.fraction:g}"
             raw = units.time(measured.value, 3)
             yield name, f"{share} {units.time(estimate.value, 3)} in the long run, measured {raw}"
