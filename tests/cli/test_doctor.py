@@ -48,7 +48,7 @@ def test_the_verb_prints_json_and_exits_with_zero():
 @pytest.mark.thorough
 def test_strict_exits_with_one_for_a_planted_fault():
     fault = {"CUDA_LAUNCH_BLOCKING": "1"}
-    done = torchgauge("doctor", "--quick", "--strict", **fault)
+    done = torchgauge("doctor", "--quick", "--strict", "--quiet", **fault)
     assert done.returncode == 1
     assert "slowing-variable" in done.stdout
     assert PROGRESS.sub("", done.stderr) == ""

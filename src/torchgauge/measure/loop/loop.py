@@ -197,7 +197,7 @@ class Timeline:
         folder = self._open.enter_context(temporary_folder())
         self._modules = LoopModules(self._roots)
         stamps = Stamps(self._modules.target, self._modules)
-        self._ends = StepEnds(self._roots, self._ended, self._restart)
+        self._ends = StepEnds(self._roots, self._ended, self._restart, self._calls)
         self._steps = LoopSteps(
             self._schedule,
             self._budget,
@@ -208,12 +208,18 @@ class Timeline:
             all_threads=self._all_threads,
         )
         self._open.callback(self._ends.close)
-        self._open.enter_context(self._steps.interruptions.watching())
+        for watcher in self._steps.watchers:
+            self._open.enter_context(watcher.watching())
+        for root in self._roots:
+            self._steps.clock.calls(root)
         self._ends.open()
         self._steps.begin()
 
     def _ended(self) -> None:
         self._steps.ended()
+
+    def _calls(self, module: nn.Module) -> None:
+        self._steps.clock.calls(module)
 
     def _restart(self) -> None:
         self._steps.restart()
@@ -233,6 +239,7 @@ def _forget_in_child() -> None:
     global _active
     if _active is not None:
         _active._ends.active = False  # noqa: SLF001 - the same file
+        _active._steps.clock.stop()  # noqa: SLF001
         _active = None
         mark.name_with(None)
 

@@ -29,6 +29,7 @@ class StepEnds:
 
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
+    `calls` is given the modules that the loop itself calls, losses with them.
     `batch` is the leading dimension that the tensors of the first calls share, None where these
     differ, as those of a check before the training may; `tokens` are those of a call likewise.
     """
@@ -38,6 +39,7 @@ class StepEnds:
         roots: Sequence[nn.Module],
         ended: Callable[[], None],
         restart: Callable[[], None],
+        calls: Callable[[nn.Module], None],
     ) -> None:
         self.by: By = ""
         self.batch: int | None = None
@@ -48,6 +50,7 @@ class StepEnds:
         self._modules = [module for root in roots for module in root.modules()]
         self._ended = ended
         self._restart = restart
+        self._calls = calls
         self._thread: int | None = None
         self._lock = threading.Lock()
         self._leader = _Leader()
@@ -131,9 +134,11 @@ class StepEnds:
     def _counts(self, module: nn.Module) -> bool:
         if not self.active:
             return False
-        if self._roots:
-            return identity(module) in self._roots
-        return next(module.parameters(), None) is not None
+        has_parameters = next(module.parameters(), None) is not None
+        counts = identity(module) in self._roots if self._roots else has_parameters
+        if counts or not has_parameters:
+            self._calls(module)
+        return counts
 
     def _begun(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._noted_calls >= NOTED_CALLS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import Block, Document, Options, Tree, Warnings
-from torchgauge.report.content.findings import most_important
+from torchgauge.report.content.findings import most_important, verdict_items
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
@@ -27,7 +27,7 @@ def title(loop: Loop) -> str:
 
 def document(loop: Loop, options: Options) -> Document:
     """Return how long steps took, and where the time of one went."""
-    blocks: list[Block] = [] if loop.without_model else [steps(loop)]
+    blocks: list[Block] = [] if loop.without_model else [*verdict_items(loop), steps(loop)]
     if loop.utilization is not None:
         blocks.append(utilization(loop.utilization, rates=True))
     if loop.tree is not None:
