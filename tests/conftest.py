@@ -4,6 +4,7 @@ import dataclasses
 import gc
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -27,6 +28,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Likewise what the tests of a file have imported and left in caches."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_reaches_children():
     """A run started in the background has SIGINT ignored, and what it starts would inherit that."""
@@ -45,10 +53,12 @@ def short_measurements():
     """Roofs and the use of the machine take no seconds of a test; children's roofs do once.
 
     A job's few files are read by one process instead of as many as there are cores: each takes
-    longer to start than to read them all.
+    longer to start than to read them all. That something is frozen is known without counting it,
+    which walks all that the tests have imported.
     """
     from torchgauge.device.roofs import roofs
     from torchgauge.measure.machine import system
+    from torchgauge.measure.memory import cycles
     from torchgauge.traces import rank_files
 
     with pytest.MonkeyPatch.context() as patched:
@@ -59,4 +69,6 @@ def short_measurements():
         patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
         patched.setattr(system, "DURATION", 0.02)
         patched.setattr(rank_files, "cores", lambda: 1)
+        known = SimpleNamespace(collect=gc.collect, get_freeze_count=lambda: 1)
+        patched.setattr(cycles, "gc", known)
         yield

@@ -5,6 +5,7 @@ import weakref
 
 import pytest
 
+from torchgauge.measure.memory import cycles
 from torchgauge.measure.memory.cycles import collecting_cycles
 
 
@@ -14,7 +15,8 @@ class Cycle:
 
 
 @pytest.fixture(autouse=True)
-def no_collection_by_itself():
+def no_collection_by_itself(monkeypatch):
+    monkeypatch.setattr(cycles, "gc", gc)
     gc.unfreeze()  # as a user's process is, unlike that of the tests
     gc.collect()
     gc.disable()
