@@ -175,7 +175,7 @@ def offloaded(model: nn.Module) -> frozenset[Part]:
         if isinstance(module, FSDPModule)
     ]
     policies = [group.offload_policy for group in groups if group is not None]
-    is_offloaded = policies and all(isinstance(each, CPUOffloadPolicy) for each in policies)
+    is_offloaded = policies and all(isinstance(policy, CPUOffloadPolicy) for policy in policies)
     return OFFLOADED if is_offloaded else frozenset()
 
 
