@@ -80,7 +80,7 @@ def _selective() -> Any:
         saved = function in _SAVED
         return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
 
-    return create_selective_checkpoint_contexts(policy)
+    return create_selective_checkpoint_contexts(policy)  # type: ignore[no-untyped-call]
 
 
 def _has_parameters(members: list[tuple[str, nn.Module]]) -> bool:

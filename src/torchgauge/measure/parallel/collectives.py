@@ -30,7 +30,8 @@ _KINDS: tuple[tuple[str, CollectiveKind], ...] = (
     ("send", "send"),
     ("recv", "recv"),
 )
-_WITHOUT_BYTES = ("wait_tensor", "barrier", "wrap_tensor")
+_resolved: Any = dist.distributed_c10d._resolve_process_group  # type: ignore[attr-defined] # noqa: SLF001
+_WITHOUT_BYTES = ("wait_tensor", "barrier", "_wrap_tensor")
 _FSDP = "distributed/fsdp"
 # Operators of c10d whose input is their second argument.
 _OUTPUT_FIRST = frozenset({"reduce_scatter", "all_to_all"})
@@ -81,7 +82,7 @@ class Collectives:
             self._waited(args[0])
         if name.startswith(_WITHOUT_BYTES):
             return None
-        kind = next((kind for part, kind in _KINDS if part in name), "other")
+        kind: CollectiveKind = next((kind for part, kind in _KINDS if part in name), "other")
         functional = func.namespace != "c10d"
         payload = _payload(kind, args, outputs, functional=functional)
         group, ranks = self._groups.dims_and_size(_group(args))
@@ -154,7 +155,7 @@ def _group(args: Any) -> Any:
     for argument in reversed(args):
         if isinstance(argument, str):
             try:
-                return dist.distributed_c10d._resolve_process_group(argument)  # noqa: SLF001
+                return _resolved(argument)
             except (LookupError, RuntimeError, ValueError):
                 continue  # "sum" is an operation
         if isinstance(argument, torch.ScriptObject):

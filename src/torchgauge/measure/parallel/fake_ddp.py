@@ -9,7 +9,8 @@ from torch import distributed as dist
 from torch._guards import active_fake_mode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchgauge.measure.work.internals import DispatchMode
 
 
 def replicas(model: torch.nn.Module) -> list[DistributedDataParallel]:
@@ -22,13 +23,13 @@ def adapt_replicas(model: torch.nn.Module) -> None:
     for module in replicas(model):
         if not module._comm_hooks:  # noqa: SLF001 - the user's own has no values to read either
             # A lambda, since DDP refuses annotations that are texts.
-            module.register_comm_hook(  # type: ignore[no-untyped-call]
+            module.register_comm_hook(
                 module.process_group, lambda group, bucket: _all_reduced(group, bucket)
             )
-        module.reducer = _Reducer(module.reducer)
+        setattr(module, "reducer", _Reducer(module.reducer))  # noqa: B010 - of another type
 
 
-def _all_reduced(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _all_reduced(group: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
     dist.all_reduce(bucket.buffer(), group=group)
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
@@ -53,11 +54,11 @@ class _Reducer:
             return self._reducer._rebuild_buckets()  # noqa: SLF001 - what DDP itself calls
 
 
-class _FakeBuckets(TorchDispatchMode):
+class _FakeBuckets(DispatchMode):
     """Makes new tensors of floating dtypes fake: buckets, not the indices of their parameters."""
 
     def __init__(self, fake_mode: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.fake_mode = fake_mode
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +59,7 @@ def _store() -> Any:
             cause="It is built without torch.distributed or without its fake process group.",
             remedy="Use a version of torch that torchgauge was tested with (2.13).",
         ) from error
-    return FakeStore()  # type: ignore[no-untyped-call]
+    return FakeStore()
 
 
 @contextlib.contextmanager
@@ -78,12 +79,12 @@ def _adapted() -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         # A mesh joins its dimensions by the coordinates of this rank.
         if (joined := getattr(DeviceMesh, "_concatenate", None)) is not None:
-            DeviceMesh._concatenate = staticmethod(with_values(joined))  # type: ignore[attr-defined] # noqa: SLF001
+            setattr(DeviceMesh, "_concatenate", staticmethod(with_values(joined)))  # noqa: B010
             undo.callback(setattr, DeviceMesh, "_concatenate", staticmethod(joined))
         # A module that is converted swaps its parameters with new ones, which must have no weak
         # references; the converter of fake tensors may keep one, which it does not need again.
-        undo.callback(setattr, torch.utils, "weakref", torch.utils.weakref)  # type: ignore[attr-defined]
-        torch.utils.weakref = SimpleNamespace(getweakrefs=lambda _: [])  # type: ignore[attr-defined]
+        undo.callback(setattr, torch.utils, "weakref", weakref)
+        setattr(torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))  # noqa: B010
         # DDP compares shapes of ranks and sends rank 0's values when it is made, before any step.
         for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
             if (original := getattr(distributed, name, None)) is not None:

@@ -73,7 +73,7 @@ def _agreed() -> Iterator[None]:
     from torch.distributed.pipelining import stage as pipelining
 
     def vote(stage: Any, *_: Any, **__: Any) -> SimpleNamespace:
-        if pipelining.InferenceMode.needs_dynamic(stage._user_meta, True):  # noqa: FBT003, SLF001
+        if pipelining.InferenceMode.needs_dynamic(stage._user_meta, True):  # noqa: SLF001
             raise InputError(
                 f"Stage {stage.stage_index} of the pipeline does not know its shapes.",
                 id="pipeline-shapes-missing",

@@ -25,7 +25,13 @@ from torchgauge.measure.parallel.pipeline_step import PipelineStep
 from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
-from torchgauge.records.parallel.rank_memory import Alternative, DeviceFit, SmallestMesh
+from torchgauge.records.parallel.rank_memory import (
+    Alternative,
+    DeviceFit,
+    SmallestMesh,
+    Verdict,
+)
+from torchgauge.records.target import TargetDescription
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.placement import Placement, native_precision
 from torchgauge.targets.target import Target
@@ -165,14 +171,15 @@ def _smallest(target: Target, source: ParallelSource) -> SmallestMesh | None:
     dim = next((name for name in DATA_PARALLEL if name in options.sizes), None)
     if dim is None:
         return None
-    verdicts, reserved = {}, {}
+    verdicts: dict[int, Verdict] = {}
+    reserved: dict[int, int] = {}
     low, high = 0, LARGEST_SIZE.bit_length() - 1  # exponents
     while low <= high:
         middle = (low + high) // 2
         size = 2**middle
         mesh = tuple((name, size if name == dim else length) for name, length in options.mesh)
         trial = dataclasses.replace(options, mesh=mesh, on=options.on[:1], smallest=False)
-        fits = []
+        fits: list[DeviceFit] = []
         for name, rank in _kinds(trial):
             _, kind = _count_rank(Variant(target, trial), source.train, name, rank)
             fits += kind.fits
@@ -203,7 +210,7 @@ def _elements(counted: ShardedTarget, *, local: bool) -> int:
     )
 
 
-def _described(counted: ShardedTarget, options: ParallelOptions):  # type: ignore[no-untyped-def]
+def _described(counted: ShardedTarget, options: ParallelOptions) -> TargetDescription:
     target = dataclasses.replace(counted.target, model=counted.model, inputs=counted.inputs)
     placement = Placement(
         target=target,

@@ -110,9 +110,14 @@ class RankLedger(DispatchMode):
                 return decomposed(func, args, kwargs)
         if self.interleaved:
             self._take_turns()
-        outputs = func(*args, **kwargs)
         namespace = getattr(func, "namespace", "")
-        self._note_storages(overload.name, args, outputs)
+        # What a backend itself runs to communicate is another's in a job on GPUs.
+        self.suspended += namespace == "c10d"
+        try:
+            outputs = func(*args, **kwargs)
+        finally:
+            self.suspended -= namespace == "c10d"
+        self._note_storages(overload.name, (*args, *kwargs.values()), outputs)
         if namespace in NAMESPACES:
             kind = self.collectives.note(func, args, outputs, self.phase)
             if namespace == "c10d" and kind is not None:

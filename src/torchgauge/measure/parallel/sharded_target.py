@@ -95,7 +95,7 @@ def sharded(
         module = module_of(target.model)
         assert module is not None  # noqa: S101 - checked when it was loaded
         copy, inputs = stand_ins(module, target.inputs, StandIns(contextlib.nullcontext()))
-        config = getattr(copy, "config", None)
+        config: Any = getattr(copy, "config", None)
         if hasattr(config, "use_cache"):
             config.use_cache = False  # a training loop keeps no cache of keys and values
         copy.train()
