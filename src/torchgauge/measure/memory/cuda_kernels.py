@@ -87,7 +87,7 @@ class _RmsNorm(torch.autograd.Function):
 @functools.cache
 def _operators() -> Any:
     """Define the operators `torchgauge::rms_norm` and its backward, which take no values."""
-    library = torch.library.Library("torchgauge", "FRAGMENT")
+    library: Any = torch.library.Library("torchgauge", "FRAGMENT")  # type: ignore[no-untyped-call]
     library.define(
         "rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.parallel.checkpointing import repeated_layers
@@ -82,8 +82,7 @@ def changes(target: Target, options: ParallelOptions, model: nn.Module) -> Itera
     if (halved := _halved(target, options, arguments)) is not None:
         yield halved
     yield from _sharding(target, options, model, own=own)
-    sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    if sharded:
+    if any(isinstance(module, FSDPModule) for module in model.modules()) and not offloaded(model):
         yield Variant(
             target,
             options,
@@ -166,6 +165,18 @@ def _keeps_parameters(module: nn.Module) -> bool:
         return False
     group = module._get_fsdp_state()._fsdp_param_group  # noqa: SLF001 - no public name says it
     return group is not None and group.post_forward_mesh_info is None
+
+
+def offloaded(model: nn.Module) -> frozenset[Part]:
+    """Return the parts that FSDP keeps in the host's memory already."""
+    groups = [
+        module._get_fsdp_state()._fsdp_param_group  # noqa: SLF001
+        for module in model.modules()
+        if isinstance(module, FSDPModule)
+    ]
+    policies = [group.offload_policy for group in groups if group is not None]
+    is_offloaded = policies and all(isinstance(policy, CPUOffloadPolicy) for policy in policies)
+    return OFFLOADED if is_offloaded else frozenset()
 
 
 def _reshard(model: nn.Module) -> None:

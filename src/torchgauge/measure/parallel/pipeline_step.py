@@ -70,12 +70,14 @@ def _agreed() -> Iterator[None]:
 
     Raises InputError `pipeline-shapes-missing` in a stage that was given none.
     """
-    from torch.distributed.pipelining import stage as pipelining
+    from torch.distributed.pipelining import stage
 
-    def vote(stage: Any, *_: Any, **__: Any) -> SimpleNamespace:
-        if pipelining.InferenceMode.needs_dynamic(stage._user_meta, True):  # noqa: SLF001
+    pipelining: Any = stage  # neither the vote nor its modes are public
+
+    def vote(voter: Any, *_: Any, **__: Any) -> SimpleNamespace:
+        if pipelining.InferenceMode.needs_dynamic(voter._user_meta, True):  # noqa: SLF001
             raise InputError(
-                f"Stage {stage.stage_index} of the pipeline does not know its shapes.",
+                f"Stage {voter.stage_index} of the pipeline does not know its shapes.",
                 id="pipeline-shapes-missing",
                 cause="It would ask the stages before it, which are not run.",
                 remedy="Give PipelineStage its input_args and output_args.",

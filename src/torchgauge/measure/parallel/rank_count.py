@@ -17,7 +17,7 @@ from torchgauge.errors import InputError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.cuda_kernels import cuda_kernels
-from torchgauge.measure.parallel.alternatives import Variant, alternatives
+from torchgauge.measure.parallel.alternatives import Variant, alternatives, offloaded
 from torchgauge.measure.parallel.fake_ddp import adapt_replicas
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
@@ -124,7 +124,7 @@ def _count_rank(
         step: Step = RankStep(counted.model, counted.inputs, counted.training)
         if counted.schedule is not None:
             step = PipelineStep(counted.schedule, counted.inputs, counted.training)
-        noted = note_step(step, groups, variant.offloaded)
+        noted = note_step(step, groups, variant.offloaded or offloaded(counted.model))
         parameters = _elements(counted, local=True)
     if options.world_size > 1 and not noted.collectives:
         raise InputError(
