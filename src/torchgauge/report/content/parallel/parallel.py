@@ -65,7 +65,11 @@ def document(record: Parallel, options: Options) -> Document:
         charts=[
             charts.divided(f"Alive at the peak{f', {kind.name}' * several}", parts, units.size)
             for kind in record.kinds
-            if (parts := {name: size for name, size in kind.memory.parts_at_peak.items() if size})
+            if (
+                parts := {
+                    str(name): size for name, size in kind.memory.parts_at_peak.items() if size
+                }
+            )
         ],
     )
 

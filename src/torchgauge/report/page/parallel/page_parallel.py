@@ -8,7 +8,7 @@ from torchgauge import units
 from torchgauge.records.parallel.parallel import Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import PARTS as MEMORY_PARTS
 from torchgauge.report.content.count import model_name
-from torchgauge.report.content.parallel import parallel
+from torchgauge.report.content.parallel import parallel, rank_blocks
 from torchgauge.report.page import page_document
 from torchgauge.report.page.page_document import Choice, Option
 
@@ -29,7 +29,7 @@ def memory(kind: RankKind) -> dict[str, Any]:
     """Return what is alive over a step by part, and at its peak."""
     used = kind.memory
     columns = list(zip(*(moment.parts for moment in used.timeline), strict=True))
-    section = parallel.memory(kind)
+    section = rank_blocks.memory(kind)
     return {
         "time": [moment.changes for moment in used.timeline],
         "changes": True,
