@@ -80,6 +80,16 @@ def test_without_a_number_of_stages_none_is_shown():
     assert lines == ["torchgauge: reading · 61 s\n"]
 
 
+def test_a_name_in_a_pipe_commands_no_runner():
+    lines, clock = [], Clock()
+    shown = PipeProgress(lines.append, clock)
+    clock.seconds += LINE_PERIOD
+    shown.update("##vso[task.complete].json")
+    (line,) = lines
+    assert "##vso[" not in line
+    assert "vso[task.complete].json" in line
+
+
 def test_more_stages_than_expected_are_counted_on():
     lines, clock = [], Clock()
     shown = PipeProgress(lines.append, clock)

@@ -11,6 +11,7 @@ from torchgauge.api.snapshots import read_snapshot
 from torchgauge.errors import InputError
 from torchgauge.records import codec
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 
@@ -109,6 +110,7 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
 
 
 _REMEDIES: dict[type, str] = {
+    Parallel: "`torchgauge count --mesh … --savings` counts one job with its settings changed.",
     Generation: "Give another generation with it: both files of `torchgauge generate`.",
     Serving: "Give another record of load with it: both files of `torchgauge load`.",
 }
