@@ -35,7 +35,9 @@ def share_of(part: npt.ArrayLike, steps: npt.ArrayLike) -> tuple[float, Interval
     if reach is None:
         return share, None
     reach /= float(duration.mean())
-    return share, Interval(low=max(share - reach, 0.0), high=share + reach, scope="process")
+    return share, Interval(
+        low=max(share - reach, 0.0), high=min(share + reach, 1.0), scope="process"
+    )
 
 
 def mean_of(values: npt.ArrayLike, tail: float = TAIL) -> tuple[float, Interval | None]:
