@@ -3,21 +3,22 @@
     python benchmarks/load_client.py [--rounds 5] [--rates 1000,5000,10000] [--seconds 3]
         [--peers PYTHON] [--aiperf PROGRAM] [--guidellm PROGRAM] [--tokenizer FOLDER]
 
-The server is `fifo_server` of tests/support with a service time of nothing; every client sends the
-same Poisson schedule in an open loop. Late is from when a request was due until its bytes were
-given to the socket; CPU is that of the client's process while it sends. PYTHON has aiohttp and
-httpx, each of which starts a task per request at its moment by the same timer as ours. AIPerf and
-guidellm are whole programs: of them counts the CPU of all their processes, by the difference of a
-long and a short run, so that starting is not counted, and likewise of ours; the server is then
-`language_server` with 4 tokens an answer, streamed. TOKENIZER is a local folder for guidellm;
-AIPerf 0.13 takes no folder and needs the network for its own. Best of the rounds, since
-whatever else runs on a machine can only add.
+The server is `load_server.c`, which a C compiler makes; it has the last core to itself, and each
+client the first. Every client sends the same Poisson schedule in an open loop. Late is from when a
+request was due until its bytes were given to the socket; CPU is that of the client's process while
+it sends. PYTHON has aiohttp and httpx, each of which starts a task per request at its moment by
+the same timer as ours. AIPerf and guidellm are whole programs: of them counts the CPU of all their
+processes, by the difference of a long and a short run, so that starting is not counted, and
+likewise of ours; the server is then `language_server` of tests/support with 4 tokens an answer,
+streamed. TOKENIZER is a local folder for guidellm; AIPerf 0.13 takes no folder and needs the
+network for its own. Best of the rounds, since whatever else runs on a machine can only add.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,12 @@ def poisson(rate: float, seconds: float) -> list[float]:
     return schedule
 
 
-def own(url: str, rate: float, seconds: float, loop: str) -> Row:
-    """Send with this client, in an event loop of a kind."""
-    from torchgauge.serving.client import client_share
+def own(url: str, rate: float, seconds: float) -> Row:
+    """Send with this client."""
     from torchgauge.serving.client.address import parse_address
     from torchgauge.serving.client.client import LoadClient
     from torchgauge.serving.client.send_plan import SendPlan
+    from torchgauge.serving.client.sending_loop import SendingLoop
 
     plan = SendPlan(address=parse_address(url), schedule=poisson(rate, seconds))
 
@@ -66,9 +67,7 @@ def own(url: str, rate: float, seconds: float, loop: str) -> Row:
         await client.run(time.monotonic() + 0.02)
         return row(list(client.columns.lateness), time.process_time() - cpu)
 
-    uvloop_factory = client_share._loop_factory()
-    factory = asyncio.SelectorEventLoop if loop == "asyncio" else uvloop_factory
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=SendingLoop) as runner:
         return runner.run(main())
 
 
@@ -157,26 +156,38 @@ def in_process(python: str, name: str, url: str, rate: float, seconds: float) ->
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
+@contextlib.contextmanager
+def cheap_server() -> Iterator[str]:
+    """Compile and run the server, and return its URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/load_server"
+        source = str(Path(__file__).with_name("load_server.c"))
+        subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+        pipe = subprocess.PIPE
+        with subprocess.Popen([program], stdin=pipe, stdout=pipe, text=True) as server:
+            os.sched_setaffinity(server.pid, [max(os.sched_getaffinity(0))])
+            assert server.stdin is not None and server.stdout is not None  # noqa: PT018
+            yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            server.stdin.close()
+
+
 def compare_clients(options: argparse.Namespace) -> None:
     """Print a line for each client and rate."""
-    from tests.support.servers.running import running
-
-    cells = [(sys.executable, f"torchgauge {loop}", float(rate))
-             for rate in options.rates.split(",") for loop in ("asyncio", "uvloop")]  # fmt: skip
+    cells = [(sys.executable, "torchgauge", float(rate)) for rate in options.rates.split(",")]
     if options.peers:
-        cells += [(sys.executable, "torchgauge asyncio", rate) for rate in RATES_OF_PEERS.values()]
+        cells += [(sys.executable, "torchgauge", rate) for rate in RATES_OF_PEERS.values()]
         cells += [(options.peers, name, rate) for name, rate in RATES_OF_PEERS.items()]
     results: dict[tuple[str, float], list[Row]] = {}
-    with running("fifo_server", service=0, workers=64, life=3000) as server:
+    with cheap_server() as url:
         for _ in range(options.rounds):
-            for python, name, rate in cells:
-                figures = in_process(python, name, server.address, rate, options.seconds)
+            for python, name, rate in dict.fromkeys(cells):
+                figures = in_process(python, name, url, rate, options.seconds)
                 results.setdefault((name, rate), []).append(figures)
     print(f"best of {options.rounds} rounds; load average {os.getloadavg()[0]:.1f}")
     for (name, rate), rows in results.items():
         cpu, middle, high = (min(r[key] for r in rows) * 1e6 for key in ("cpu", "p50", "p99"))
         print(
-            f"{name:20} {rate:8,.0f}/s  CPU {cpu:7.1f} µs a request, {1e6 / cpu:8,.0f} requests "
+            f"{name:12} {rate:8,.0f}/s  CPU {cpu:7.1f} µs a request, {1e6 / cpu:8,.0f} requests "
             f"per CPU second; late p50 {middle:7.0f}, p99 {high:9.0f} µs"
         )
 
@@ -273,16 +284,17 @@ def main() -> None:
     options = parser.parse_args()
     if options.run is None:
         compare_clients(options)
-        compare_programs(options)
+        if options.aiperf or options.guidellm:
+            compare_programs(options)
         return
     name, url, rate, seconds = options.run
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     if name == "stream":
         stream(url, int(rate))
     elif name in PEERS:
         print(json.dumps(peer(name, url, float(rate), float(seconds))))
     else:
-        loop = name.partition(" ")[2]
-        print(json.dumps(own(url, float(rate), float(seconds), loop)))
+        print(json.dumps(own(url, float(rate), float(seconds))))
 
 
 if __name__ == "__main__":

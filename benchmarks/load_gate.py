@@ -6,7 +6,8 @@ service times are constant, exponential or lognormal. Sessions differ in speed b
 each run has a schedule of its own. Every pair is gated as two files of `torchgauge load` are.
 `python benchmarks/load_gate.py` prints the shares of 10,000 A/A pairs with their Clopper–Pearson
 intervals in a quarter of an hour; `--pairs 600` takes a minute. With 20,000 `--requests` p99 has
-intervals and is judged too.
+intervals and is judged too. `--real 40` gates pairs that are sent to a server of this machine (its
+service times are exponential, 3 ms), and a quarter as many to one that is twice as slow.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +34,8 @@ from torchgauge.records.serving.level import Arrivals, Level
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.records.target import TargetDescription
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 Floats = NDArray[np.float64]
 
@@ -126,6 +131,30 @@ def outcomes(
     return counted
 
 
+def real_outcomes(first: int, pairs: int, slower: float, seconds: float) -> Counter[str]:
+    """Return how gates of two real runs ended, the second at a server that is so much slower."""
+    from tests.support.servers.running import running
+
+    import torchgauge as tg
+
+    counted: Counter[str] = Counter()
+    for number in range(first, first + pairs):
+        records = []
+        for session, mean in enumerate((0.003, 0.003 * slower)):
+            seed = 2 * number + session
+            with running("fifo_server", service=f"exponential:{mean}", seed=seed) as server:
+                records.append(
+                    tg.measure_serving(
+                        server.address, rate=(80, 160), duration=seconds, seed=seed, goals="p99<1s"
+                    )
+                )
+        verdict = tg.gate(*records)
+        counted[verdict.outcome] += 1
+        late = [level.client for record in records for level in record.levels]
+        counted["pairs with a late client"] += any(c is not None and c.limited for c in late)
+    return counted
+
+
 def share(hits: int, total: int) -> str:
     """Return a share with its exact interval."""
     bounds = binomtest(hits, total).proportion_ci(0.95, "exact")
@@ -138,7 +167,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--real", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of a real level")
     options = parser.parse_args()
+    if options.real:
+        for slower, pairs in ((1.0, options.real), (2.0, math.ceil(options.real / 4))):
+            counted = real_outcomes(1000 * options.seed, pairs, slower, options.seconds)
+            print(f"real, {slower:g} × slower, {pairs} pairs: fail {share(counted['fail'], pairs)}")
+            print(f"  {dict(counted)}; load average {os.getloadavg()[0]:.1f}", flush=True)
+        return
     rng = np.random.default_rng(options.seed)
     assumed = uncalibrated().between
     cases = (("A/A", 0.0, assumed, options.pairs // 2), ("A/A", 0.0, 0.0, options.pairs // 2))

@@ -168,12 +168,14 @@ def row(case: Case, seeds: int, requests: int | None) -> str:
     above = sum(interval.high < truth for _, interval in fits)
     within = sum(-0.03 <= share <= 0 for share in shares)
     confirmed = [c.confirmed for c, _, _ in runs]
-    low, middle, high = np.quantile(shares, (0.05, 0.5, 0.95)) * 100
+    low, middle, high = np.quantile(shares or [math.nan], (0.05, 0.5, 0.95)) * 100
+    centers = [(interval.low + interval.high) / 2 / truth - 1 for _, interval in fits]
     return (
         f"{case.queue:10} {case.utilization:4} {case.metric:5}"
         f" {np.mean([n for _, n, _ in runs]):6.1f} {max(n for _, n, _ in runs):4}"
         f" {np.mean([sent for _, _, sent in runs]):10,.0f}"
         f" {low:7.1f} {middle:6.1f} {high:6.1f} {within:7} {below:7} {above:6}"
+        f" {100 * np.std(centers or [math.nan]):8.1f}"
         f" {confirmed.count(True):10} {confirmed.count(False):4} {seeds - len(fits):5}"
     )
 
@@ -190,10 +192,11 @@ def main() -> None:
     parser.add_argument("--utilizations", type=float, nargs="+", default=[0.5, 0.8, 0.9])
     arguments = parser.parse_args()
     print("rate − truth in % (5th, 50th, 95th of the seeds); of all seeds: rate within 3 % below,")
-    print("truth below and above the interval, confirmed, refuted, without a fit")
+    print("truth below and above the interval; standard deviation of its center in %; confirmed,")
+    print("refuted, without a fit")
     print(
         "queue      load goal  levels most   requests      5th   50th   95th  within"
-        "   below  above  confirmed refuted none"
+        "   below  above   center  confirmed refuted none"
     )
     for requests in [None] if arguments.chosen else arguments.requests:
         print(

@@ -13,6 +13,10 @@ settings.register_profile("torchgauge", derandomize=True, deadline=None)
 settings.load_profile("torchgauge")
 
 
+# Before torch is imported: at these sizes threads wait for each other for most of the time, above
+# all where two workers of pytest share two cores. Tests about threads set their number themselves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Texts are as wide as the terminal is, or as this says.
 os.environ["COLUMNS"] = "80"
 
@@ -38,9 +42,14 @@ def own_state(tmp_path_factory):
 
 @pytest.fixture(scope="session", autouse=True)
 def short_measurements():
-    """Roofs and the use of the machine take no seconds of a test; children's roofs do once."""
+    """Roofs and the use of the machine take no seconds of a test; children's roofs do once.
+
+    A job's few files are read by one process instead of as many as there are cores: each takes
+    longer to start than to read them all.
+    """
     from torchgauge.device.roofs import roofs
     from torchgauge.measure.machine import system
+    from torchgauge.traces import rank_files
 
     with pytest.MonkeyPatch.context() as patched:
         least = dataclasses.replace(
@@ -49,4 +58,5 @@ def short_measurements():
         patched.setattr(roofs, "QUICK", least)
         patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
         patched.setattr(system, "DURATION", 0.02)
+        patched.setattr(rank_files, "cores", lambda: 1)
         yield

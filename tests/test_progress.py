@@ -64,12 +64,30 @@ def test_a_pipe_gets_a_line_every_few_seconds():
     ]
 
 
+def test_what_a_line_names_commands_no_runner_of_workflows():
+    lines, clock = [], Clock()
+    shown = PipeProgress(lines.append, clock)
+    clock.seconds += LINE_PERIOD
+    shown.start("reading ##vso[task.complete]")
+    assert lines == ["torchgauge: reading #\\#vso[task.complete] · 5 s\n"]
+
+
 def test_without_a_number_of_stages_none_is_shown():
     lines, clock = [], Clock()
     shown = PipeProgress(lines.append, clock)
     clock.seconds += 61
     shown.start("reading")
     assert lines == ["torchgauge: reading · 61 s\n"]
+
+
+def test_a_name_in_a_pipe_commands_no_runner():
+    lines, clock = [], Clock()
+    shown = PipeProgress(lines.append, clock)
+    clock.seconds += LINE_PERIOD
+    shown.update("##vso[task.complete].json")
+    (line,) = lines
+    assert "##vso[" not in line
+    assert "vso[task.complete].json" in line
 
 
 def test_more_stages_than_expected_are_counted_on():

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -35,21 +36,34 @@ def test_nothing_heavy_is_imported(code):
     assert HEAVY.isdisjoint(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "verbs"),
-    [(["--help"], set()), *(([name, "--help"], {name}) for name in VERBS)],
-)
-def test_help_imports_the_verb_whose_options_it_shows_and_no_other(arguments, verbs):
-    code = (
-        "import sys; from torchgauge.cli.main import VERBS, main\n"
-        f"try: main({arguments!r})\n"
-        "except SystemExit: pass\n"
-        "print('imported', *(name for name in VERBS if f'torchgauge.cli.{name}' in sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    shown, _, imported = done.stdout.rpartition("imported")
-    assert shown.startswith("usage: torchgauge")
-    assert set(imported.split()) == verbs
+# Forked before any verb is imported.
+HELPS = """
+import os, sys
+from torchgauge.cli.main import VERBS, main
+for verb in ("", *VERBS):
+    child = os.fork()
+    if not child:
+        try: main([verb, "--help"] if verb else ["--help"])
+        except SystemExit: pass
+        imported = [name for name in VERBS if f"torchgauge.cli.{name}" in sys.modules]
+        print("imported", *imported, end="\\0", flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def helps():
+    """What `--help` and that of each verb print, and then the verbs that they imported."""
+    done = subprocess.run([sys.executable, "-c", HELPS], capture_output=True, text=True, check=True)
+    return dict(zip(("", *VERBS), done.stdout.split("\0")[:-1], strict=True))
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_imports_the_verb_whose_options_it_shows_and_no_other(verb, helps):
+    shown, _, imported = helps[verb].rpartition("imported")
+    assert shown.startswith(f"usage: torchgauge {verb}".rstrip())
+    assert imported.split() == [verb] * bool(verb)
 
 
 def test_requests_are_made_before_torch_is_imported():
@@ -124,6 +138,7 @@ def test_a_profile_imports_no_compiler_and_no_statistics_package(tmp_path):
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
+@pytest.mark.thorough
 def test_starting_takes_at_most_four_times_an_empty_python():
     medians = startup.measure(rounds=11)
     base = medians.pop("python -c pass")
@@ -152,33 +167,53 @@ for name in ("SIGALRM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "pthread_sigm
 """
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (["--help"], "usage: torchgauge"),
-        (["profile", "--help"], "usage: torchgauge profile"),
-        (["report", "run.json"], "In short"),
-        (["compare", "run.json", "run.json"], "params"),
-        (["gate", "run.json", "--baseline", "history:1", "--metric", "params"], "PASS"),
-        (["history", "list"], "net.py:make"),
-        (["trace", str(TRACE)], "tiny_training"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_what_measures_nothing_works_without_what_linux_alone_has(arguments, shown, tmp_path):
-    records.profile().save(tmp_path / "run.json")
+SHOWING = {
+    "help": (["--help"], "usage: torchgauge"),
+    "profile": (["profile", "--help"], "usage: torchgauge profile"),
+    "report": (["report", "run.json"], "In short"),
+    "compare": (["compare", "run.json", "run.json"], "params"),
+    "gate": (["gate", "run.json", "--baseline", "history:1", "--metric", "params"], "PASS"),
+    "history": (["history", "list"], "net.py:make"),
+    "trace": (["trace", str(TRACE)], "tiny_training"),
+}
+IN_TURN = """
+import contextlib, io, json
+import torchgauge
+from torchgauge.cli.main import main
+def done(arguments):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try: code = main(arguments)
+        except SystemExit as end: code = end.code
+    return code, out.getvalue(), err.getvalue()
+print(json.dumps([done(arguments) for arguments in json.loads(sys.argv[1])]))
+"""
+
+
+@pytest.fixture(scope="module")
+def shown_elsewhere(tmp_path_factory):
+    """The exit code and outputs of each command, of one process without what Linux has."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    records.profile().save(folder / "run.json")
     kept_run = history_runs.run()
-    with Store.open(str(tmp_path / "h.db")) as store:
+    with Store.open(str(folder / "h.db")) as store:
         store.add(kept_run)
-    arguments = [text.replace("history:1", f"history:{kept_run.run.uuid}") for text in arguments]
-    code = f"{ELSEWHERE}\nimport torchgauge\nfrom torchgauge.cli.main import main\n"
+    commands = [arguments for arguments, _ in SHOWING.values()]
+    text = json.dumps(commands).replace("history:1", f"history:{kept_run.run.uuid}")
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}sys.exit(main({arguments!r}))"],
-        cwd=tmp_path,
-        env=os.environ | {"TORCHGAUGE_STORE": str(tmp_path / "h.db")},
+        [sys.executable, "-c", ELSEWHERE + IN_TURN, text],
+        cwd=folder,
+        env=os.environ | {"TORCHGAUGE_STORE": str(folder / "h.db")},
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert shown in done.stdout
+    return dict(zip(SHOWING, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("command", SHOWING)
+def test_what_measures_nothing_works_without_what_linux_alone_has(command, shown_elsewhere):
+    code, shown, errors = shown_elsewhere[command]
+    assert (code, errors) == (0, "")
+    assert SHOWING[command][1] in shown

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         compare,
         convert_trace,
         count_cost,
+        count_parallel,
         detect_regressions,
         diagnose,
         gate,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from torchgauge.records.generation.generation import Generation
     from torchgauge.records.latency.latency import Latency, Throughput
     from torchgauge.records.memory.memory import Memory
+    from torchgauge.records.parallel.parallel import Parallel
     from torchgauge.records.profile import Profile
     from torchgauge.records.serving.capacity_plan import CapacityPlan
     from torchgauge.records.serving.serving import Serving
@@ -71,6 +73,7 @@ _HOMES = {
         "compare",
         "convert_trace",
         "count_cost",
+        "count_parallel",
         "detect_regressions",
         "diagnose",
         "gate",
@@ -111,6 +114,7 @@ _HOMES = {
     "torchgauge.records.work.cost": ("Cost",),
     "torchgauge.records.latency.latency": ("Latency", "Throughput"),
     "torchgauge.records.memory.memory": ("Memory",),
+    "torchgauge.records.parallel.parallel": ("Parallel",),
     "torchgauge.records.profile": ("Profile",),
     "torchgauge.records.serving.capacity_plan": ("CapacityPlan",),
     "torchgauge.records.work.size": ("Size",),
@@ -137,6 +141,7 @@ __all__ = [
     "Memory",
     "MissingExtraError",
     "ModelProfiler",
+    "Parallel",
     "Profile",
     "Profiler",
     "RecordError",
@@ -155,6 +160,7 @@ __all__ = [
     "compare",
     "convert_trace",
     "count_cost",
+    "count_parallel",
     "detect_regressions",
     "diagnose",
     "flop_formula",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torchgauge import randomness
 from torchgauge.signals import restoring
-from torchgauge.visible import one_line
+from torchgauge.visible import one_line, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -151,7 +151,7 @@ class PipeProgress(_StageLine):
 
     def _show(self, parts: list[str]) -> None:
         if self._now() >= self._next:
-            self._write(f"torchgauge: {' · '.join(parts)}\n")
+            self._write(printable(f"torchgauge: {' · '.join(parts)}") + "\n")
             self._next = self._now() + LINE_PERIOD
 
     def close(self) -> None:

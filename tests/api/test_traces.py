@@ -108,7 +108,15 @@ def test_a_folder_of_vllm_has_its_ranks_and_no_front_end(tmp_path):
     assert list(files_by_rank(tmp_path)) == [0, 1]  # so a conversion takes the same
 
 
-@pytest.mark.parametrize(("rank", "world"), [(10**30, 10**12), (-1, -5), (True, 2.0), ("0", [])])
+@pytest.mark.parametrize(
+    ("rank", "world"),
+    [
+        (10**30, 10**12),
+        ("0", []),
+        pytest.param(-1, -5, marks=pytest.mark.thorough),
+        pytest.param(True, 2.0, marks=pytest.mark.thorough),
+    ],
+)
 def test_what_is_no_number_of_ranks_is_unknown(tmp_path, rank, world):
     for name in ("a.json", "rank99999999999999999999.json"):
         write(tmp_path / name, distributedInfo={"rank": rank, "world_size": world})

@@ -238,12 +238,19 @@ def diagnosis():
     )
 
 
+@functools.cache
+def parallel():
+    from tests.support import parallels
+
+    return builtins(parallels.parallel())
+
+
 # Each is a function that returns records as plain values.
 KINDS = {
     "profile": profile, "count": count, "loop": loop, "ranks": ranks, "sweep": sweep,
     "comparison": comparison, "verdict": verdict, "trace": trace, "trace_diff": trace_diff,
     "snapshot": snapshot, "growth": growth, "advice": advice, "trend": trend,
-    "diagnosis": diagnosis, "generation": generation, "serving": serving,
+    "diagnosis": diagnosis, "generation": generation, "serving": serving, "parallel": parallel,
 }  # fmt: skip
 # What a record may lack for a form: these errors are answers.
 _LACKING = {"no-tree", "format-unfit", "figure-absent", "format-absent", "table-unknown"}

@@ -1,5 +1,6 @@
 """`torchgauge capacity` from its arguments to its files and exit codes."""
 
+import contextlib
 import csv
 import io
 import json
@@ -19,61 +20,69 @@ from torchgauge.records import codec
 GOAL = ("--goal", "p99<50ms")
 
 
-@pytest.fixture(autouse=True)
-def short_simulations(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def short_simulations():
     """How exact figures are is tested beside the simulation."""
-    for name in ("FEWEST_REQUESTS", "MOST_REQUESTS", "FEWEST_RESAMPLED", "MOST_RESAMPLED"):
-        monkeypatch.setattr(prediction, name, 8_000)
-    monkeypatch.setattr(prediction, "RESAMPLES", 25)
-    monkeypatch.setattr(simulation_error, "REFERENCE", 100_000)
-    monkeypatch.setattr(load_checks, "RESAMPLES", 40)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("FEWEST_REQUESTS", "MOST_REQUESTS", "FEWEST_RESAMPLED", "MOST_RESAMPLED"):
+            patched.setattr(prediction, name, 8_000)
+        patched.setattr(prediction, "RESAMPLES", 25)
+        patched.setattr(simulation_error, "REFERENCE", 100_000)
+        patched.setattr(load_checks, "RESAMPLES", 40)
+        yield
 
 
-@pytest.fixture
-def record(tmp_path):
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
     """A record of load on a worker that takes 10 ms a request."""
-    return str(worlds.load_record("fifo", 60).save(tmp_path / "load.json"))
+    return str(worlds.load_record("fifo", 60).save(tmp_path_factory.mktemp("load") / "load.json"))
 
 
-def test_summary(record, capsys):
-    assert main(["capacity", record, "--rate", "150", *GOAL, "--price", "3"]) == 0
-    shown = capsys.readouterr().out
+@pytest.fixture(scope="module")
+def planned(record, tmp_path_factory):
+    """The folder of a plan's files, and what the command printed."""
+    folder = tmp_path_factory.mktemp("plan")
+    paths = [folder / name for name in ("plan.json", "plan.csv", "plan.md", "plan.html")]
+    outputs = [word for path in paths for word in ("-o", str(path))]
+    options = ["--rate", "150", *GOAL, "--price", "3", *outputs]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["capacity", record, *options]) == 0
+    return folder, out.getvalue()
+
+
+def test_summary(planned):
+    _, shown = planned
     assert "one queue, workers take single requests" in shown
     assert "2 of 2 measurements lie in their interval" in shown
     assert "150 requests/s, Poisson arrivals" in shown
     assert "queue grows without end" in shown  # of one worker
 
 
-def test_files(record, tmp_path, capsys):
-    paths = [tmp_path / name for name in ("plan.json", "plan.csv", "plan.md", "plan.html")]
-    outputs = [word for path in paths for word in ("-o", str(path))]
-    assert main(["capacity", record, "--rate", "150", *GOAL, *outputs]) == 0
-    plan = tg.load(paths[0])
-    jsonschema.validate(json.loads(paths[0].read_text()), published("torchgauge.capacity/1"))
-    rows = list(csv.DictReader(io.StringIO(paths[1].read_text())))
+def test_files(planned):
+    folder, _ = planned
+    plan = tg.load(folder / "plan.json")
+    text = (folder / "plan.json").read_text()
+    jsonschema.validate(json.loads(text), published("torchgauge.capacity/1"))
+    rows = list(csv.DictReader(io.StringIO((folder / "plan.csv").read_text())))
     assert [int(row["workers"]) for row in rows] == [s.workers for s in plan.settings]
     assert [row["needed"] for row in rows].count("True") == 1
     (row,) = (row for row in rows if row["needed"] == "True")
     highest = plan.needed.latency.percentile(0.99)
     assert float(row["latency_p99_s"]) == highest.value
     assert float(row["latency_p99_high_s"]) == highest.interval.high
-    assert "goals: latency p99" in paths[2].read_text()
-    assert "<html" in paths[3].read_text()
+    assert "goals: latency p99" in (folder / "plan.md").read_text()
+    assert "<html" in (folder / "plan.html").read_text()
 
 
 @pytest.mark.thorough
-def test_function_gives_the_same(record, tmp_path, capsys):
-    saved = tmp_path / "plan.json"
-    main(["capacity", record, "--rate", "150", *GOAL, "-o", str(saved)])
-    plan = tg.plan_capacity(record, rate=150, goals="p99<50ms")
-    assert plan == tg.load(saved)
+def test_function_gives_the_same(record, planned):
+    plan = tg.plan_capacity(record, rate=150, goals="p99<50ms", price=3)
+    assert plan == tg.load(planned[0] / "plan.json")
 
 
-def test_report_shows_it_again(record, tmp_path, capsys):
-    saved = tmp_path / "plan.json"
-    main(["capacity", record, "--rate", "150", *GOAL, "-o", str(saved)])
-    first = capsys.readouterr().out
-    assert main(["report", str(saved)]) == 0
+def test_report_shows_it_again(planned, capsys):
+    folder, first = planned
+    assert main(["report", str(folder / "plan.json")]) == 0
     again = capsys.readouterr().out
     assert again.strip() in first
 

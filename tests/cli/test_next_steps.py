@@ -50,6 +50,14 @@ def test_a_saved_profile_is_shown_without_measuring_again():
 
 
 @pytest.fixture
+def report(tmp_path, monkeypatch):
+    """The arguments that show a saved run, as a profile is shown once it is measured."""
+    sample().save(tmp_path / "run.json")
+    monkeypatch.chdir(tmp_path)
+    return ["report", "run.json"]
+
+
+@pytest.fixture
 def net(tmp_path, monkeypatch):
     (tmp_path / "net.py").write_text(NET)
     monkeypatch.chdir(tmp_path)
@@ -91,19 +99,19 @@ def test_the_page_is_opened_in_the_browser(net, tmp_path, monkeypatch, capsys):
     assert Path("opened").read_text().strip() == (tmp_path / "page.html").as_uri()
 
 
-def test_without_a_browser_it_is_said_where_the_page_is(net, tmp_path, monkeypatch, capsys):
+def test_without_a_browser_it_is_said_where_the_page_is(report, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BROWSER", str(tmp_path / "none"))
     monkeypatch.setattr("webbrowser.open", lambda _: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert main([*net, "--open"]) == 0
-    assert (tmp_path / "cache/torchgauge/profile.html").exists()
+    assert main([*report, "--open"]) == 0
+    assert (tmp_path / "cache/torchgauge/run.html").exists()
     assert "open " in capsys.readouterr().err
 
 
-def test_without_a_home_the_page_needs_a_name(net, monkeypatch, capsys):
+def test_without_a_home_the_page_needs_a_name(report, monkeypatch, capsys):
     monkeypatch.setenv("HOME", "")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert main([*net, "--open"]) == 2
+    assert main([*report, "--open"]) == 2
     assert "-o page.html --open" in capsys.readouterr().err
 
 

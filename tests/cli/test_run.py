@@ -411,7 +411,9 @@ def test_ctrl_c_after_the_last_line_costs_no_record(script, sent):
 @pytest.mark.parametrize(
     ("end", "option"),
     [
-        ("sys.stdout = sys.stderr = None", ("--json",)),
+        pytest.param(
+            "sys.stdout = sys.stderr = None", ("--json",), marks=pytest.mark.thorough
+        ),
         *(
             pytest.param(end, option, marks=pytest.mark.thorough)
             for end in ("sys.stderr.close()", "sys.stdout.close()", "import os; os.close(2)")

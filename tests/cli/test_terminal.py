@@ -49,7 +49,14 @@ def test_no_code_of_a_colour_is_to_be_read(name):
     assert max(map(len, lines[:3])) <= 80
 
 
-@pytest.mark.parametrize("columns", ["99999999999999999999", "1", "0", "-7", "wide"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "99999999999999999999",
+        "0",
+        *(pytest.param(width, marks=pytest.mark.thorough) for width in ("1", "-7", "wide")),
+    ],
+)
 def test_any_width_is_taken(columns):
     text = on_terminal(COMMANDS["a result"], COLUMNS=columns, TERM="xterm-256color")
     assert "Traceback" not in text

@@ -41,6 +41,15 @@ def test_every_measured_shape_is_a_run(saved):
     assert {run.target for run in runs} == {"model.py:make"}
 
 
+def test_list_distinguishes_the_shapes_of_a_record(saved, tmp_path, capsys):
+    store = tmp_path / "h.db"
+    add(store, saved(1, 1.0))
+    assert main(["history", "list", "--store", str(store)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    shapes = ("batch 1, prompt 128,", "batch 1, prompt 1,024,", "batch 4, prompt 128,")
+    assert [shape in line for shape, line in zip(shapes, lines, strict=True)] == [True] * 3
+
+
 def test_trend_has_a_series_for_each_shape(saved, tmp_path, capsys):
     store = tmp_path / "h.db"
     assert (

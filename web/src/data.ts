@@ -99,6 +99,8 @@ export interface LatencyData {
 
 export interface MemoryData {
   time: number[];
+  /** Whether `time` counts allocations and frees, in place of nanoseconds. */
+  changes?: boolean;
   live: number[];
   peak: number;
   average: number | null;

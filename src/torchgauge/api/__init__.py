@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         measure_memory,
         measure_size,
     )
+    from torchgauge.api.parallels import count_parallel, count_parallel_request
     from torchgauge.api.profiles import profile, profile_request
     from torchgauge.api.records import load, load_baseline, load_ranks
     from torchgauge.api.servings import measure_serving, serving_request
@@ -64,6 +65,7 @@ _HOMES = {
         "measure_memory",
         "measure_size",
     ),
+    "parallels": ("count_parallel", "count_parallel_request"),
     "profiles": ("profile", "profile_request"),
     "records": ("load", "load_baseline", "load_ranks"),
     "servings": ("measure_serving", "serving_request"),
@@ -84,6 +86,8 @@ __all__ = [
     "compare_traces",
     "convert_trace",
     "count_cost",
+    "count_parallel",
+    "count_parallel_request",
     "count_request",
     "detect_regressions",
     "diagnose",

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
     from torchgauge.analyze.capacity.record_plans import Planned
 
-VERIFY_SECONDS = 10.0
+# A load takes as long as some requests do, within limits.
+VERIFY_SECONDS, MOST_SECONDS, VERIFY_REQUESTS = 10.0, 60.0, 300
 
 
 def plan_capacity(
@@ -84,7 +85,9 @@ def plan_capacity(
         seed=seed,
     )  # fmt: skip
     plan = capacity_request(record, options, progress=progress)
-    return plan if verify is None else verified_by_load(plan, verify, inputs, progress=progress)
+    if verify is None:
+        return plan
+    return verified_by_load(plan, verify, inputs, token_budget=token_budget, progress=progress)
 
 
 def capacity_request(
@@ -105,11 +108,13 @@ def verified_by_load(
     target: Callable[..., Any] | str,
     inputs: Any = None,
     *,
+    token_budget: int = 2048,
     progress: bool | None = None,
 ) -> CapacityPlan:
     """Put a target under the planned load, and return the plan with its predictions beside that.
 
-    A refused plan stays as it is. Raises InputError `verify-unfit`, and as `measure_serving`.
+    A refused plan stays as it is. Of continuous batching it is a server that streams as OpenAI's
+    does. Raises InputError `verify-unfit`, and as `measure_serving`.
     """
     from torchgauge.analyze.capacity.verification import verified, verifying_load
     from torchgauge.api.servings import measure_serving
@@ -117,8 +122,7 @@ def verified_by_load(
     if plan.refused:
         return plan
     is_endpoint = isinstance(target, str) and "://" in target
-    cores = (2**31 if is_endpoint else plan.environment.machine.usable_cores) or 1
-    load = verifying_load(plan, cores)
+    load = verifying_load(plan, None if is_endpoint else plan.environment.machine.usable_cores or 1)
     arrivals = plan.arrivals.kind
     if arrivals == "gamma":
         arrivals = f"gamma:{plan.arrivals.variation:g}"  # type: ignore[assignment]
@@ -133,10 +137,20 @@ def verified_by_load(
         max_delay=load.setting.max_delay,
         workers=load.workers,
         seed=plan.arrivals.seed + 1,
-        duration=VERIFY_SECONDS,
+        duration=min(MOST_SECONDS, max(VERIFY_SECONDS, VERIFY_REQUESTS / load.rate)),
         progress=progress,
+        **_streamed(plan, target),
     )
-    return verified(plan, load, serving)
+    return verified(plan, load, serving, token_budget)
+
+
+def _streamed(plan: CapacityPlan, url: Any) -> dict[str, Any]:
+    """Return how a language model's server is asked for the planned tokens."""
+    if plan.discipline != "continuous":
+        return {}
+    is_chat = url.partition("?")[0].rstrip("/").endswith("/chat/completions")
+    api = "openai-chat" if is_chat else "openai-completions"
+    return {"api": api, "tokens": plan.times.shapes[0]}
 
 
 def _plannable(record: Planned | str | Path) -> Planned:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from torchgauge.api.snapshots import read_snapshot
 from torchgauge.errors import InputError
 from torchgauge.records import codec
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 
@@ -53,7 +55,8 @@ def load_ranks(folder: Path) -> Ranks:
     from torchgauge.records.timeline.loop import Loop
 
     rank_records = [codec.load(path) for path in sorted(folder.glob("*.rank*.json"))]
-    return merged([record for record in rank_records if isinstance(record, Loop)])
+    loops = [record for record in rank_records if isinstance(record, Loop)]
+    return merged(loops, shlex.quote(f"{folder}/"))
 
 
 def load_baseline(path: str | Path) -> Profile:
@@ -107,6 +110,7 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
 
 
 _REMEDIES: dict[type, str] = {
+    Parallel: "`torchgauge count --mesh … --savings` counts one job with its settings changed.",
     Generation: "Give another generation with it: both files of `torchgauge generate`.",
     Serving: "Give another record of load with it: both files of `torchgauge load`.",
 }

@@ -164,7 +164,9 @@ def run(options: argparse.Namespace) -> int:
     plan = api.capacity_request(options.record_file, _capacity_options(options))
     if options.verify is not None:
         with prints_to_stderr():
-            plan = api.verified_by_load(plan, options.verify or plan.target.spec)
+            plan = api.verified_by_load(
+                plan, options.verify or plan.target.spec, token_budget=options.token_budget
+            )
     written = formats.write(plan, options, "capacity")
     _show(plan, options)
     formats.say(written)

@@ -13,6 +13,7 @@ from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.measure.work.count_options import CountOptions
+    from torchgauge.records.parallel.parallel import Parallel
     from torchgauge.records.work.count import Count
 
 DESCRIPTION = """\
@@ -22,6 +23,10 @@ The model is made of meta tensors, which have shapes and no values, so that a mo
 is counted in seconds. Where its code reads values (.item(), a mask that decides what runs), it is
 counted on real tensors, with a note. An operator without formula is listed as unknown, and
 the totals say "at least"; torchgauge.flop_formula gives it one.
+
+With --mesh, one rank of a training job on many devices is counted, without any: what it holds, what
+it sends, whether it fits. TARGET is then a function with a parameter `mesh` that shards and returns
+(model, inputs), or a plain model, which the names of the dimensions shard: fsdp, tp, ddp.
 """
 
 
@@ -61,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DEVICE,…",
         help="estimate time and memory on other devices, such as h100,a100,l4",
     )
+    _add_mesh_arguments(parser.add_argument_group("a job on many devices"))
     parser.add_argument(
         "--by",
         choices=["layer", "operator", "type"],
@@ -76,8 +82,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_true", help="print the table as CSV")
 
 
+def _add_mesh_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--mesh",
+        metavar="NAME=N,…",
+        help="dimensions and sizes, outermost first, such as fsdp=128,tp=8",
+    )
+    group.add_argument(
+        "--checkpoint",
+        choices=["full", "op", "none"],
+        help="compute activations again: of whole layers, or all but dear operators",
+    )
+    group.add_argument(
+        "--smallest-mesh",
+        action="store_true",
+        help="look for the smallest mesh that fits the first device of --on",
+    )
+    group.add_argument(
+        "--savings",
+        action="store_true",
+        help="count again with one setting changed at a time: what would save memory",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Count and show; return the exit code."""
+    if options.mesh is not None:
+        return _run_mesh(options)
+    for name in ("checkpoint", "smallest_mesh", "savings"):
+        if getattr(options, name):
+            raise InputError(
+                f"--{name.replace('_', '-')} belongs to a job on many devices.",
+                id="option-conflict",
+                remedy="Add --mesh, such as --mesh fsdp=8.",
+            )
     for name in ("optimizer", "loss", "autocast"):
         if getattr(options, name) and not options.backward:
             raise InputError(
@@ -118,16 +156,53 @@ def _count_options(options: argparse.Namespace) -> CountOptions:
     )
 
 
-def show(count: Count, options: argparse.Namespace) -> None:
+def _run_mesh(options: argparse.Namespace) -> int:
+    """Count a rank of a job and show it; return the exit code."""
+    from torchgauge.device.roofs import peaks
+    from torchgauge.measure.parallel.parallel_options import ParallelOptions, mesh_of
+
+    for name in ("device", "autocast", "csv"):
+        if getattr(options, name):
+            raise InputError(
+                f"--{name} does not belong to --mesh.",
+                id="option-conflict",
+                cause="A rank is counted on fake tensors, in the precision of --precision.",
+                remedy="Leave it out.",
+            )
+    job = ParallelOptions(
+        mesh=mesh_of(options.mesh),
+        optimizer=options.optimizer,
+        precision=options.precision,
+        checkpoint=options.checkpoint,
+        on=tuple(peaks.find(name) for name in options.on),
+        smallest=options.smallest_mesh,
+        batch=options.batch,
+        savings=options.savings,
+    )
+    formats.check(options)
+    from torchgauge import api
+
+    options.device = "meta"
+    request = target_request(options, batch=options.batch, loss=options.loss, training=True)
+    with prints_to_stderr():
+        count = api.count_parallel_request(request, job)
+    written = formats.write(count, options, "count")
+    show(count, options)
+    formats.say(written)
+    return ExitCode.DONE
+
+
+def show(count: Count | Parallel, options: argparse.Namespace) -> None:
     """Print the record as JSON, its table as CSV, or the report; colours on a terminal only."""
     from torchgauge.records import rendering
+    from torchgauge.records.work.count import Count
     from torchgauge.report.console.console import view
     from torchgauge.report.content.document import Options
     from torchgauge.report.csv import count_csv, csv
 
     if options.json:
         emit(rendering.text(count, "json"))
-    elif options.csv:
+    elif options.csv and isinstance(count, Count):
         emit(csv.text(*count_csv.rows(count, options.by, options.depth)))
     else:
         shown_options = Options(options.depth, by=options.by)

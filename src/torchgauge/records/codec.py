@@ -16,6 +16,7 @@ from torchgauge.records.consistency import faults
 from torchgauge.records.doctor import Diagnosis
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.migration import migrated
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
 from torchgauge.records.serving.capacity_plan import CapacityPlan
@@ -38,6 +39,7 @@ Saved = (
     | Count
     | Loop
     | Ranks
+    | Parallel
     | Comparison
     | Snapshot
     | Generation

@@ -20,13 +20,10 @@ from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import LARGEST_INTEGER
-from torchgauge.records.serving.agreement import (
-    level_disagreements,
-    plan_disagreements,
-    serving_disagreements,
-)
+from torchgauge.records.serving import agreement
 from torchgauge.records.serving.capacity_plan import CapacityPlan
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
@@ -90,7 +87,9 @@ def _profile(record: Profile) -> Faults:
     if record.generation is not None:
         yield from _generation_cell("generation", record.generation)
     if record.serving is not None:
-        yield from itertools.starmap(Fault, level_disagreements("serving", record.serving))
+        yield from itertools.starmap(
+            Fault, agreement.level_disagreements("serving", record.serving)
+        )
 
 
 def _count(record: Count) -> Faults:
@@ -179,12 +178,12 @@ def _generation_call(path: str, call: GenerationCall) -> Faults:
 
 def _serving(record: Serving) -> Faults:
     yield from _environment(record.environment)
-    yield from itertools.starmap(Fault, serving_disagreements(record))
+    yield from itertools.starmap(Fault, agreement.serving_disagreements(record))
 
 
 def _capacity_plan(record: CapacityPlan) -> Faults:
     yield from _environment(record.environment)
-    yield from itertools.starmap(Fault, plan_disagreements(record))
+    yield from itertools.starmap(Fault, agreement.plan_disagreements(record))
 
 
 def _trace(record: Trace) -> Faults:
@@ -347,4 +346,5 @@ _CHECKS: dict[type, Callable[[Any], Faults]] = {
     Generation: _generation, Serving: _serving, CapacityPlan: _capacity_plan,
     Trace: _trace, TraceDiff: _trace_diff, Snapshot: _snapshot,
     Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,
+    Parallel: lambda record: itertools.starmap(Fault, record.disagreements()),
 }  # fmt: skip

@@ -13,12 +13,14 @@ from torchgauge.records.headline.generation_figures import (
     all_generation_figures,
     generation_figures,
 )
+from torchgauge.records.headline.parallel_figures import parallel_figures
 from torchgauge.records.headline.serving_figures import (
     capacity_figure,
     level_figures,
     serving_figures,
 )
 from torchgauge.records.latency.latency import Latency
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import How
 from torchgauge.records.serving.serving import Serving
@@ -123,7 +125,7 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
 
 
 def figures(
-    record: Profile | Count | Generation | Loop | Ranks | Serving | Sweep,
+    record: Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep,
 ) -> list[Figure]:
     """Return the record's figures; those of parts that were not measured are there, unknown.
 
@@ -139,6 +141,8 @@ def figures(
         return [*_size(record.size), *all_generation_figures(record)]
     if isinstance(record, Serving):
         return list(serving_figures(record))
+    if isinstance(record, Parallel):
+        return list(parallel_figures(record))
     return list(_loop(record) if isinstance(record, Loop) else _ranks(record))
 
 

@@ -13,7 +13,7 @@ from torchgauge.records import rendering
 LARGEST = 1e60
 # Most JSON readers refuse larger integers; addresses need the whole range.
 LARGEST_INTEGER = 2**64
-_NUMBERS = {int, float, bool, type(None)}
+_LIMITS = {float: LARGEST, int: LARGEST_INTEGER}
 How = Literal["measured", "counted", "estimated"]
 # How far an interval reaches: calls of one process, processes that ran one after the other, or
 # those and what the host remembers of earlier runs.
@@ -66,13 +66,19 @@ def _finite(value: object) -> bool:
         return abs(value) < LARGEST  # a NaN is not
     if isinstance(value, int):
         return abs(value) < LARGEST_INTEGER
-    if isinstance(value, tuple):
-        if set(map(type, value)) == {int}:  # long ones: durations
-            return bool(max(map(abs, value)) < LARGEST_INTEGER)
-        return all(_finite(item) for item in value)
     if isinstance(value, dict):
-        return all(_finite(item) for item in value.values())
-    return True
+        value = tuple(value.values())
+    if not isinstance(value, tuple):
+        return True
+    types = set(map(type, value)) - {type(None)}
+    if len(types) == 1 and (limit := _LIMITS.get(*types)):  # long ones: durations
+        numbers = (number for number in value if number is not None) if None in value else value
+        return all(map(limit.__gt__, map(abs, numbers)))
+    return not _has_any(types, (float, int, tuple, dict)) or all(map(_finite, value))
+
+
+def _has_any(types: set[type], bases: tuple[type, ...]) -> bool:
+    return any(issubclass(kind, bases) for kind in types)
 
 
 def encodable(text: str) -> str:
@@ -82,10 +88,15 @@ def encodable(text: str) -> str:
 
 def _has_surrogate(value: object) -> bool:
     if isinstance(value, str):
-        return encodable(value) != value
-    if isinstance(value, tuple):
-        return set(map(type, value)) - _NUMBERS != set() and any(map(_has_surrogate, value))
-    return isinstance(value, dict) and any(_has_surrogate(part) for part in value.items())
+        return not value.isascii() and encodable(value) != value
+    if isinstance(value, dict):
+        return any(map(_has_surrogate, value.items()))
+    if not isinstance(value, tuple):
+        return False
+    types = set(map(type, value))
+    if types == {str}:  # long ones: fates of requests
+        return _has_surrogate("".join(value))
+    return _has_any(types, (str, tuple, dict)) and any(map(_has_surrogate, value))
 
 
 def _with_escapes(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchgauge.records.figures import figures
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.headline.figure import Figure, Unit
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
@@ -13,7 +14,7 @@ from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.count import Count
 
 Value = float | int | str | None
-Summarized = Profile | Count | Generation | Loop | Ranks | Serving | Sweep
+Summarized = Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep
 
 # What a key ends in, and how many of that unit one SI unit is.
 KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
@@ -65,7 +66,7 @@ def identity(
         "device": target.device,
         "precision": target.precision,
         "batch_size": target.batch,
-        **({} if isinstance(record, Count) else {"created": record.environment.created}),
+        **({} if isinstance(record, Count | Parallel) else {"created": record.environment.created}),
     }
 
 

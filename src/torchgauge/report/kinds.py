@@ -49,6 +49,13 @@ KINDS = {
     ),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv", "counted"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
+    "Parallel": Kind(
+        "parallel.parallel",
+        _PAGE | {"openmetrics"},
+        "parallel.page_parallel",
+        "parallel_csv",
+        "estimated",
+    ),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
     "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
     "Serving": Kind(

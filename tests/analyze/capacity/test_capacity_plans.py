@@ -84,6 +84,35 @@ def test_front():
             assert not all(better) or costs(one) == costs(other)
 
 
+def test_front_keeps_what_is_planned():
+    made = planned(worlds.exact((1,)), rate=120, tune=True, workers=1, effort=0.02)
+    assert made.front == made.settings
+
+
+def test_few_batches_near_the_highest_rate_are_a_warning():
+    def warnings(count, rate):
+        times = worlds.measured((1,), count=count, spread=0.5)
+        made = planned(times, rate=rate, workers=1, effort=0.05)
+        return [warning for warning in made.warnings if warning.id == "batches-few"]
+
+    (warning,) = warnings(1000, 150)
+    assert "in place of 1,000 show it to 10 %" in warning.remedy
+    assert warnings(1000, 40) == []
+
+
+def test_times_of_another_place_name_a_load_that_measures_them():
+    times = msgspec.structs.replace(worlds.exact((1, 2)), source="sweep")
+    made = planned(times, rate=100, workers=2, effort=0.02)
+    (warning,) = [w for w in made.warnings if w.id == "times-outside-server"]
+    assert "torchgauge load model.py:make --rate 25,50 --max-batch 2 -o load.json" in warning.remedy
+
+
+def test_planned_tokens_are_in_the_plan():
+    made = planned(worlds.tokens(), rate=2, workers=1, tokens=((50, 5),), goals=(), effort=0.1)
+    assert made.times.shapes == ((50, 5),)
+    assert "50 + 5 tokens of prompt and answer" in str(made)
+
+
 def test_unbeaten():
     settings = [PlannedSetting(workers=number, rate=1.0) for number in (2, 1, 3)]
     assert [setting.workers for setting in unbeaten(settings)] == [1]

@@ -97,13 +97,15 @@ def test_mean_latency_of_exponential_service(load):
     assert mean == pytest.approx(theory.mm1_latency(load), rel=0.005)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 16])
+@pytest.mark.parametrize(
+    "workers", [4, *(pytest.param(count, marks=pytest.mark.thorough) for count in (2, 16))]
+)
 def test_mean_latency_of_several_workers(workers):
     mean = mean_latency(0.6, [iter(exponential(9).tolist())], Workers(workers))
     assert mean == pytest.approx(theory.mmk_latency(workers, 0.6), rel=0.005)
 
 
-@pytest.mark.parametrize("most", [2, 8])
+@pytest.mark.parametrize("most", [8, pytest.param(2, marks=pytest.mark.thorough)])
 def test_mean_latency_of_batches(most):
     service = iter(exponential(5).tolist())
     mean = mean_latency(0.6, [service] * most, Workers(1, most), capacity=most)

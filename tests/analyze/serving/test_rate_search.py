@@ -7,7 +7,12 @@ import msgspec
 import pytest
 from tests.support.simulated_loads import SimulatedLoad, lindley
 
-from torchgauge.analyze.serving.capacity_fit import GoalCount, capacity_of_levels, fitted_line
+from torchgauge.analyze.serving.capacity_fit import (
+    GoalCount,
+    capacity_of_levels,
+    fitted_line,
+    goal_count,
+)
 from torchgauge.analyze.serving.rate_search import MOST_LENGTH, MOST_LEVELS, RateSearch
 from torchgauge.records.serving.level import ClientLoad
 
@@ -28,7 +33,7 @@ def test_lindleys_recursion_by_hand():
     assert finished.tolist() == [2.0, 3.0, 4.0, 12.0]
 
 
-@pytest.mark.parametrize("seed", [0, 4000])
+@pytest.mark.parametrize("seed", [0, pytest.param(4000, marks=pytest.mark.thorough)])
 def test_the_capacity_of_a_simulated_server_is_found_in_few_levels(seed):
     load = SimulatedLoad("p95<20ms", kind="exponential")
     truth = 500 - math.log(20) / 0.020  # of M/M/1: μ − ln(1/share)/limit
@@ -141,6 +146,22 @@ def test_the_fitted_rate_is_the_one_at_which_the_shares_meet_the_target():
     assert fitted_line(counts[:2]) is None
     dependent = [dataclasses.replace(count, correlation=10**5) for count in counts]
     assert fitted_line(dependent).interval is None
+
+
+def test_levels_are_fitted_over_the_requests_that_were_due():
+    load = SimulatedLoad("p95<20ms")
+    level = load.level(100.0, 4.0, seed=3)
+    begin, end = level.window
+    due = sum(begin <= time < end for time in level.requests.scheduled)
+    assert goal_count(level, level.goals[0].goal).rate == due / (end - begin) != 100.0
+
+
+def test_a_wide_interval_says_how_much_longer_levels_have_to_be():
+    capacity, _ = searched(SimulatedLoad("p95<20ms", kind="exponential"), 15.0, seed=0)
+    reach = (capacity.interval.high / capacity.interval.low - 1) / (
+        capacity.interval.high / capacity.interval.low + 1
+    )
+    assert f"{(reach / 0.015) ** 2:.2g} times as long would show it to 1.5 %" in capacity.reason
 
 
 def test_of_a_mean_the_line_is_that_of_its_inverse():

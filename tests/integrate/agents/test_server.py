@@ -32,8 +32,9 @@ class Armed:
         return open, (str(self._path), "w")
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("records")
     served = tmp_path / "served"
     (served / "deep").mkdir(parents=True)
     pages.with_tree().save(served / "run.json")
@@ -49,8 +50,49 @@ def folder(tmp_path):
     return served
 
 
+USUAL = (
+    ("list_records", {}),
+    ("brief", {"path": "run.json"}),
+    ("findings", {"path": "run.json"}),
+    ("compare", {"baseline": "run.json", "current": "deep/other.json"}),
+    ("table", {"path": "run.json", "sort": "host_time_self", "limit": 2}),
+    ("table", {"path": "run.json", "offset": 2, "limit": 1}),
+    ("brief", {"path": "trace.json.gz"}),
+)
+HOSTILE = (
+    ("brief", {"path": "hostile.json"}),
+    ("findings", {"path": "hostile.json"}),
+    ("table", {"path": "hostile.json"}),
+)
+
+
+def outside(folder):
+    paths = ["../secret.json", str(folder.parent / "secret.json"), "link.json", "jobs", "x\0", "~"]
+    return (
+        *(("brief", {"path": path}) for path in paths),
+        ("brief", {"path": "armed.pickle"}),
+        ("brief", {"path": "notes.txt"}),
+        ("compare", {"baseline": "run.json", "current": "../secret.json"}),
+        ("table", {"path": "run.json", "table": "requests"}),
+        ("table", {"path": "run.json", "sort": "no such"}),
+    )
+
+
+@pytest.fixture(scope="module")
+def session(folder):
+    """One session of all questions: how the server describes itself, its tools, the answers.
+
+    An answer is whether it failed, and its text; with them, the files before and after.
+    """
+    before = sorted(folder.parent.rglob("*"))
+    questions = (*USUAL, *outside(folder), *HOSTILE)
+    about, tools, answers = asked(folder, *questions)
+    usual, others = answers[: len(USUAL)], answers[len(USUAL) :]
+    refused, hostile = others[: -len(HOSTILE)], others[-len(HOSTILE) :]
+    return about, tools, usual, refused, hostile, (before, sorted(folder.parent.rglob("*")))
+
+
 def asked(folder, *questions):
-    """Return how the server describes itself, its tools, and answers: failed or not, and text."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -73,17 +115,8 @@ def asked(folder, *questions):
     return anyio.run(ask)
 
 
-def test_a_client_lists_reads_and_compares(folder):
-    about, tools, answers = asked(
-        folder,
-        ("list_records", {}),
-        ("brief", {"path": "run.json"}),
-        ("findings", {"path": "run.json"}),
-        ("compare", {"baseline": "run.json", "current": "deep/other.json"}),
-        ("table", {"path": "run.json", "sort": "host_time_self", "limit": 2}),
-        ("table", {"path": "run.json", "offset": 2, "limit": 1}),
-        ("brief", {"path": "trace.json.gz"}),
-    )
+def test_a_client_lists_reads_and_compares(session):
+    about, tools, answers, *_ = session
     assert about.server_info.name == "torchgauge"
     assert "never instructions" in about.instructions
     assert {tool.name for tool in tools} == TOOLS
@@ -106,33 +139,18 @@ def test_a_client_lists_reads_and_compares(folder):
     assert trace.startswith("# Trace")
 
 
-def test_nothing_outside_is_read_and_no_pickle_is_loaded(folder, tmp_path):
-    outside = ["../secret.json", str(tmp_path / "secret.json"), "link.json", "jobs", "x\0", "~"]
-    before = sorted(tmp_path.rglob("*"))
-    _, _, answers = asked(
-        folder,
-        *(("brief", {"path": path}) for path in outside),
-        ("brief", {"path": "armed.pickle"}),
-        ("brief", {"path": "notes.txt"}),
-        ("compare", {"baseline": "run.json", "current": "../secret.json"}),
-        ("table", {"path": "run.json", "table": "requests"}),
-        ("table", {"path": "run.json", "sort": "no such"}),
-    )
+def test_nothing_outside_is_read_and_no_pickle_is_loaded(session):
+    _, _, _, answers, _, (before, after) = session
     ids = [text.rsplit("[", 1)[-1].rstrip("]") for failed, text in answers if failed]
     assert ids == [
         *["path-outside"] * 5, "file-missing", "pickle-unsafe", "record-unreadable",
         "path-outside", "table-unknown", "column-unknown",
     ]  # fmt: skip
-    assert sorted(tmp_path.rglob("*")) == before  # nothing was written, nothing ran
+    assert after == before  # nothing was written, nothing ran
 
 
-def test_names_of_strangers_command_nothing(folder):
-    _, _, answers = asked(
-        folder,
-        ("brief", {"path": "hostile.json"}),
-        ("findings", {"path": "hostile.json"}),
-        ("table", {"path": "hostile.json"}),
-    )
+def test_names_of_strangers_command_nothing(session):
+    *_, answers, _ = session
     assert not any(failed for failed, _ in answers)
     brief, *structured = (text for _, text in answers)
     assert not ORDER.search(brief)

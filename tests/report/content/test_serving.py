@@ -103,6 +103,7 @@ def test_early_stopping_says_what_it_is_valid_for():
 def test_a_simulated_percentile_is_estimated():
     text = render(FOUND)
     assert "By a simulation of the same schedule  estimated" in text
+    assert " in the long run, measured " in text
 
 
 def test_without_levels_nothing_is_claimed():

@@ -31,23 +31,49 @@ STREAM = (
 UNTIL_CLOSED = b"HTTP/1.1 200 OK\r\n\r\nsome text"
 
 
-class Transport:
-    """What a connection writes to."""
+class Socket:
+    """A socket that takes so many bytes at once, and gives the pieces of an answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces=(), room: int = 1 << 20) -> None:
+        self.pieces = list(pieces)
+        self.room = room
         self.closed = False
 
-    def write(self, data: bytes) -> None:
-        pass
+    def fileno(self) -> int:
+        return 7
 
-    def set_write_buffer_limits(self, high: int) -> None:
-        pass
+    def send(self, data) -> int:
+        return min(len(data), self.room)
 
-    def is_closing(self) -> bool:
-        return self.closed
+    def recv_into(self, buffer) -> int:
+        piece = self.pieces.pop(0) if self.pieces else b""
+        if len(piece) > len(buffer):
+            self.pieces.insert(0, piece[len(buffer) :])
+            piece = piece[: len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
 
-    def abort(self) -> None:
+    def close(self) -> None:
         self.closed = True
+
+
+class Loop:
+    """Keeps what is called for a descriptor."""
+
+    def __init__(self) -> None:
+        self.reader = self.writer = None
+
+    def add_reader(self, fd, call) -> None:
+        self.reader = call
+
+    def add_writer(self, fd, call) -> None:
+        self.writer = call
+
+    def remove_reader(self, fd) -> None:
+        self.reader = None
+
+    def remove_writer(self, fd) -> None:
+        self.writer = None
 
 
 class Sender:
@@ -55,7 +81,8 @@ class Sender:
 
     def __init__(self) -> None:
         self.columns = Columns()
-        self.buffer = memoryview(bytearray(1 << 16))
+        self.received = bytearray(1 << 16)
+        self.buffer = memoryview(self.received)
         self.fates: list[str] = []
         self.reused = 0
 
@@ -74,20 +101,11 @@ class Sender:
 
 def answered(pieces: list[bytes], *, streamed: bool = False, closes: bool = False) -> Sender:
     """What a connection makes of an answer that comes in pieces."""
-    sender = Sender()
-    connection = Connection(sender, OpenAIAnswer() if streamed else None)
-    transport = Transport()
-    connection.connection_made(transport)
+    sender, loop, stream = Sender(), Loop(), Socket(pieces)
+    connection = Connection(stream, loop, sender, OpenAIAnswer() if streamed else None)
     connection.send(sender.columns.add(0.0, 0), b"GET / HTTP/1.1\r\n\r\n", 0.0)
-    for piece in pieces:
-        for start in range(0, len(piece), len(sender.buffer)):
-            part = piece[start : start + len(sender.buffer)]
-            if transport.closed:
-                break
-            sender.buffer[: len(part)] = part
-            connection.buffer_updated(len(part))
-    if closes or transport.closed:
-        connection.connection_lost(None)
+    while loop.reader is not None and (stream.pieces or closes):
+        loop.reader()
     return sender
 
 
@@ -126,16 +144,45 @@ def test_a_body_that_ends_with_its_connection():
 
 
 def test_a_request_is_sent_when_the_socket_has_all_of_it():
-    sender = Sender()
-    connection = Connection(sender, None)
-    transport = Transport()
-    transport.write = lambda data: connection.pause_writing()
-    connection.connection_made(transport)
+    sender, loop, stream = Sender(), Loop(), Socket(room=9)
+    connection = Connection(stream, loop, sender, None)
     row = sender.columns.add(0.0, 0)
     connection.send(row, b"GET / HTTP/1.1\r\n\r\n", 0.0)
     assert math.isnan(sender.columns.sent[row])
-    connection.resume_writing()
+    loop.writer()
     assert sender.columns.sent[row] > 0
+    assert loop.writer is None
+
+
+LIKE = PLAIN.replace(TIMED, b"")
+
+
+@pytest.mark.parametrize(
+    ("second", "fate", "status", "reused"),
+    [
+        (LIKE, "done", 200, 2),
+        (LIKE[:-2] + b"no", "done", 200, 2),
+        (LIKE.replace(b"200", b"503"), "status", 503, 2),
+        (LIKE.replace(b"Length: 2", b"Length: 1"), "done", 200, 1),  # a byte too many
+        (LIKE[:-1], "reset", 200, 1),
+        (LIKE + b"x", "done", 200, 1),
+    ],
+)
+def test_a_head_that_is_known_is_read_as_by_the_parser(second, fate, status, reused):
+    for first in (LIKE, LIKE.replace(b"Server: x", b"Server: y")):  # known, and not
+        sender, loop, stream = Sender(), Loop(), Socket([first])
+        connection = Connection(stream, loop, sender, None)
+        for pieces in ([first], [second]):
+            stream.pieces = pieces
+            row = sender.columns.add(0.0, 0)
+            connection.send(row, b"GET / HTTP/1.1\r\n\r\n", 0.0)
+            loop.reader()
+        if loop.reader is not None:
+            loop.reader()  # the end of the connection
+        assert sender.fates == ["done", fate]
+        assert sender.columns.status[1] == status
+        assert sender.reused == reused
+        assert sender.columns.sent[1] <= sender.columns.first[1]
 
 
 def test_a_second_answer_is_nobodys():

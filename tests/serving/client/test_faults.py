@@ -73,19 +73,42 @@ def faulty():
         yield server
 
 
+def sent_here(url: str, **options) -> LoadClient:
+    """Send without a process of the client's own, which takes longer to start than to send."""
+    limits = {"timeout": 1.0, "drain": 2.0, "items": (ASKED,)}
+    plan = SendPlan(address=parse_address(url), **(limits | options))
+
+    async def send_all() -> LoadClient:
+        client = LoadClient(plan)
+        await client.run(time.monotonic())
+        return client
+
+    return asyncio.run(send_all())
+
+
+def fates(client: LoadClient) -> list[str]:
+    return [FATES[code] for code in client.columns.fate]
+
+
 @pytest.mark.parametrize("path", EXPECTED)
 def test_the_fate_of_each_fault(faulty, path):
-    load = sent(faulty.address + path, schedule=[0.0, 0.0, 0.05])
-    assert load.requests.fate == (EXPECTED[path],) * 3
+    client = sent_here(faulty.address + path, schedule=[0.0, 0.0, 0.05])
+    assert fates(client) == [EXPECTED[path]] * 3
     status = 404 if path == "/status/404" else 503 if path == "/status/503" else None
     if status:
-        assert load.requests.status == (status,) * 3
+        assert client.columns.status.tolist() == [status] * 3
 
 
 @pytest.mark.parametrize("path", STREAMED)
 def test_the_fate_of_each_stream(faulty, path):
-    load = sent(faulty.address + path, api="openai-chat", schedule=[0.0, 0.02])
-    assert load.requests.fate == (STREAMED[path],) * 2
+    client = sent_here(faulty.address + path, api="openai-chat", schedule=[0.0, 0.02])
+    assert fates(client) == [STREAMED[path]] * 2
+
+
+def test_a_client_of_its_own_process_reports_the_same(faulty):
+    load = sent(faulty.address + "/status/404", schedule=[0.0, 0.0, 0.05])
+    assert load.requests.fate == ("status",) * 3
+    assert load.requests.status == (404,) * 3
 
 
 @pytest.mark.thorough
@@ -195,11 +218,10 @@ def test_no_descriptor_left(faulty):
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         return client
 
-    columns = asyncio.run(starved()).columns
-    fates = collections.Counter(FATES[code] for code in columns.fate)
-    assert sum(fates.values()) == 40
-    assert fates["local"] >= 20
-    assert fates["timeout"] >= 1
+    counts = collections.Counter(fates(asyncio.run(starved())))
+    assert sum(counts.values()) == 40
+    assert counts["local"] >= 20
+    assert counts["timeout"] >= 1
 
 
 @pytest.mark.thorough
@@ -287,6 +309,7 @@ class _TlsServer:
         self._thread.join()
 
 
+@pytest.mark.thorough
 def test_tls_that_is_trusted(tmp_path, monkeypatch):
     server = _TlsServer(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(server.certificate))
@@ -308,6 +331,7 @@ def test_ctrl_c_keeps_what_was_measured(faulty):
     assert max(load.requests.scheduled) <= load.seconds
 
 
+@pytest.mark.thorough
 def test_ctrl_c_at_a_terminal_reaches_the_clients_too(faulty):
     child = subprocess.Popen(
         [sys.executable, "-c", AT_A_TERMINAL, faulty.address + "/ok", "."],

@@ -10,6 +10,7 @@ from tests.support.servers.running import running
 import torchgauge as tg
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.grpc_client import infer_request
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
 
@@ -51,6 +52,7 @@ def test_requests_share_one_connection(http2):
         assert list(row) == sorted(row)
 
 
+@pytest.mark.thorough
 def test_a_slow_answer_delays_no_other_request(http2):
     load = sent(f"{http2.address}/slow", schedule=[0.0] * 8)
     durations = [
@@ -61,7 +63,12 @@ def test_a_slow_answer_delays_no_other_request(http2):
 
 
 @pytest.mark.parametrize(
-    ("path", "fate"), [("/status", "status"), ("/elsewhere", "redirect"), ("/crash", "status")]
+    ("path", "fate"),
+    [
+        ("/status", "status"),
+        pytest.param("/elsewhere", "redirect", marks=pytest.mark.thorough),
+        pytest.param("/crash", "status", marks=pytest.mark.thorough),
+    ],
 )
 def test_the_fate_of_each_answer(http2, path, fate):
     load = sent(http2.address + path, schedule=[0.0, 0.01])
@@ -76,6 +83,7 @@ def test_tokens_of_a_stream_are_stamped(http2):
     assert sum(load.requests.gaps) > 2 * 0.02  # not all at the end of the answer
 
 
+@pytest.mark.thorough
 def test_a_request_that_takes_too_long_is_a_timeout(http2):
     load = sent(f"{http2.address}/slow", schedule=[0.0, 0.01], timeout=0.05)
     assert load.requests.fate == ("timeout", "timeout")
@@ -89,12 +97,14 @@ def test_nobody_listens(protocol):
     assert load.problems["refused"]
 
 
+@pytest.mark.thorough
 def test_a_server_of_http1_is_no_server_of_http2():
     with running("fifo_server", service=0.001) as server:
         load = sent(server.address, schedule=[0.0, 0.01])
     assert set(load.requests.fate) <= {"protocol", "reset"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("protocol", ["HTTP/2", "gRPC"])
 def test_a_server_that_is_killed_leaves_no_request_without_fate(protocol):
     name = "http2_service" if protocol == "HTTP/2" else "grpc_service"
@@ -102,24 +112,25 @@ def test_a_server_that_is_killed_leaves_no_request_without_fate(protocol):
         scheme = "http" if protocol == "HTTP/2" else "grpc"
         address = parse_address(f"{scheme}://127.0.0.1:{server.port}/slow")
         plan = SendPlan(
-            address=address, protocol=protocol, schedule=[0.01 * n for n in range(100)],
+            address=address, protocol=protocol, schedule=[0.01 * n for n in range(200)],
             items=(json.dumps(BODY).encode(),), timeout=5,
         )  # fmt: skip
         progress = _Killing(server)
         load = send(plan, progress)
-    assert len(load.requests) == 100
+    assert len(load.requests) == 200
     assert set(load.requests.fate) <= {"done", "reset", "refused", "protocol"}
-    assert len(set(load.requests.fate)) > 1
+    assert set(load.requests.fate) != {"done"}
 
 
 @dataclasses.dataclass
 class _Killing:
-    """Kills a server when the first report of progress comes."""
+    """Kills a server when the first report of an answer comes."""
 
     server: object
 
-    def update(self, *_):
-        self.server.kill()
+    def update(self, detail, *_):
+        if " 0 answered" not in detail:
+            self.server.kill()
 
 
 def test_inference_is_asked_for_by_grpc(inference):
@@ -128,6 +139,7 @@ def test_inference_is_asked_for_by_grpc(inference):
     assert load.version == "gRPC"
 
 
+@pytest.mark.thorough
 def test_paths_name_model_and_version(inference):
     assert inferred(f"{inference}/v2/models/sum/infer").requests.fate[0] == "done"
     assert inferred(f"{inference}/sum/1").requests.fate[0] == "done"
@@ -144,6 +156,7 @@ def test_errors_of_grpc_are_answers(inference):
     assert inferred(f"{inference}/sum", wrong, schedule=[0.0]).requests.fate == ("status",)
 
 
+@pytest.mark.thorough
 def test_tokens_are_sent_and_shown_nowhere(inference, http2, monkeypatch):
     monkeypatch.setenv("SECRET_OF_TEST", "secret")
     assert inferred(f"{inference}/sum", bearer_env="SECRET_OF_TEST").requests.fate[0] == "done"
@@ -158,9 +171,16 @@ def test_tokens_are_sent_and_shown_nowhere(inference, http2, monkeypatch):
     "body", [[], {}, {"inputs": [{"name": "x"}]}, {"inputs": [{**BODY["inputs"][0], "shape": "a"}]},
              {"inputs": [{**BODY["inputs"][0], "datatype": "FP16"}]}],
 )  # fmt: skip
-def test_a_body_that_is_no_request_is_refused(inference, body):
+def test_a_body_that_is_no_request_is_refused(body):
+    messages = pytest.importorskip("tritonclient.grpc").service_pb2
     with pytest.raises(InputError) as raised:
-        inferred(f"{inference}/sum", body)
+        infer_request(messages, json.dumps(body).encode(), "sum")
+    assert raised.value.id == "body-invalid"
+
+
+def test_a_refused_body_ends_the_client(inference):
+    with pytest.raises(InputError) as raised:
+        inferred(f"{inference}/sum", [])
     assert raised.value.id == "body-invalid"
 
 
@@ -178,6 +198,7 @@ def test_an_absent_library_is_named_with_its_extra(library, extra, monkeypatch):
     assert f"torchgauge[{extra}]" in raised.value.remedy
 
 
+@pytest.mark.thorough
 def test_a_record_names_the_protocol(http2, inference, tmp_path):
     serving = tg.measure_serving(http2.address, rate=50, duration=0.5, http2=True)
     assert serving.served_by.version == "HTTP/2"

@@ -63,15 +63,18 @@ function overTime(part: MemoryData, host: HTMLElement, colour: (label: string) =
       }))
     : [{ label: "alive", values: part.live, colour: "--series-0", fill: fromZero, stepped: true }];
   host.append(h("h3", {}, "Bytes of tensors over a step ", h("span", { class: "note" }, cut)));
+  const moment = (value: number) => (part.changes ? value.toLocaleString("en-US") : time(value));
+  const average = part.average === null ? "" : `, the average ${format(part.average, "bytes")}`;
+  const length = moment(part.time[part.time.length - 1]);
   chart(host, {
-    summary: `Bytes alive over ${time(part.time[part.time.length - 1])}: the peak is ${bytes(part.peak)}, the average ${format(part.average, "bytes")}.`,
+    summary: `Bytes alive over ${length}${part.changes ? " allocations and frees" : ""}: the peak is ${bytes(part.peak)}${average}.`,
     x: part.time,
     lines,
     stacked,
     legend: stacked,
-    showX: (value) => time(value),
+    showX: moment,
     showY: (value) => bytes(value, 4),
-    xLabel: "time",
+    xLabel: part.changes ? "allocations and frees" : "time",
     levels: [
       { value: part.peak, label: `peak ${bytes(part.peak)}`, colour: "--text" },
       ...(part.average === null

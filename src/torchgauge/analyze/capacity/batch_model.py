@@ -16,8 +16,9 @@ from torchgauge.records.serving.service_times import ServiceTimes
 ENOUGH = 20
 # Fewer batches in all do not show how certain their mean is.
 ENOUGH_IN_ALL = 8
-# One worker without batches is simulated so many times as fast.
-ONE_BY_ONE = 5.0
+# One worker without batches is simulated so many times as fast; a batch takes as long as a request,
+# so that of a larger one this share more requests are.
+ONE_BY_ONE, PER_LARGER = 5.0, 0.25
 
 
 class BatchModel:
@@ -65,7 +66,9 @@ class BatchModel:
 
     def effort(self, workers: Workers) -> float:
         """Return how many requests can be simulated in the time of one of a batch."""
-        return ONE_BY_ONE if workers.count == workers.max_batch == 1 else 1.0
+        if workers.count == workers.max_batch == 1:
+            return ONE_BY_ONE
+        return 1 + PER_LARGER * (workers.max_batch - 1)
 
     def highest_rate(self, workers: Workers) -> float:
         """Return the requests per second from which on the queue grows without end."""

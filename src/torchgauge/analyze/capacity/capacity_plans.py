@@ -43,6 +43,9 @@ class Planner:
         self.times, self.options, self.note = times, options, note
         self.rate = options.offered
         self.model = model_of(times, options)
+        if times.tokens:
+            shapes = options.tokens or times.shapes
+            self.times = msgspec.structs.replace(times, shapes=shapes)
         self.predictor = Predictor(self.model, options)
         self.max_batch = _max_batch(times, options, self.model.largest_batch)
         delay = times.max_delay if options.max_delay is None else options.max_delay
@@ -64,7 +67,7 @@ class Planner:
         ]
         front: tuple[PlannedSetting, ...] = ()
         if self.options.tune:
-            front = self._front([setting.workers for setting in settings])
+            front = self._front(settings)
         failure = None
         if needed is not None and needed.workers > 1:
             fewer = [setting for setting in settings if setting.workers == needed.workers - 1]
@@ -167,8 +170,13 @@ class Planner:
     def _good(setting: PlannedSetting) -> bool:
         return setting.stable and all(result.verdict == "met" for result in setting.goals)
 
-    def _front(self, numbers: Sequence[int]) -> tuple[PlannedSetting, ...]:
-        """Return the settings that no other beats in knee, latency and workers at once."""
+    def _front(self, planned: Sequence[PlannedSetting]) -> tuple[PlannedSetting, ...]:
+        """Return the settings that no other beats in knee, latency and workers at once.
+
+        Those that are planned already keep their figures, of longer simulations.
+        """
+        known = {Workers(s.workers, s.max_batch, s.max_delay): s for s in planned}
+        numbers = sorted({setting.workers for setting in planned})
         sizes = {2**power for power in range(self.model.largest_batch.bit_length())}
         sizes |= {self.max_batch, self.model.largest_batch}
         single = 1 / self.model.highest_rate(Workers(1, 1))
@@ -177,12 +185,13 @@ class Planner:
             delays = {0.0}
         options = dataclasses.replace(self.options, effort=TUNING_EFFORT * self.options.effort)
         predictor = Predictor(self.model, options)
-        settings = [
-            self._planned(Workers(number, size, delay), predictor=predictor)
-            for number in sorted(numbers)
+        tried = [
+            Workers(number, size, delay)
+            for number in numbers
             for size in sorted(sizes)
             for delay in (sorted(delays) if size > 1 else [0.0])
         ]
+        settings = [known.get(w) or self._planned(w, predictor=predictor) for w in tried]
         return unbeaten(setting for setting in settings if setting.stable)
 
 

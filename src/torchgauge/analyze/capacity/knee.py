@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from torchgauge.analyze.capacity.prediction import FULLEST, Predictor
+from torchgauge.analyze.capacity.prediction import FULLEST, NORMAL, Predictor
 from torchgauge.analyze.capacity.server_model import ServerModel
 from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.analyze.capacity.simulation_error import Figure
@@ -20,6 +20,8 @@ LOADS = (0.985, 0.96, 0.92, 0.87, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 
 HALVINGS = 6
 # Of the load, to either side of the knee: the slope there corrects what resamples differ by.
 SLOPE_STEP = 0.02
+# No correction moves a knee by more.
+MOST_MOVED = 1.2
 
 
 def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Estimate | None:
@@ -44,25 +46,61 @@ def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Es
     for _ in range(HALVINGS):
         middle = (under + over) / 2
         under, over = (middle, over) if room(middle) >= 0 else (under, middle)
-    rate = (under + over) / 2 * highest
+    rate, error = _corrected(predictor, workers, (under + over) / 2 * highest)
     if not interval or not predictor.resamples:
         reason = "" if interval else "Only that of the chosen setting has an interval."
         return Estimate(value=rate, reason=reason, how="estimated")
     rates = _of_resamples(predictor, workers, rate)
     low, high = np.quantile(rates, (0.025, 0.975), method="weibull").tolist()
+    below, above = (
+        math.hypot(max(0.0, reach), NORMAL * error) for reach in (rate - low, high - rate)
+    )
     return Estimate(
         value=rate,
-        interval=Interval(low=min(rate, low), high=max(rate, high)),
+        interval=Interval(low=max(0.0, rate - below), high=rate + above),
         how="estimated",
     )
+
+
+def _corrected(predictor: Predictor, workers: Workers, rate: float) -> tuple[float, float]:
+    """Return the rate at which a long simulation reaches the goals, and its standard error.
+
+    The short ones that found `rate` have the luck of few requests, which moves the knee by more
+    than the measurement does. Near it the headroom is a line of the rate.
+    """
+    goals = predictor.options.goals
+    run, slope = predictor.long_run(workers, rate), _slope(predictor, workers, rate)
+    if run is None or slope >= 0:
+        return rate, 0.0
+    room = headroom(run.figures.values, goals)
+    moved = min(max(rate - room / slope, rate / MOST_MOVED), rate * MOST_MOVED)
+    highest = FULLEST * predictor.model.highest_rate(workers)
+    error = max(run.figures.errors.get(figure_of(goal), 0.0) for goal in goals)
+    return min(moved, highest), error * (1 + room) / -slope
+
+
+def _slope(predictor: Predictor, workers: Workers, rate: float) -> float:
+    """Return by how much the headroom changes with the rate, from two short simulations."""
+    below, above = (
+        headroom(
+            predictor.values(predictor.model, workers, rate * (1 + side), resampling=True),
+            predictor.options.goals,
+        )
+        for side in (-SLOPE_STEP, SLOPE_STEP)
+    )
+    return (above - below) / (2 * SLOPE_STEP * rate)
+
+
+def figure_of(goal: Goal) -> Figure:
+    """Return the figure that a goal limits; a simulated client sends at once."""
+    return "latency" if goal.metric == "service" else goal.metric, goal.fraction
 
 
 def headroom(values: Mapping[Figure, float], goals: Sequence[Goal]) -> float:
     """Return limit ÷ figure − 1 of the goal that is nearest to its limit; −1 of endless queues."""
     rooms = []
     for goal in goals:
-        metric = "latency" if goal.metric == "service" else goal.metric
-        value = values.get((metric, goal.fraction))
+        value = values.get(figure_of(goal))
         rooms.append(-1.0 if value is None else goal.limit / value - 1 if value else math.inf)
     return min(rooms)
 
@@ -79,10 +117,7 @@ def _of_resamples(predictor: Predictor, workers: Workers, rate: float) -> list[f
         values = predictor.values(server, workers, load_rate, resampling=True)
         return headroom(values, predictor.options.goals)
 
-    below, own, above = (
-        room(measured, rate * (1 + side)) for side in (-SLOPE_STEP, 0.0, SLOPE_STEP)
-    )
-    slope = (above - below) / (2 * SLOPE_STEP * rate)
+    own, slope = room(measured, rate), _slope(predictor, workers, rate)
     rates = []
     for model in predictor.resamples:
         moved = rate * model.highest_rate(workers) / measured.highest_rate(workers)

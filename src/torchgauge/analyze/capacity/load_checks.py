@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +14,8 @@ from torchgauge.records.serving.capacity_plan import Check
 from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Level
 
-FRACTIONS = (0.5, 0.99)
+FIGURES = (("latency", 0.5), ("latency", 0.99), ("ttft", 0.5), ("ttft", 0.95))
+NAMES = {"latency": "latency", "ttft": "TTFT"}
 RESAMPLES = 100
 FEWEST_REQUESTS = 100
 # A measured median or mean so many times that of every resample shows another server.
@@ -22,46 +25,51 @@ FAR, FAR_SECONDS = 1.25, 2e-3
 def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) -> tuple[Check, ...]:
     """Return p50 and p99 as simulated with the schedule of a level, beside those measured.
 
+    Of a stream of tokens also p50 and p95 of TTFT.
+
     The simulation is sent what the server was sent, so chance in the schedule is in both. The
     interval of a prediction is where 95 % of such runs of that length lie: each draws its own
     service times from a resample of the measured ones.
     """
-    sent, service, steady = _answered(level)
+    sent, measured, steady = _answered(level)
     if steady.sum() < FEWEST_REQUESTS:
         return ()
     generator = np.random.default_rng((seed, 3))
     runs = []
     for number in range(RESAMPLES):
         resample = model.resampled(generator) if model.uncertain else model
-        runs.append(resample.run(sent, workers, number).latency[steady])
+        runs.append(resample.run(sent, workers, number))
     return tuple(
-        _check(f"latency p{100 * fraction:g}", fraction, runs, service[steady], level)
-        for fraction in FRACTIONS
+        _check(metric, fraction, times, measured[metric][steady], level)
+        for metric, fraction in FIGURES
         if steady.sum() * (1 - fraction) >= 5
+        and len(times := [part[steady] for run in runs if (part := run.times(metric)) is not None])
     )
 
 
-def _answered(level: Level) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """Return sent, seconds to the answer, and which of them lie in the steady window."""
+def _answered(level: Level) -> tuple[Floats, dict[str, Floats], npt.NDArray[np.bool_]]:
+    """Return sent, seconds to first content and answer, and which lie in the steady window."""
     rows = sorted(
-        (sent, last - sent, level.window[0] <= due <= level.window[1])
-        for due, sent, last in zip(
-            level.requests.scheduled, level.requests.sent, level.requests.last, strict=False
+        (sent, (last if first is None else first) - sent, last - sent,
+         level.window[0] <= due <= level.window[1])
+        for due, sent, first, last in itertools.zip_longest(
+            level.requests.scheduled, level.requests.sent, level.requests.first,
+            level.requests.last,
         )
         if sent is not None and last is not None
-    )
-    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2] > 0
+    )  # fmt: skip
+    table = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    return table[:, 0], {"ttft": table[:, 1], "latency": table[:, 2]}, table[:, 3] > 0
 
 
 def _check(
-    figure: str, fraction: float, runs: list[Floats], measured: Floats, level: Level
+    metric: str, fraction: float, runs: list[Floats], measured: Floats, level: Level
 ) -> Check:
     values = np.array([float(np.quantile(run, fraction)) for run in runs])
     low, high = np.quantile(values, (0.025, 0.975), method="weibull").tolist()
     value = float(np.quantile(measured, fraction))
     return Check(
-        figure=figure,
+        figure=f"{NAMES[metric]} p{100 * fraction:g}",
         rate=level.arrivals.rate or level.offered or 0.0,
         predicted=Estimate(
             value=float(np.median(values)), interval=Interval(low=low, high=high), how="estimated"

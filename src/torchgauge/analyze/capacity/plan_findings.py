@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -10,12 +12,15 @@ from torchgauge import units
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.serving.capacity_plan import CapacityPlan
+from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
+from torchgauge.records.serving.distribution import Distribution
 
 # A rate so near to the knee leaves no room for a busy hour.
 NEAR = 0.9
 # In a server, cores and caches are shared with reading and answering.
 OUTSIDE = ("sweep", "profile", "generation")
+# Beyond this half-width of its interval p99 is doubtful; so many batches are named as show this.
+UNCERTAIN, KNOWN = 0.15, 0.1
 
 
 def with_findings(plan: CapacityPlan, options: CapacityOptions, highest: float) -> CapacityPlan:
@@ -65,20 +70,16 @@ def _findings(plan: CapacityPlan, options: CapacityOptions, highest: float) -> I
 
 
 def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
+    setting = plan.needed or next((s for s in plan.settings if s.stable), None)
     if plan.times.source in OUTSIDE:
         yield MeasurementWarning(
             id="times-outside-server",
             message="The service times were measured outside of a server, where reading requests "
             "and answering them take none of the model's cores.",
-            remedy="Measure them in the server: torchgauge load TARGET --rate auto -o load.json",
+            remedy=_in_the_server(plan, setting),
         )
-    setting = plan.needed or next((s for s in plan.settings if s.stable), None)
-    if setting is not None and setting.latency is not None and not setting.latency.mean.interval:
-        yield MeasurementWarning(
-            id="no-intervals",
-            message=f"Figures have no intervals: {setting.latency.mean.reason}",
-            remedy="Measure more batches.",
-        )
+    if setting is not None and setting.latency is not None:
+        yield from _uncertain(setting.latency, sum(len(p.seconds) for p in plan.times.batches))
     if plan.discipline == "continuous":
         cache = [part for part in plan.times.tokens if part.stage == "decode"]
         if cache and cache[0].memory is None:
@@ -87,3 +88,47 @@ def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
                 message="How many positions the cache holds is unknown: it is taken as unlimited.",
                 remedy="Measure two batches with memory: torchgauge generate TARGET --batch 1,4",
             )
+
+
+def _in_the_server(plan: CapacityPlan, setting: PlannedSetting | None) -> str:
+    """Return how to measure in a server, or where none of ours is, how to hold the plan to one."""
+    rate = plan.arrivals.rate or 1.0
+    if plan.discipline == "continuous":
+        tokens = ":".join(map(str, plan.times.shapes[0])) if plan.times.shapes else "128:64"
+        return (
+            "Hold the plan to your server by --verify URL, or by: torchgauge load URL "
+            f"--api openai-chat --tokens {tokens} --rate {rate:.4g}"
+        )
+    rate /= 1 if setting is None else setting.workers
+    batch = 1 if setting is None else setting.max_batch
+    batches = f" --max-batch {batch}" if batch > 1 else ""
+    spec = shlex.quote(plan.target.spec)
+    return (
+        f"Measure them in a server: torchgauge load {spec} --rate {rate / 2:.3g},{rate:.3g}"
+        f"{batches} -o load.json"
+    )
+
+
+def _uncertain(latency: Distribution, batches: int) -> Iterator[MeasurementWarning]:
+    """Warn where the measured batches leave the tail open, with how many would show it."""
+    if latency.mean.interval is None:
+        yield MeasurementWarning(
+            id="no-intervals",
+            message=f"Figures have no intervals: {latency.mean.reason}",
+            remedy="Measure more batches.",
+        )
+        return
+    tail = latency.percentile(0.99)
+    if tail is None or tail.interval is None or not batches:
+        return
+    reach = math.log(tail.interval.high / tail.interval.low) / 2
+    if reach > UNCERTAIN:
+        # What the mean of the service times is known to goes as one over the root of their number.
+        needed = units.significant(batches * (reach / KNOWN) ** 2, 2)
+        yield MeasurementWarning(
+            id="batches-few",
+            message=f"p99 is known to {units.percent(reach)} only: so near to the highest rate, "
+            "little of the service times is much of the wait.",
+            remedy=f"Measure longer: some {needed} batches in place of {batches:,} show it to "
+            f"{units.percent(KNOWN)}, or plan with another worker.",
+        )

@@ -12,7 +12,7 @@ import numpy as np
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.server_model import Outcome, ServerModel
 from torchgauge.analyze.capacity.simulation import Floats, Workers
-from torchgauge.analyze.capacity.simulation_error import Figure, steadied
+from torchgauge.analyze.capacity.simulation_error import Figure, Steadied, steadied
 from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
@@ -25,8 +25,8 @@ RESAMPLES = 80
 LOST = 0.025
 # Nearer to the highest rate no simulation is long enough: such a queue is taken as one without end.
 FULLEST = 0.99
-# Requests that are simulated: so many queues' memories, within limits.
-FEWEST_REQUESTS, MOST_REQUESTS, MEMORIES = 200_000, 1_000_000, 2_500
+# Requests that are simulated: so many queues' memories, within limits; of any server at most.
+FEWEST_REQUESTS, MOST_REQUESTS, MEMORIES = 200_000, 2_500_000, 8_000
 # The same of a resample, which is compared with the same requests at the measured times.
 FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED = 20_000, 60_000, 150
 WARM_UP = 0.05
@@ -45,6 +45,15 @@ class Prediction(NamedTuple):
     distributions: dict[str, Distribution]
     utilization: float
     mean_batch: float
+
+
+class LongRun(NamedTuple):
+    """A simulation of some `requests`, what it shows, and how busy its workers were."""
+
+    outcome: Outcome
+    utilization: float
+    requests: int
+    figures: Steadied
 
 
 class Predictor:
@@ -97,8 +106,8 @@ class Predictor:
         if resampling:
             limits = (FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED)
         at_least, at_most, memories = limits
-        count = min(at_most, max(at_least, memories / idle**2))
-        return max(1000, int(count * self.options.effort * self.model.effort(workers)))
+        count = min(at_most, max(at_least, memories / idle**2)) * self.model.effort(workers)
+        return max(1000, int(min(count, MOST_REQUESTS) * self.options.effort))
 
     def values(
         self, model: ServerModel, workers: Workers, rate: float, *, resampling: bool = False
@@ -123,15 +132,23 @@ class Predictor:
                 }
         return figures
 
-    def predict(self, workers: Workers, rate: float) -> Prediction | None:
-        """Return what requests wait; None where the queue grows without end."""
+    def long_run(self, workers: Workers, rate: float) -> LongRun | None:
+        """Return a long simulation; None where the queue grows without end."""
         if not self.stable(workers, rate):
             return None
         count = self.requests(workers, rate)
         outcome, utilization = self.outcome(self.model, workers, rate, count)
         load = rate / self.model.highest_rate(workers)
         begin = count - len(outcome.latency)
-        values, errors = steadied(outcome, self._figures, load, begin, self.options)
+        figures = steadied(outcome, self._figures, load, begin, self.options)
+        return LongRun(outcome, utilization, count, figures)
+
+    def predict(self, workers: Workers, rate: float) -> Prediction | None:
+        """Return what requests wait; None where the queue grows without end."""
+        run = self.long_run(workers, rate)
+        if run is None:
+            return None
+        outcome, utilization, count, (values, errors) = run
         factors = self._factors(workers, rate, values)
         estimates = {
             figure: _estimate(value, factors[figure], errors[figure])

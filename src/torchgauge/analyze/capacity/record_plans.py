@@ -11,6 +11,7 @@ from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.capacity_plans import Planner
 from torchgauge.analyze.capacity.discipline import misfit
 from torchgauge.analyze.capacity.load_checks import checks, unlike
+from torchgauge.analyze.capacity.server_model import ServerModel
 from torchgauge.analyze.capacity.service_times import service_times
 from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.records.generation.generation import Generation
@@ -48,15 +49,17 @@ def plan(
 
 
 def level_checks(
-    serving: Serving, times: ServiceTimes, seed: int = 0
+    serving: Serving, times: ServiceTimes, seed: int = 0, model: ServerModel | None = None
 ) -> tuple[tuple[Check, ...], str]:
     """Return predictions beside the open-loop levels of a record, and what they contradict.
+
+    Without a `model` it is that of the service times by batch.
 
     Of a queue that grows, a percent of the service times decides how fast: its times are not
     compared. A client that was too late measured itself.
     """
     workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
-    model = BatchModel.from_times(times)
+    model = model or BatchModel.from_times(times)
     all_checks: list[Check] = []
     for level in serving.levels:
         late_client = level.client is not None and level.client.limited

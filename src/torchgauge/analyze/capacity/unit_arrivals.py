@@ -14,6 +14,7 @@ from torchgauge.analyze.capacity.simulation import Floats
 def unit_arrivals(options: CapacityOptions, count: int) -> Floats:
     """Return the seconds of `count` requests of the options' kind; the first is at 0.
 
+    Their rate is exact: near the highest one, what chance adds to it would decide about the waits.
     A recorded schedule is repeated, without a gap at its end other than those within it.
     """
     load, generator = options.load, np.random.default_rng((options.seed, 1))
@@ -27,6 +28,8 @@ def unit_arrivals(options: CapacityOptions, count: int) -> Floats:
         gaps = generator.gamma(shape, 1 / shape, count)
     else:
         gaps = generator.exponential(1.0, count)
+    if load.kind in ("poisson", "gamma"):
+        gaps = gaps / gaps.mean()
     times: Floats = np.cumsum(gaps) - gaps[0]
     times.setflags(write=False)
     return times

@@ -21,7 +21,7 @@ from torchgauge.records.trace.host_delay import Cause, HostDelay
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 _CALLS = ("cuda_runtime", "cuda_driver")
 # Those that the device does in order (cudaMallocAsync) cost the host little.
-_ALLOCATIONS = re.compile(
+ALLOCATIONS = re.compile(
     r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?|cudaHost(Alloc|Register|Unregister)"
     r"|hipHost(Malloc|Free|Register|Unregister)"
     r"|cuMem(Alloc|Free|Create|Release|Map|Unmap|SetAccess|HostAlloc|FreeHost)(_v2)?"
@@ -94,7 +94,7 @@ def _rows_by_cause(events: Events, spans: Spans, work: Launched) -> dict[Cause, 
     modules[_long_first_launches(events, work)] = True
     masks: dict[Cause, np.ndarray] = {
         "garbage collection": is_python & name.where(lambda text: text == COLLECTION),
-        "allocation": is_call & name.where(lambda text: _ALLOCATIONS.fullmatch(text) is not None),
+        "allocation": is_call & name.where(lambda text: ALLOCATIONS.fullmatch(text) is not None),
         "first launch": modules,
         "compilation": compiles,
         "data loading": is_host & name.where(lambda text: _LOADING.fullmatch(text) is not None),

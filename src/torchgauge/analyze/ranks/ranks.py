@@ -5,20 +5,24 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from torchgauge.analyze.loop.rank_verdict import rank_verdict
 from torchgauge.errors import InputError
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.loop_verdict import LoopVerdict
 from torchgauge.records.trace.ranks import Ranks, RankTime
 
 # Ranks differ by chance: less than so much of a step is no straggler.
 NOTICEABLE = 0.05
 
 
-def merged(loops: Sequence[Loop]) -> Ranks:
+def merged(loops: Sequence[Loop], folder: str = "") -> Ranks:
     """Return the ranks of one job side by side; of two records of a rank the later counts.
 
     All ranks leave a step together, so that the slow one is told by its work, not by its step:
-    what the others have more of is waiting. Raises InputError `ranks-none`, `ranks-mixed`.
+    what the others have more of is waiting. The straggler is the verdict's; older records, without
+    the times of undisturbed steps, are compared by their recorded ones. `folder` is where the
+    records lie. Raises InputError `ranks-none`, `ranks-mixed`.
     """
     loops_by_rank = {
         loop.rank.number: loop for loop in sorted(loops, key=_created) if loop.rank is not None
@@ -44,7 +48,9 @@ def merged(loops: Sequence[Loop]) -> Ranks:
     times = [
         time for number in sorted(loops_by_rank) if (time := _time(number, loops_by_rank[number]))
     ]
-    straggler, lost = _straggler(times)
+    ordered = {number: loops_by_rank[number] for number in sorted(loops_by_rank)}
+    verdict = rank_verdict(ordered, folder)
+    straggler, lost = _straggler(times) if verdict is None else _named(verdict)
     step = sum(rank.step for rank in times)
     return Ranks(
         world=world,
@@ -54,6 +60,7 @@ def merged(loops: Sequence[Loop]) -> Ranks:
         lost=lost,
         share=sum(rank.communication for rank in times) / step if step else None,
         exposed=sum(rank.waiting for rank in times) / step if step else None,
+        verdict=verdict,
         warnings=_warnings(loops_by_rank),
     )
 
@@ -75,6 +82,12 @@ def _time(number: int, loop: Loop) -> RankTime | None:
         communication=loop.communication,
         mfu=None if loop.utilization is None else loop.utilization.mfu,
     )
+
+
+def _named(verdict: LoopVerdict) -> tuple[int | None, float | None]:
+    if verdict.rank is None or verdict.share is None or verdict.time is None:
+        return None, None
+    return verdict.rank, verdict.share * verdict.time
 
 
 def _straggler(times: Sequence[RankTime]) -> tuple[int | None, float | None]:

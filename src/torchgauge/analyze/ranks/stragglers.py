@@ -3,8 +3,9 @@
 Without a cause every rank of a group is as likely the last as any other, whatever the distribution
 of the times. How often a rank is the last, of the times that any is late, is held against that (a
 binomial test), so that one large delay, which any rank may have, names nobody. The unit is a marked
-step, since the calls of one step are late together. Where few steps are marked it is a call; of
-those that depend on each other fewer count (their autocorrelation time).
+step, since the calls of one step are late together. Where few steps are marked it is a call. Of
+units that depend on each other fewer count (their autocorrelation time). What the others lose is
+worth naming where the whole interval is above NOTICEABLE.
 
 The rank that is found is taken out, and the rest is compared again: of two late ranks the one that
 comes before the other would hide behind it.
@@ -12,6 +13,7 @@ comes before the other would hide behind it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -82,23 +84,30 @@ class _Units:
         return len(np.unique(self._unit[self._calls(index) & (self._late > 0)]))
 
     def late(self, index: int) -> Fractions:
-        """Return the ns that others waited for a rank, by unit in which it took part."""
+        """Return the ns that others waited for a rank, by unit in which it took part, in order."""
         calls = self._calls(index)
         units, entry = np.unique(self._unit[calls], return_inverse=True)
         own = np.where(self._rank[calls] == index, self._late[calls], 0.0)
-        return np.asarray(np.bincount(entry, own, len(units)), np.float64)
+        late = np.asarray(np.bincount(entry, own, len(units)), np.float64)
+        if self.unit == "step":
+            return late
+        ordered: Fractions = late[self._call_order(calls)]
+        return ordered
 
     def dependence(self, index: int) -> float:
         """Return how many units are as good as one that does not depend on those before it.
 
-        Of steps each counts. The calls of one step are late together, and follow each other.
+        What slows a rank down may last for several steps. The calls of one step are late together.
         """
         if self.unit == "step":
-            return 1.0
+            return autocorrelation_time(self.late(index))
         calls = self._calls(index)
-        order = np.argsort(np.concatenate([c.last for c in self._collectives])[calls])
+        order = self._call_order(calls)
         late = np.where(self._rank == index, self._late, -self._late)[calls][order]
         return autocorrelation_time(late)
+
+    def _call_order(self, calls: np.ndarray) -> Integers:
+        return np.argsort(np.concatenate([c.last for c in self._collectives])[calls])
 
     def chance(self, index: int) -> float:
         """Return the probability that a rank is the last in a unit in which any is, at most.
@@ -134,11 +143,14 @@ def stragglers(
         if index is None:
             return named
         late = units.late(index)
+        interval = _interval(late)
+        if interval.low <= NOTICEABLE * window:
+            return named
         named.append(
             Straggler(
                 rank=numbers[index],
                 lost=float(late.sum()) * 1e-9,
-                interval=_interval(late),
+                interval=interval,
                 last=units.times_last(index),
                 units=units.times_waited(index),
                 unit=units.unit,
@@ -173,13 +185,13 @@ def _chance_of(units: _Units, index: int) -> float:
 
 
 def _interval(late: Fractions) -> Interval:
-    """Return the 95 % interval of the sum over as many units, by bootstrap."""
-    if len(late) > _MAX_BLOCKS:  # neighbours together, which changes the sum's spread little
-        late = np.array([block.sum() for block in np.array_split(late, _MAX_BLOCKS)])
+    """Return the 95 % interval of the sum over as many units, by bootstrap of like neighbours."""
+    length = math.ceil(max(autocorrelation_time(late), len(late) / _MAX_BLOCKS))
+    blocks = np.add.reduceat(late, np.arange(0, len(late), length))
     weights = np.random.default_rng(0).multinomial(
-        len(late), np.full(len(late), 1 / len(late)), _RESAMPLES
+        len(blocks), np.full(len(blocks), 1 / len(blocks)), _RESAMPLES
     )
-    low, high = np.quantile(weights @ late, (0.025, 0.975)) * 1e-9
+    low, high = np.quantile(weights @ blocks, (0.025, 0.975)) * 1e-9
     return Interval(low=float(low), high=float(high), scope="process")
 
 

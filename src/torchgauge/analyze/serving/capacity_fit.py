@@ -36,9 +36,11 @@ ROUNDS = 30
 class GoalCount:
     """A goal at a level: how many requests were beyond its limit, and how many may be.
 
-    `over` of `count` requests were; the share `target` may be. Of a goal on the mean, which
-    `counts` no requests, `over` is the sum of the times, and `target` the limit. `correlation` is
-    how many requests in a row are worth one independent one.
+    `rate` is that of the requests that were due: by how much chance made it more or less than was
+    asked for explains part of the scatter. `over` of `count` requests were beyond the limit; the
+    share `target` may be. Of a goal on the mean, which `counts` no requests, `over` is the sum of
+    the times, and `target` the limit. `correlation` is how many requests in a row are worth one
+    independent one.
     """
 
     rate: float
@@ -71,8 +73,9 @@ def goal_count(level: Level, goal: Goal) -> GoalCount:
     elif goal.metric != "errors":
         over = float(times.sum())
     distribution = None if goal.metric == "errors" else getattr(level, goal.metric)
+    length = level.window[1] - level.window[0]
     return GoalCount(
-        level.arrivals.rate or 0.0,
+        float(inside.sum()) / length if length > 0 else 0.0,
         times.size,
         over,
         target,

@@ -184,7 +184,8 @@ class RateSearch:
             f"{levels} levels around it show it to {units.significant(_reach(interval) * 100)} %."
         )
         if _reach(interval) > PRECISION * 1.2:
-            text += " Longer levels narrow the interval."
+            times = units.significant((_reach(interval) / PRECISION) ** 2, 2)
+            text += f" Levels {times} times as long would show it to {PRECISION * 100:g} %."
         return text
 
     def _too_little(self) -> str:

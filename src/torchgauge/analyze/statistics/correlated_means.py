@@ -17,11 +17,11 @@ from torchgauge.analyze.statistics.correlated_percentiles import (
 from torchgauge.imports import imported
 
 # Independent samples below which neither the mean's error nor τ is known.
-MIN_INDEPENDENT = 50
+MIN_INDEPENDENT = 100
 # A run that saw too few long queues shows too low a mean and too small an error, so that the upper
 # end must reach further (benchmarks/load_coverage.py).
 LOWER_TAIL = 0.025
-UPPER_TAIL = 0.0001
+UPPER_TAIL = 0.00001
 
 
 class MeanFigure(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from torchgauge.analyze.host.host_delays import ALLOCATIONS
 from torchgauge.analyze.lanes.step_lanes import step_timeline
 from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
@@ -24,7 +25,7 @@ from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
-from torchgauge.records.trace.host_delay import LOADING, HostDelay
+from torchgauge.records.trace.host_delay import LOADING, Cause, HostDelay
 
 STEP = re.compile(r"tg@\d+")
 MARK = re.compile(r"tg:(\d+)")
@@ -37,8 +38,9 @@ class LoopTable:
     """The nodes of a loop and, by step in ns: its communication, and what it did at once.
 
     `communication`: when any was under way; `waiting`: when nothing else was done by the thread
-    that steps; `concurrent`: what other threads did while that one was at work too. `loading` are
-    the waits for data loaders, of all steps. `timeline` is of one of the steps. `products` are the
+    that steps; `concurrent`: what other threads did while that one was at work too. `delays` are
+    the waits for data loaders and for memory of a device, of all steps. `timeline` is of one of the
+    steps. `products` are the
     FLOPs of each step.
     """
 
@@ -46,7 +48,7 @@ class LoopTable:
     communication: Integers
     waiting: Integers
     concurrent: Integers
-    loading: tuple[HostDelay, ...] = ()
+    delays: tuple[HostDelay, ...] = ()
     timeline: Timeline | None = None
     products: tuple[Products, ...] = ()
 
@@ -77,7 +79,7 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
         communication,
         waiting,
         table.host.sum(axis=0) - length,
-        tuple(_loading(names, spans, steps)),
+        (*_loading(names, spans, steps), *_allocations(events, steps)),
         step_timeline(events, spans, tree, STEP, mark_names),
         recorded_products(events, spans, event_costs(events, spans), steps),
     )
@@ -87,14 +89,25 @@ def _loading(names: Coded[str], spans: Spans, steps: Steps) -> Iterator[HostDela
     """Yield the waits for data loaders, by the class of their iterator."""
     inside = steps.containing(spans.nesting.start) != NONE
     rows = np.flatnonzero(inside & names.where(lambda name: name.startswith(_LOADER)))
-    for code in np.unique(names.codes[rows]).tolist():
-        times = spans.nesting.total_time[rows[names.codes[rows] == code]]
+    return _delays(LOADING, names.take(rows), spans.nesting.total_time[rows], steps)
+
+
+def _allocations(events: Events, steps: Steps) -> Iterator[HostDelay]:
+    """Yield the calls that get memory from a device or give it back, by their names."""
+    is_allocation = events.name.where(lambda name: ALLOCATIONS.fullmatch(name) is not None)
+    rows = np.flatnonzero(is_allocation & (steps.containing(events.start) != NONE))
+    return _delays("allocation", events.name.take(rows), events.duration[rows], steps)
+
+
+def _delays(cause: Cause, names: Coded[str], times: Integers, steps: Steps) -> Iterator[HostDelay]:
+    for code in np.unique(names.codes).tolist():
+        of_name = times[names.codes == code]
         yield HostDelay(
-            cause=LOADING,
+            cause=cause,
             name=names.values[code],
-            calls=len(times),
-            time=int(times.sum()) * 1e-9,
-            longest=int(times.max()) * 1e-9,
+            calls=len(of_name),
+            time=int(of_name.sum()) * 1e-9,
+            longest=int(of_name.max()) * 1e-9,
             steps=len(steps),
             duration=int((steps.end - steps.begin).sum()) * 1e-9,
         )
@@ -253,13 +266,13 @@ def joined(parts: Sequence[LoopTable]) -> LoopTable:
 
 
 def _joined_delays(parts: Sequence[LoopTable]) -> Iterator[HostDelay]:
-    by_name: dict[str, list[HostDelay]] = {}
+    by_name: dict[tuple[Cause, str], list[HostDelay]] = {}
     for part in parts:
-        for delay in part.loading:
-            by_name.setdefault(delay.name, []).append(delay)
-    for name, delays in by_name.items():
+        for delay in part.delays:
+            by_name.setdefault((delay.cause, delay.name), []).append(delay)
+    for (cause, name), delays in by_name.items():
         yield HostDelay(
-            cause=LOADING,
+            cause=cause,
             name=name,
             calls=sum(delay.calls for delay in delays),
             time=sum(delay.time for delay in delays),

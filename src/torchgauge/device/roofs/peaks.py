@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.records.parallel.rank_work import Link, Links
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 from torchgauge.similar import did_you_mean, similar
 
@@ -25,6 +26,14 @@ _VENDORS = re.compile(r"nvidia|amd|instinct|geforce|tesla|rtx")
 _Figure = tuple[float, str]
 
 
+class _Links(msgspec.Struct):
+    """Names and rates in one direction: of links within a machine, and of its network cards."""
+
+    devices: int
+    within: tuple[str, float, str]
+    between: tuple[str, float, str] | None = None
+
+
 class _Device(msgspec.Struct):
     name: str
     names: tuple[str, ...]
@@ -32,6 +41,7 @@ class _Device(msgspec.Struct):
     bandwidth: _Figure
     memory: _Figure
     last_level_cache: _Figure | None = None
+    links: _Links | None = None
 
 
 class _Table(msgspec.Struct):
@@ -50,6 +60,27 @@ def find(name: str) -> Roofs:
         if _plain(name) in map(_plain, (device.name, *device.names)):
             return _roofs(device, table.documents)
     raise _unknown(name)
+
+
+def links(name: str) -> Links | None:
+    """Return how devices of a full name are joined in the vendor's machines; None where unknown.
+
+    A datasheet's rate of NVLink is the sum of both directions; these are of one.
+    """
+    table = _table()
+    joined = next((device.links for device in table.devices if device.name == name), None)
+    if joined is None:
+        return None
+
+    def link(figure: tuple[str, float, str]) -> Link:
+        title, rate, document = figure
+        return Link(name=title, bytes_per_second=rate, source=table.documents[document])
+
+    return Links(
+        devices=joined.devices,
+        within=link(joined.within),
+        between=None if joined.between is None else link(joined.between),
+    )
 
 
 def names() -> tuple[str, ...]:

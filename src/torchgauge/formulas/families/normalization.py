@@ -53,7 +53,7 @@ def group_norm(operand: Operand, weight: Any, bias: Any, *_sizes: Any, **_named:
     return _normalised(operand, True, weight, bias)
 
 
-@formula("aten::_fused_rms_norm")
+@formula("aten::_fused_rms_norm", "torchgauge::rms_norm")
 def rms_norm(operand: Operand, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Work:
     """Square, addition and product with the reciprocal root: three per element, one for weight."""
     return _per_element(3 + _affine(weight), operand)
@@ -150,7 +150,7 @@ def group_norm_backward(
     return _gradients(operand, weight, args[-1])
 
 
-@formula("aten::_fused_rms_norm_backward")
+@formula("aten::_fused_rms_norm_backward", "torchgauge::rms_norm_backward")
 def rms_norm_backward(
     gradient: Operand,
     operand: Operand,

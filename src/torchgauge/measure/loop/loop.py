@@ -206,7 +206,7 @@ class Timeline:
         folder = self._open.enter_context(temporary_folder())
         self._modules = LoopModules(self._roots)
         stamps = Stamps(self._modules.target, self._modules)
-        self._ends = StepEnds(self._roots, self._ended, self._restart)
+        self._ends = StepEnds(self._roots, self._ended, self._restart, self._calls)
         self._steps = LoopSteps(
             self._schedule,
             self._budget,
@@ -220,13 +220,18 @@ class Timeline:
             self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
             self._open.enter_context(self._oom.watching())
         self._open.callback(self._ends.close)
-        self._open.enter_context(self._steps.interruptions.watching())
-        self._open.enter_context(self._steps.loader_waits.watching())
+        for watcher in self._steps.watchers:
+            self._open.enter_context(watcher.watching())
+        for root in self._roots:
+            self._steps.clock.calls(root)
         self._ends.open()
         self._steps.begin()
 
     def _ended(self) -> None:
         self._steps.ended()
+
+    def _calls(self, module: nn.Module) -> None:
+        self._steps.clock.calls(module)
 
     def _restart(self) -> None:
         self._steps.restart()
@@ -246,6 +251,7 @@ def _forget_in_child() -> None:
     global _active
     if _active is not None:
         _active._ends.active = False  # noqa: SLF001 - the same file
+        _active._steps.clock.stop()  # noqa: SLF001
         _active = None
         mark.name_with(None)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 import statistics
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.layer_times import layer_times
@@ -72,7 +75,10 @@ def loop_record(
         stretches=steps.times(),
         communication=None if recording is None else _median(recording.communication.tolist()),
         waiting=None if recording is None else _median(recording.waiting.tolist()),
-        host_delays=(*_loading(recording, timeline), *steps.interruptions.delays()),
+        host_delays=(*_recorded_delays(recording, timeline), *steps.interruptions.delays()),
+        step_times=steps.clock.times(),
+        scalars=steps.scalars.per_step(len(Loop.durations_of(steps.times(), "record"))),
+        program=_program(),
         compilation_costs=steps.compilation_costs.costs(),
         loader_waits=steps.loader_waits.waits(),
         rank=rank(),
@@ -82,7 +88,8 @@ def loop_record(
     used = loop_utilization(
         loop, () if recording is None else recording.products, modules.models(tree), tokens
     )
-    return msgspec.structs.replace(loop, utilization=used, findings=findings(loop))
+    loop = msgspec.structs.replace(loop, utilization=used, findings=findings(loop))
+    return msgspec.structs.replace(loop, verdict=loop_verdict(loop))
 
 
 def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:
@@ -122,12 +129,12 @@ def _tree(
     return msgspec.structs.replace(step_tree, timeline=recording.timeline)
 
 
-def _loading(recording: LoopTable | None, tree: Tree | None) -> Iterator[HostDelay]:
-    """Yield the waits for data; a device has waited no longer than it was idle in a step."""
+def _recorded_delays(recording: LoopTable | None, tree: Tree | None) -> Iterator[HostDelay]:
+    """Yield the waits for data and memory; a device waited no longer than it was idle in a step."""
     if recording is None or tree is None:
         return
     idle = max((use.idle for use in tree.devices), default=None)
-    for delay in recording.loading:
+    for delay in recording.delays:
         waited = None if idle is None else min(delay.time, idle * delay.steps)
         yield msgspec.structs.replace(delay, idle=waited)
 
@@ -234,3 +241,12 @@ def rank() -> Rank | None:
         world=int(world),
         job=":".join(os.environ.get(name, "") for name in names),
     )
+
+
+def _program() -> str:
+    """Return what runs, as a shell takes it: "train.py --epochs 2"; empty of a notebook."""
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name and not spec.name.startswith("torchgauge"):
+        return shlex.join(["-m", spec.name.removesuffix(".__main__"), *sys.argv[1:]])
+    return shlex.join(sys.argv) if sys.argv[:1] and sys.argv[0].endswith(".py") else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import threading
@@ -22,7 +21,9 @@ from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
 from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
+from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
+from torchgauge.measure.loop.step_clock import StepClock
 from torchgauge.measure.recording import capture_limit as capture
 from torchgauge.measure.recording.recording import Recorder
 from torchgauge.measure.timeline.ranges import step_range
@@ -39,19 +40,6 @@ UNDISTURBED: tuple[Phase, ...] = ("bare", "stamp")
 MOST_TIMES = 100_000
 # Seconds in which the thread that steps may end its step, where another ends the timeline.
 LAST_STEP = 10.0
-
-
-@dataclasses.dataclass
-class StepNeeds:
-    """What recording one step takes: events, and bytes of a file and of memory."""
-
-    events: int
-    file: int
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory while a step is recorded and exported."""
-        return capture.memory_of(self.file)
 
 
 class LoopSteps:
@@ -73,13 +61,17 @@ class LoopSteps:
         *,
         all_threads: bool = False,
     ) -> None:
-        self.needs: StepNeeds | None = None
+        self.needs: capture.StepNeeds | None = None
         self.names: list[str] = []
         self.warnings: list[MeasurementWarning] = []
         self.left_out = ExcludedThreads()
         self.interruptions = Interruptions(now)
+        self.clock = StepClock(now)
         self.loader_waits = LoaderWaits(now)
+        self.watchers = (self.interruptions, self.clock, self.loader_waits)
         self.compilation_costs = CompilationCosts()
+        self.scalars = ScalarReads(now)
+        self._reading = contextlib.ExitStack()
         self._schedule = schedule
         self._memory = memory
         self._folder = folder
@@ -109,8 +101,8 @@ class LoopSteps:
     def ended(self) -> None:
         """Take note that a step has ended, and make ready what the next one is for."""
         took = self._now() - self._began
-        self.interruptions.end()
-        self.loader_waits.end()
+        for watcher in self.watchers:
+            watcher.end()
         self.compilation_costs.end()
         if self._closed:
             if self._recorder is not None:
@@ -133,10 +125,13 @@ class LoopSteps:
             self._undisturbed(self._change)
         if self.phase == "record" != before:
             self._boundary()
+            self._reading.enter_context(self.scalars.watching())
         # The first step after a change is not like the others.
-        counts = self.phase in UNDISTURBED and self.phase == before
-        self.interruptions.begin(counts=counts)
-        self.loader_waits.begin(counts=counts)
+        self._begin_step(counts=self.phase in UNDISTURBED and self.phase == before)
+
+    def _begin_step(self, *, counts: bool) -> None:
+        for watcher in self.watchers:
+            watcher.begin(counts=counts)
         self.compilation_costs.begin(counts=counts or self.count < 2)
         self._began = self._now()
 
@@ -180,8 +175,8 @@ class LoopSteps:
         self._estimating = False
         self._boundaries = 0
         self._is_ready = False
-        self.interruptions.forget()
-        self.loader_waits.forget()
+        for watcher in (*self.watchers, self.scalars):
+            watcher.forget()
         self._around = contextlib.ExitStack()
         self._began = 0
 
@@ -269,6 +264,7 @@ class LoopSteps:
 
     def _stop(self) -> None:
         recorder, self._recorder = self._recorder, None
+        self._reading.close()
         mark.name_with(None)
         if recorder is None:
             return
@@ -285,7 +281,7 @@ class LoopSteps:
         recorder.export(path)
         if self._estimating:
             self.estimate = path
-            self.needs = _needs(path)
+            self.needs = capture.step_needs(path)
         else:
             self.recordings.append(path)
 
@@ -326,16 +322,6 @@ class LoopSteps:
 
 def _device() -> str:
     return "cuda" if torch.cuda.is_initialized() else "cpu"  # type: ignore[no-untyped-call]
-
-
-def _needs(path: Path) -> StepNeeds:
-    events = 0
-    with path.open("rb") as file:
-        overlap = b""
-        while chunk := file.read(1 << 20):
-            events += (overlap + chunk).count(b'"ph": "X"')
-            overlap = chunk[-8:]
-    return StepNeeds(events=events, file=path.stat().st_size)
 
 
 def _failed(error: Exception) -> TorchgaugeError:

@@ -30,6 +30,7 @@ class StepEnds:
 
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
+    `calls` is given the modules that the loop itself calls, losses with them.
     `batch` is the leading dimension that the tensors of the first calls share, None where these
     differ, as those of a check before the training may; `tokens` are those of a call likewise.
     """
@@ -39,6 +40,7 @@ class StepEnds:
         roots: Sequence[nn.Module],
         ended: Callable[[], None],
         restart: Callable[[], None],
+        calls: Callable[[nn.Module], None],
     ) -> None:
         self.by: By = ""
         self.batch: int | None = None
@@ -49,6 +51,7 @@ class StepEnds:
         self._modules = [module for root in roots for module in root.modules()]
         self._ended = ended
         self._restart = restart
+        self._calls = calls
         self._thread: int | None = None
         self._lock = threading.Lock()
         self._leader = _Leader()
@@ -132,9 +135,11 @@ class StepEnds:
     def _counts(self, module: nn.Module) -> bool:
         if not self.active:
             return False
-        if self._roots:
-            return identity(module) in self._roots
-        return next(module.parameters(), None) is not None
+        has_parameters = next(module.parameters(), None) is not None
+        counts = identity(module) in self._roots if self._roots else has_parameters
+        if counts or not has_parameters:
+            self._calls(module)
+        return counts
 
     def _begun(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._noted_calls >= NOTED_CALLS:

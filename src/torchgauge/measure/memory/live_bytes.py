@@ -13,21 +13,23 @@ from torchgauge.formulas import scratch
 from torchgauge.formulas.touched import tensors
 from torchgauge.measure.work.internals import DispatchMode, graph_task, never_compiled, storage_key
 
-_KNOWN_NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision"})
+_KNOWN_NAMESPACES = frozenset({"aten", "prims", "prim", "torchgauge", "torchvision"})
 _NONE: dict[str, Any] = {}
 
 
 class LiveBytes(DispatchMode):
     """Notes when storages begin and end, on fake tensors too, and the scratch of CPU kernels.
 
-    Storages of `existing` tensors were there before and are left out. `unknown` names operators of
+    Storages of `existing` tensors were there before and are left out; so is the scratch without
+    `workspaces`. `unknown` names operators of
     which it is not known what their kernels take.
     """
 
-    def __init__(self, existing: Iterable[torch.Tensor]) -> None:
+    def __init__(self, existing: Iterable[torch.Tensor], *, workspaces: bool = True) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.lives = BlockLifetimes()
         self.unknown: set[str] = set()
+        self._workspaces = workspaces
         self._threads = torch.get_num_threads()
         self._alive: dict[int, Any] = {}
         for tensor in existing:
@@ -64,7 +66,7 @@ class LiveBytes(DispatchMode):
             block = self.lives.begin(Block(size, backward), may_replace=in_place)
             alive = self._alive[key] = _Alive(storage, self._ended(key, block))
             alive.block = block
-        if size := scratch.scratch(name, args, self._threads):
+        if self._workspaces and (size := scratch.scratch(name, args, self._threads)):
             self.lives.end(self.lives.begin(Block(size, backward, scratch=True)))
 
     def _ended(self, key: int, block: int) -> Any:

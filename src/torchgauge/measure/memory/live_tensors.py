@@ -30,10 +30,8 @@ def live_tensors(device: str, error: BaseException | None = None) -> tuple[Alive
     storages: dict[int, AliveTensor] = {}
     for part, name, operator, tensor in _held(error):
         for plain_tensor in strided(tensor):
-            if plain_tensor.device.type != kind.type or plain_tensor.device.index not in (
-                kind.index,
-                None,
-            ):
+            device_found = plain_tensor.device
+            if device_found.type != kind.type or device_found.index not in (kind.index, None):
                 continue
             storage = plain_tensor.untyped_storage()
             if storage.nbytes() and storage._cdata not in storages:  # noqa: SLF001

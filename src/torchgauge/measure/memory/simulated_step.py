@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torchgauge.analyze.memory.training_passes import Passes, passes
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.forward import running
+from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.live_bytes import LiveBytes
 from torchgauge.measure.work.internals import is_compiled
 from torchgauge.targets import hygiene, members
@@ -28,11 +29,12 @@ from torchgauge.targets.training.training import Phase, Training, TrainingStep, 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 
-def simulate(placement: Placement, train: Training | None = None) -> Passes:
+def simulate(placement: Placement, train: Training | None = None, *, cuda: bool = False) -> Passes:
     """Run forward, loss and backward of a copy on fake CPU tensors, and return what they hold.
 
     Fake tensors take the paths of the CPU's kernels (fused attention and recurrent layers among
-    them) and compute nothing. `train` None takes the loss that the model returns, else the mean of
+    them) and compute nothing; with `cuda` those of CUDA's where they save other tensors, and
+    without workspaces. `train` None takes the loss that the model returns, else the mean of
     its outputs. Raises MeasurementError `step-not-simulated` where that cannot be, and those of
     `forward.running`.
     """
@@ -50,10 +52,10 @@ def simulate(placement: Placement, train: Training | None = None) -> Passes:
         hygiene.training(module, placement.inputs),
         running("cpu", "Simulating a training step"),
     ):
-        copied, inputs = _copied(module, placement.inputs, _Fakes(mode))
+        copied, inputs = stand_ins(module, placement.inputs, StandIns(mode))
         existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]
-        live = LiveBytes(existing)
-        with mode:
+        live = LiveBytes(existing, workspaces=not cuda)
+        with mode, cuda_kernels() if cuda else contextlib.nullcontext():
             step = TrainingStep(copied, inputs, how, lambda: _arithmetic(placement))
             ends = _followed(step, live)
     if live.unknown:
@@ -103,15 +105,20 @@ def _arithmetic(placement: Placement) -> AbstractContextManager[Any]:
     return torch.autocast("cpu", dtype=DTYPES[placement.precision])
 
 
-class _Fakes(TorchFunctionMode):
-    """Makes one fake of each tensor; as a mode, of those that are copied."""
+class StandIns(TorchFunctionMode):
+    """Makes one tensor without values for each tensor; as a mode, for those that are copied.
 
-    def __init__(self, mode: Any) -> None:
+    They are fake where `mode` is a FakeTensorMode or one is on, else on the device "meta".
+    """
+
+    def __init__(self, mode: AbstractContextManager[Any], device: str = "cpu") -> None:
         super().__init__()
         self.mode = mode
+        self.device = device
         self.fakes: dict[int, Any] = {}
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor's stand-in, the same one each time."""
         if id(tensor) not in self.fakes:
             self.fakes[id(tensor)] = self._make(tensor)
         return self.fakes[id(tensor)]  # type: ignore[no-any-return]
@@ -127,14 +134,18 @@ class _Fakes(TorchFunctionMode):
             raise _refused(f"A {type(tensor).__name__} of layout {tensor.layout} has no fake.")
         with self.mode, torch.no_grad():
             fake = torch.empty_strided(
-                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self.device
             )
         if isinstance(tensor, nn.Parameter):
             return nn.Parameter(fake, tensor.requires_grad)
         return fake.requires_grad_(tensor.requires_grad)
 
 
-def _copied(module: nn.Module, inputs: Inputs, fakes: _Fakes) -> tuple[nn.Module, Inputs]:
+def stand_ins(module: nn.Module, inputs: Inputs, fakes: StandIns) -> tuple[nn.Module, Inputs]:
+    """Return copies of a module and its inputs, made of tensors without values.
+
+    Raises MeasurementError `step-not-simulated` for tensors that have no such copy.
+    """
     for tensor in members.tensors(module):
         fakes(tensor)
     with fakes:

@@ -47,6 +47,11 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         return ChildAnswer(
             layers=layer_choice.chosen(source, original(source, parent_settings), options)
         )
+    if work == "parallel":
+        from torchgauge.measure.parallel import rank_count
+
+        assert isinstance(source, rank_count.ParallelSource)  # noqa: S101 - it comes with this work
+        return ChildAnswer(parallel=rank_count.count_ranks(source))
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent

@@ -29,6 +29,7 @@ from torchgauge.progress import Progress
 from torchgauge.records.failure import Failure
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.model_facts import Facts
+from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.builds.home import Home
@@ -44,7 +45,7 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile", "essentials", "facts", "check", "layers", "wait"]
+Work = Literal["latency", "profile", "essentials", "facts", "check", "layers", "parallel", "wait"]
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
@@ -56,6 +57,7 @@ class ChildAnswer(msgspec.Struct, frozen=True):
     facts: Facts | None = None
     checked: CheckResult | None = None
     layers: LayerChoice | None = None
+    parallel: Parallel | None = None
     failure: Failure | None = None
 
 

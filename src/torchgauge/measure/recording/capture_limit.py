@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 from torchgauge.device.counters import memory_available
 
 BUDGET = 1 << 30
@@ -21,3 +24,27 @@ def budget() -> int:
 def memory_of(file: int) -> int:
     """Return the bytes of memory that recording and exporting a file of this size takes."""
     return file * MEMORY_PER_FILE_BYTE
+
+
+@dataclasses.dataclass
+class StepNeeds:
+    """What recording one step takes: events, and bytes of a file and of memory."""
+
+    events: int
+    file: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory while a step is recorded and exported."""
+        return memory_of(self.file)
+
+
+def step_needs(path: Path) -> StepNeeds:
+    """Return what the step in a recording took."""
+    events = 0
+    with path.open("rb") as file:
+        overlap = b""
+        while chunk := file.read(1 << 20):
+            events += (overlap + chunk).count(b'"ph": "X"')
+            overlap = chunk[-8:]
+    return StepNeeds(events=events, file=path.stat().st_size)

@@ -42,10 +42,16 @@ class Observer(Protocol):
 
 
 class _Around(NamedTuple):
-    """A wrap, and the class whose `__call__` a module's class uses."""
+    """A wrap, the class whose `__call__` a module's class uses, and the only classes; None: all."""
 
     wrap: Wrap
     owners: dict[type[nn.Module], type[nn.Module]]
+    only: frozenset[type[nn.Module]] | None
+
+    @property
+    def classes(self) -> set[type[nn.Module]]:
+        """The classes that are wrapped."""
+        return {nn.Module, *self.owners.values()} if self.only is None else {*self.only}
 
 
 _lock = threading.Lock()
@@ -54,15 +60,22 @@ _originals: dict[type[nn.Module], Call] = {}
 
 
 @restoring
-def wrapped(wrap: Wrap, modules: Iterable[nn.Module] = ()) -> Iterator[None]:
+def wrapped(
+    wrap: Wrap,
+    modules: Iterable[nn.Module] = (),
+    *,
+    only: Iterable[type[nn.Module]] | None = None,
+) -> Iterator[None]:
     """Call what `wrap` makes in place of every module's `__call__` until the block ends.
 
     `modules` are those whose classes may override `__call__`: such a class is wrapped as well.
+    With `only` modules of these classes alone are wrapped, and calls of others cost nothing.
     Blocks may overlap, on any threads. Dynamo neither compiles what is wrapped around nor breaks up
     what it compiles inside.
     """
     global _wraps
-    added = _Around(wrap, _overriding(modules))
+    classes = None if only is None else frozenset(only)
+    added = _Around(wrap, _overriding(modules) if only is None else {}, classes)
     with _lock:
         _wraps = (*_wraps, added)
         _install()
@@ -120,17 +133,34 @@ def _overriding(modules: Iterable[nn.Module]) -> dict[type[nn.Module], type[nn.M
 
 def _install() -> None:
     """Give each class its own `__call__` inside of all that wrap it, or back as it was."""
-    wrapped_classes: set[type[nn.Module]] = {nn.Module} if _wraps else set()
-    wrapped_classes = wrapped_classes.union(*(around.owners.values() for around in _wraps))
+    wrapped_classes: set[type[nn.Module]] = set().union(*(around.classes for around in _wraps))
     for owner in wrapped_classes - _originals.keys():
-        _originals[owner] = vars(owner)["__call__"]
+        _originals[owner] = vars(owner).get("__call__") or _inherited(owner)
     for owner, original in list(_originals.items()):
         call = original
-        for wrap, owners in _wraps:
-            if owner is nn.Module or owner in owners.values():
-                call = wrap(call, frozenset(k for k, first in owners.items() if first is not owner))
+        for around in _wraps:
+            if owner in around.classes:
+                inner = frozenset(k for k, first in around.owners.items() if first is not owner)
+                call = around.wrap(call, inner)
                 never_compiled(call)
                 setattr(call, ORIGINAL, original)
-        type.__setattr__(owner, "__call__", call)
         if owner not in wrapped_classes:
             del _originals[owner]
+        if call is original and hasattr(original, _INHERITED):
+            type.__delattr__(owner, "__call__")
+        else:
+            type.__setattr__(owner, "__call__", call)
+
+
+_INHERITED = "_torchgauge_inherited"
+
+
+def _inherited(owner: type[nn.Module]) -> Call:
+    """Return what calls the `__call__` that a class inherits, whatever that is at the time."""
+
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        return super(owner, self).__call__(*args, **kwargs)  # type: ignore[misc]
+
+    never_compiled(__call__)
+    setattr(__call__, _INHERITED, True)
+    return __call__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -97,7 +98,7 @@ def _training(
     passes = None
     try:
         placement = opened(source)
-        passes = simulate(placement, options.train)
+        passes = simulate(placement, options.train, cuda=bool(options.on))
     except TorchgaugeError as error:
         unfit = isinstance(error, InputError) and not isinstance(error, ModelError)
         if options.train is not None and unfit:
@@ -110,9 +111,10 @@ def _training(
                 probe="cost",
             )
         )
-    return memory_of(
+    memory = memory_of(
         placement, passes, optimizer=options.optimizer, saved=cost.retained_for_backward or 0
     )
+    return msgspec.structs.replace(memory, kernels="cuda" if options.on else "cpu")
 
 
 def memory_of(

@@ -43,9 +43,9 @@ class TrainingMemory(Record, frozen=True, kw_only=True):
     """What a training step holds, by part, and by optimizer: `optimizer` is the one assumed.
 
     `gradients` is one per trainable parameter, in its dtype. `activations` is what is alive at the
-    end of the forward pass beside parameters, buffers and inputs, as the CPU's kernels keep it. The
-    parts are not all alive at once: `assumed.at_peak` is. In no figure are fragmentation and the
-    driver's own memory.
+    end of the forward pass beside parameters, buffers and inputs, as the CPU's or CUDA's kernels
+    keep it (`kernels`). The parts are not all alive at once: `assumed.at_peak` is. In no figure are
+    fragmentation and the driver's own memory.
     """
 
     parameters: MemoryPart
@@ -55,6 +55,7 @@ class TrainingMemory(Record, frozen=True, kw_only=True):
     activations: MemoryPart
     optimizers: dict[str, OptimizerMemory]
     optimizer: str
+    kernels: Literal["cpu", "cuda"] = "cpu"
 
     @property
     def assumed(self) -> OptimizerMemory:

@@ -43,7 +43,7 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
         tokens: Of prefill and decode, for continuous batching.
         overhead: Seconds per request outside of the batch: reading, HTTP, answering.
         settings: What they were measured with, such as "bf16, compile default"; empty: as given.
-        shapes: Prompt and answer of requests in tokens, as they were measured.
+        shapes: Prompt and answer of requests in tokens, each as frequent as the others.
         max_batch: As the server was set; None if it does not batch.
         max_delay: Seconds, likewise.
         workers: Workers that shared the load when these were measured.

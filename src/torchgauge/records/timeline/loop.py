@@ -16,6 +16,8 @@ from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loader_wait import LoaderWait
+from torchgauge.records.timeline.loop_verdict import LoopVerdict
+from torchgauge.records.timeline.step_times import StepTimes
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.traced_lines import TracedFunction
 from torchgauge.records.timeline.tree import Tree
@@ -55,6 +57,19 @@ class Captured(Record, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class ScalarCalls(Record, frozen=True, kw_only=True):
+    """Calls of one line that read a tensor's value, as `item()` does, and wait for it.
+
+    `call` is the method; `calls` and `time` are of a recorded step, calls and seconds.
+    """
+
+    file: str
+    line: int
+    call: str
+    calls: float
+    time: float
+
+
 class Rank(Record, frozen=True, kw_only=True):
     """One process of a distributed job; `job` is the same for all that were started together."""
 
@@ -75,10 +90,12 @@ class Loop(Exported, frozen=True, kw_only=True):
     `utilization` is of this process's device at the bare steps' median, from the FLOPs of recorded
     steps; None where no products were recorded or no bare step was timed.
     `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
-    garbage collection and compilation in bare ones. `loader_waits` splits the waits for data
-    loaders in bare and stamped steps. `compilation_costs` are of the
-    first step and of those without a change of wrappers. `out_of_memory` is noted on request
-    alone. `findings` are what costs time, what is worth most first.
+    garbage collection and compilation in bare ones. `findings` are what costs time, what is worth
+    most first. `step_times` says what undisturbed steps did; None where none ended. `scalars` are
+    the calls in recorded steps that read a tensor's value. `loader_waits` splits the waits for data
+    loaders in bare and stamped steps. `compilation_costs` are of the first step and of those
+    without a change of wrappers. `out_of_memory` is noted on request alone. `program` is what ran,
+    as its user wrote it; empty where that is not known. `verdict` is what bounds the steps.
     """
 
     schema: str = SCHEMA
@@ -94,6 +111,10 @@ class Loop(Exported, frozen=True, kw_only=True):
     waiting: float | None = None
     utilization: Utilization | None = None
     host_delays: tuple[HostDelay, ...] = ()
+    step_times: StepTimes | None = None
+    scalars: tuple[ScalarCalls, ...] = ()
+    program: str = ""
+    verdict: LoopVerdict | None = None
     loader_waits: tuple[LoaderWait, ...] = ()
     compilation_costs: tuple[CompilationCost, ...] = ()
     out_of_memory: tuple[OutOfMemory, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.timeline.loop_verdict import LoopVerdict
 
 SCHEMA = "torchgauge.ranks/1"
 
@@ -35,10 +36,12 @@ class Ranks(Exported, frozen=True, kw_only=True):
 
     Attributes:
         missing: Ranks without a record.
-        straggler: The rank that works longest; None where the ranks do not differ.
+        straggler: The rank that works longest in undisturbed steps, in older records in recorded
+            ones; None where the ranks do not differ by more than chance.
         lost: Seconds of a step that the others wait for the straggler, the median.
         share: The part of a step in which communication was under way, over all ranks.
         exposed: The part of a step in which a rank only waited for communication, over all ranks.
+        verdict: What bounds the job; None where the records do not have the times of steps.
     """
 
     schema: str = SCHEMA
@@ -49,4 +52,5 @@ class Ranks(Exported, frozen=True, kw_only=True):
     lost: float | None = None
     share: float | None = None
     exposed: float | None = None
+    verdict: LoopVerdict | None = None
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -13,6 +13,8 @@ from torchgauge.report.content.document import Column, Row, Value
 from torchgauge.visible import one_line
 
 COLUMNS = (
+    # Of a generation the shape, of a load the level: runs of one record differ in nothing else.
+    Column("part", left_aligned=True, max_width=44),
     Column("run", left_aligned=True),
     Column("commit", left_aligned=True),
     Column("branch", priority=1, left_aligned=True, max_width=20),
@@ -46,6 +48,7 @@ def head(run: Run) -> Text:
 
 def _cells(run: Run) -> dict[str, Value]:
     cells = {
+        "part": run.model.partition(", ")[2],
         "run": run.uuid[:8],
         "commit": run.commit[:10] + ("+" if run.dirty else ""),
         "branch": run.branch,

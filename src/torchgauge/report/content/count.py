@@ -37,10 +37,12 @@ PEAK = {
 }
 AT_LEAST_NOTE = "at the end of its forward pass, or at its own"
 PARTIAL_NOTE = "without gradients of activations, workspaces and temporaries"
-UNCOUNTED_NOTE = (
-    "As kernels of a CPU with 512-bit vectors take it; fragmentation and the driver's own memory "
-    "are in no figure."
-)
+UNCOUNTED_NOTES = {
+    "cpu": "As kernels of a CPU with 512-bit vectors take it; fragmentation and the driver's own "
+    "memory are in no figure.",
+    "cuda": "As CUDA's kernels save it for the backward pass; their workspaces, fragmentation and "
+    "the driver's own memory are in no figure.",
+}
 
 
 def document(count: Count, options: Options) -> Document:
@@ -121,7 +123,9 @@ def _optimizers(memory: TrainingMemory) -> Table:
         sizes |= {} if optimizer.total is None else {"at its peak": optimizer.total}
         cells: dict[str, Value] = {key: units.size(value) for key, value in sizes.items() if value}
         rows.append(Row(name, cells, tone="strong" if name == memory.optimizer else ""))
-    return Table(first="optimizer", columns=columns, rows=rows, notes=(UNCOUNTED_NOTE,))
+    return Table(
+        first="optimizer", columns=columns, rows=rows, notes=(UNCOUNTED_NOTES[memory.kernels],)
+    )
 
 
 def other_devices(count: Count) -> Table:
@@ -143,7 +147,7 @@ def other_devices(count: Count) -> Table:
     heading = "Elsewhere"
     if training_memory is not None:
         heading += f", training with {training_memory.optimizer}"
-    rows = rows_of(columns, count.other_devices, lambda estimate: _model(estimate.device))
+    rows = rows_of(columns, count.other_devices, lambda estimate: model_name(estimate.device))
     return Table(title=heading, how="estimated", first="device", columns=columns, rows=rows)
 
 
@@ -165,7 +169,7 @@ def fits(estimate: OtherDevice, *, training: bool = False) -> str:
     return "fits" if estimate.fits else "does not fit"
 
 
-def _model(device: str) -> str:
+def model_name(device: str) -> str:
     """Return a device's name without its maker: "NVIDIA A100-SXM4-80GB" is an A100-SXM4-80GB."""
     for maker in ("NVIDIA ", "AMD Instinct ", "Tesla ", "GeForce "):
         device = device.removeprefix(maker)

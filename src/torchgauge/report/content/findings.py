@@ -1,4 +1,4 @@
-"""Findings in words: those of a record that are worth most, and what each is worth."""
+"""Findings in words: those of a record that are worth most, what each is worth, and verdicts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.trace.ranks import Ranks
 from torchgauge.report.content.document import Detailed, Items
 
 MAX_FINDINGS = 3
 HEADING = "What matters most"
+VERDICT = "Verdict"
 
 
 def most_important(record: Generation | Profile | Loop | Serving) -> list[Items]:
@@ -43,3 +45,16 @@ def evidence_text(finding: Finding) -> str:
     if finding.worth is None:
         return finding.evidence
     return f"{finding.evidence} Worth at most {units.time(finding.worth)}."
+
+
+def verdict_items(record: Loop | Ranks) -> list[Items]:
+    """Return the verdict as lines; nothing of a record without one."""
+    verdict = record.verdict
+    if verdict is None:
+        return []
+    entries = [
+        ("!" if verdict.fault else "=", verdict.title),
+        *(("·", line) for line in verdict.evidence),
+    ]
+    entries += [("$", verdict.command)] if verdict.command else []
+    return [Items(VERDICT, entries, recorded=True)]

@@ -18,7 +18,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.document import Row as TableRow
-from torchgauge.report.content.findings import most_important
+from torchgauge.report.content.findings import most_important, verdict_items
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
@@ -50,7 +50,7 @@ def title(loop: Loop) -> str:
 
 def document(loop: Loop, options: Options) -> Document:
     """Return how long steps took, and where the time of one went."""
-    blocks: list[Block] = [] if loop.without_model else [steps(loop)]
+    blocks: list[Block] = [] if loop.without_model else [*verdict_items(loop), steps(loop)]
     for event in loop.out_of_memory:
         blocks += [memory_ran_out(event)]
         if event.tensors:

@@ -17,6 +17,7 @@ from torchgauge.report.content.document import (
     Warnings,
     cells,
 )
+from torchgauge.report.content.findings import verdict_items
 
 COLUMNS = (
     Column("step", get=lambda rank: units.time(rank.step)),
@@ -39,7 +40,10 @@ def document(ranks: Ranks, _options: Options) -> Document:
         )
         for rank in ranks.ranks
     ]
-    blocks: list[Block] = [Table(first="rank", columns=columns, rows=rows, tight=True)]
+    blocks: list[Block] = [
+        *verdict_items(ranks),
+        Table(first="rank", columns=columns, rows=rows, tight=True),
+    ]
     blocks += [Note(sentence, tight=True, level=1) for sentence in _sentences(ranks)]
     blocks += [Warnings(ranks.warnings, "Failed")] if ranks.warnings else []
     return Document(f"{ranks.world} ranks", "measured", blocks=blocks)

@@ -31,7 +31,13 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
-from torchgauge.report.content.findings import HEADING, evidence_text, findings_of, has_findings
+from torchgauge.report.content.findings import (
+    HEADING,
+    VERDICT,
+    evidence_text,
+    findings_of,
+    has_findings,
+)
 from torchgauge.report.content.section import Section
 from torchgauge.report.content.sections import warning_text
 from torchgauge.visible import one_line, printable
@@ -60,9 +66,11 @@ class Group(NamedTuple):
 def render(record: Record) -> str:
     """Return the text; what there is no room for is counted in its last line."""
     document = kinds.document(record)
-    groups = [_head(record, document), *_findings(record, document)]
-    for block in [*document.conclusion, *document.blocks]:
-        if isinstance(block, Findings) or getattr(block, "title", "") == HEADING:
+    blocks = [*document.conclusion, *document.blocks]
+    verdict = [block for block in blocks if getattr(block, "title", "") == VERDICT]
+    groups = [_head(record, document), *map(_verdict, verdict), *_findings(record, document)]
+    for block in blocks:
+        if isinstance(block, Findings) or getattr(block, "title", "") in (HEADING, VERDICT):
             continue
         groups += _GROUPS[type(block)](block)
     return printable("\n".join(_fitting(groups))) + "\n"
@@ -97,6 +105,11 @@ def _head(record: Record, document: Document) -> Group:
     title = f"# {type(record).__name__} {names}".strip()
     default = f"Figures without a kind in brackets are {kinds.default_how(record)}."
     return Group("", [title, default, *map(cut, clauses), *facts], rank=0)
+
+
+def _verdict(items: Any) -> Group:
+    lines = [cut(f"{sign} {text}", LONGEST_FINDING) for sign, text in items.entries]
+    return Group(f"## {VERDICT}", lines, rank=0)
 
 
 def _findings(record: Record, document: Document) -> Iterator[Group]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING
+from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.loop import Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
@@ -55,11 +56,28 @@ def overview(loop: Loop) -> dict[str, Any]:
         "figures": _figures(loop),
         "bound": None,
         "phases": phases(loop.tree),
-        "findings": [finding_entry(finding) for finding in findings_of(loop)],
+        "findings": [*_verdict(loop), *(finding_entry(finding) for finding in findings_of(loop))],
         "warnings": warnings(loop.all_warnings),
         "complete": loop.complete,
         "interrupted": loop.interrupted,
     }
+
+
+def _verdict(loop: Loop) -> list[dict[str, Any]]:
+    """Return the verdict as the first thing that matters."""
+    verdict = loop.verdict
+    if verdict is None:
+        return []
+    next_command = f" Next: {verdict.command}" if verdict.command else ""
+    finding = Finding(
+        id="verdict",
+        severity="warning" if verdict.fault else "info",
+        title=verdict.title,
+        evidence=" ".join(verdict.evidence) + next_command,
+        search=verdict.layer,
+        view="steps",
+    )
+    return [finding_entry(finding)]
 
 
 def _figures(loop: Loop) -> list[dict[str, str]]:

@@ -33,17 +33,18 @@ class LoadClient:
 
     Attributes:
         columns: Every request that was due.
-        buffer: Where answers are received.
+        received: Where answers are received.
+        buffer: The same, to be sliced without a copy.
         problems: The first error text of each fate.
         software: What the server calls itself.
         interrupted: Whether `interrupt` ended it.
         end_moment: The moment at which it ended.
-        timer_kind: How it waits for moments.
     """
 
     def __init__(self, plan: SendPlan, *, descriptors: int = 1000) -> None:
         self.columns = Columns()
-        self.buffer = memoryview(bytearray(_BUFFER_SIZE))
+        self.received = bytearray(_BUFFER_SIZE)
+        self.buffer = memoryview(self.received)
         self.problems: dict[Fate, str] = {}
         self.software = ""
         self.interrupted = False
@@ -68,7 +69,6 @@ class LoadClient:
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._timer = timer(self._loop, self._wake)
-        self.timer_kind = self._timer.kind
         self._loop.set_exception_handler(self._failed)
 
     async def run(self, begin: float) -> None:
@@ -110,6 +110,8 @@ class LoadClient:
 
     def _wake(self) -> None:
         """Begin what is due, and wake again for the next."""
+        if self._over.done():
+            return
         if self._queries is not None:
             for user in range(self._plan.users):
                 self._query(user, monotonic())
@@ -132,7 +134,7 @@ class LoadClient:
             self._begin(moment, moment)
 
     def _begin(self, due: float, ready: float) -> int:
-        plan, row = self._plan, len(self.columns)
+        plan, row = self._plan, len(self.columns.scheduled)
         item = (plan.first_item + row * plan.item_step) % len(plan.items)
         self.columns.add(due, item)
         if len(self._busy) < self._slots:
@@ -222,7 +224,7 @@ class LoadClient:
     # The end.
 
     def _check_over(self) -> None:
-        if self._settled < len(self.columns) or self._over.done():
+        if self._settled < len(self.columns.scheduled) or self._over.done():
             return
         if self._queries is None:
             over = self._next == len(self._due)

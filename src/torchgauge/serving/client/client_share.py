@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -15,6 +14,7 @@ from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.client import LoadClient
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.sending_loop import SendingLoop
 
 _REPORT_SECONDS = 1.0
 _SPARE_DESCRIPTORS = 64
@@ -32,8 +32,6 @@ class ShareResult:
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
         software: What the server calls itself.
         problems: The first error text of each fate.
-        timer: How it waited for moments.
-        event_loop: "asyncio" or "uvloop".
         interrupted: Whether it was stopped.
         end_moment: The moment of its end.
     """
@@ -44,8 +42,6 @@ class ShareResult:
     waiting: float | None
     software: str
     problems: dict[Fate, str]
-    timer: str
-    event_loop: str
     interrupted: bool
     end_moment: float
 
@@ -56,7 +52,7 @@ def answered(orders: Pipe, answers: Pipe) -> None:
     Raises EOFError or OSError where whoever gives the orders is gone.
     """
     plan: SendPlan = orders.recv()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=SendingLoop) as runner:
         try:
             result = runner.run(_sent(plan, orders, answers))
         except TorchgaugeError as error:
@@ -90,8 +86,6 @@ async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
         waiting=None if waiting is None or waited is None else (waited - waiting) / elapsed,
         software=client.software,
         problems=client.problems,
-        timer=client.timer_kind,
-        event_loop=type(loop).__module__.partition(".")[0],
         interrupted=client.interrupted,
         end_moment=client.end_moment,
     )
@@ -106,16 +100,6 @@ async def _report(client: LoadClient, answers: Pipe) -> None:
     while True:
         await asyncio.sleep(_REPORT_SECONDS)
         answers.send(client.progress)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's loop if it is installed, which takes less CPU time, else asyncio's."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.SelectorEventLoop
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 def _descriptors() -> int:

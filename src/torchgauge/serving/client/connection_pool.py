@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import ssl
 from collections import deque
 
@@ -58,16 +59,11 @@ class ConnectionPool:
 
         Raises OSError; `fate_of` says what that means for a request.
         """
+        loop = asyncio.get_running_loop()
         problem = OSError("the host has no address")
         for host in tuple(self._hosts):
             try:
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    self._connection,
-                    host,
-                    self._address.port,
-                    ssl=self._tls,
-                    server_hostname=self._address.host if self._tls else None,
-                )
+                stream = await self._connected(host)
             except OSError as error:
                 problem = error
                 if self.fate_of(error) != "refused":
@@ -77,16 +73,53 @@ class ConnectionPool:
                     self._hosts.remove(host)
                     self._hosts.insert(0, host)
                 self.opened += 1
-                return connection
+                reader = self._dialect.reader
+                return Connection(stream, loop, self._sender, reader() if reader else None)
         raise problem
 
     def fate_of(self, error: OSError) -> Fate:
         """Return the fate of a request that got no connection."""
         return fate_of(error, secure=self._tls is not None)
 
-    def _connection(self) -> Connection:
-        reader = self._dialect.reader
-        return Connection(self._sender, reader() if reader is not None else None)
+    async def _connected(self, host: str) -> socket.socket:
+        stream = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            stream.setblocking(False)
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().sock_connect(stream, (host, self._address.port))
+            if self._tls is not None:
+                stream = self._tls.wrap_socket(
+                    stream, server_hostname=self._address.host, do_handshake_on_connect=False
+                )
+                await _shake_hands(stream)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+
+async def _shake_hands(stream: ssl.SSLSocket) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        possible: asyncio.Future[None] = loop.create_future()
+        try:
+            stream.do_handshake()
+        except ssl.SSLWantReadError:
+            loop.add_reader(stream, _set, possible)
+        except ssl.SSLWantWriteError:
+            loop.add_writer(stream, _set, possible)
+        else:
+            return
+        try:
+            await possible
+        finally:
+            loop.remove_reader(stream)
+            loop.remove_writer(stream)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def fate_of(error: OSError, *, secure: bool) -> Fate:

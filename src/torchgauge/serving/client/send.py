@@ -45,8 +45,6 @@ class SentLoad:
         version: The protocol.
         tokens_by: "usage" where the server counted tokens, "chunks" where only events were counted,
             empty without either.
-        timer: How the client waited for moments: "timerfd" or "event loop".
-        event_loop: "asyncio" or "uvloop".
         problems: The first error text of each fate, of this machine or of the protocol.
         interrupted: Whether Ctrl-C ended it: requests that were not due yet are left out.
         seconds: From the begin until the end of sending and draining.
@@ -57,8 +55,6 @@ class SentLoad:
     software: str = ""
     version: str = "HTTP/1.1"
     tokens_by: str = ""
-    timer: str = "timerfd"
-    event_loop: str = "asyncio"
     problems: dict[Fate, str]
     interrupted: bool = False
     seconds: float
@@ -220,8 +216,6 @@ def _load(results: Sequence[ShareResult], begin: float, interrupted: bool) -> Se
         client=_client_load(results, requests),
         software=next((result.software for result in results if result.software), ""),
         tokens_by="usage" if counted else "chunks" if requests.chunks else "",
-        timer=results[0].timer,
-        event_loop=results[0].event_loop,
         problems=problems,
         interrupted=interrupted or any(result.interrupted for result in results),
         seconds=max(max(result.end_moment for result in results) - begin, 0.0),

@@ -79,10 +79,17 @@ def _split(spec: str) -> tuple[str, str]:
     )
 
 
-def _make(module: str, name: str) -> Any:
+def named_factory(spec: str) -> Any:
+    """Return what a file or module has under the name after the colon. Raises as `load`."""
+    module, name = _split(spec)
     factory: Any = imported(module)
     for part in name.split("."):
         factory = attribute(factory, part, module)
+    return factory
+
+
+def _make(module: str, name: str) -> Any:
+    factory = named_factory(f"{module}:{name}")
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):

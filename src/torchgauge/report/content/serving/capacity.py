@@ -102,10 +102,17 @@ def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     yield "server", DISCIPLINES[plan.discipline]
     rate = "" if plan.arrivals.rate is None else f"{words.rate(plan.arrivals.rate)} requests/s, "
     yield "load", rate + words.arrivals(plan.arrivals)
+    if times.shapes:
+        yield "requests", _shapes(times.shapes)
     if plan.goals:
         yield "goals", ", ".join(map(words.goal, plan.goals))
     machine = plan.environment.machine
     yield "machine", f"{machine.cpu}, {machine.cpu_quota or machine.usable_cores:g} cores"
+
+
+def _shapes(shapes: Sequence[tuple[int, int]]) -> str:
+    texts = [f"{prompt:,} + {answer:,}" for prompt, answer in shapes]
+    return f"{', '.join(texts)} tokens of prompt and answer{', in turn' * (len(shapes) > 1)}"
 
 
 def in_short(plan: CapacityPlan) -> Iterator[tuple[str, Detailed]]:

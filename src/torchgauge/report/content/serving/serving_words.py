@@ -188,10 +188,12 @@ def _statuses(level: Level) -> str:
 def controlled(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield the percentile of a goal as a control variate estimates it, by level."""
     for name, level in zip(serving.level_names, serving.levels, strict=True):
-        percentile = level.controlled
-        if percentile is not None:
-            within = f" ({times(percentile.interval)})" if percentile.interval is not None else ""
-            yield name, f"p{100 * percentile.fraction:g} {units.time(percentile.value, 3)}{within}"
+        estimate, latency = level.controlled, level.latency
+        measured = latency and estimate and latency.percentile(estimate.fraction)
+        if estimate is not None and measured is not None:
+            share = f"p{100 * estimate.fraction:g}"
+            raw = units.time(measured.value, 3)
+            yield name, f"{share} {units.time(estimate.value, 3)} in the long run, measured {raw}"
 
 
 def early_stopping(serving: Serving) -> Iterator[tuple[str, str]]:

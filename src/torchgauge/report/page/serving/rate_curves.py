@@ -35,7 +35,7 @@ COLUMNS = (
     Column("p99", "p99", "time"),
     Column("p99_low", "95 % from", "time"),
     Column("p99_high", "95 % to", "time"),
-    Column("controlled", "p99, estimated", "time"),
+    Column("controlled", "percentile of a goal, estimated", "time"),
     Column("service", "p99 from sent", "time"),
     Column("ttft", "TTFT p95", "time"),
     Column("tpot", "TPOT p50", "time"),

@@ -1,0 +1,236 @@
+"""How well plans of capacity agree with a real server: 40 settings of rate, batch and delay.
+
+The reference server runs a small convolution in a process of its own, with one thread. Each server
+(a batch and a delay) is put under five rates; what a level shows is predicted from the service
+times of the server's other levels, and both are printed. Measuring takes a quiet machine:
+
+    python benchmarks/capacity_real.py measure FOLDER 0     # each of both parts some 200 seconds
+    python benchmarks/capacity_real.py measure FOLDER 1
+    python benchmarks/capacity_real.py report FOLDER
+
+The knee of a plan beside the one that a search finds, and whether a second run confirms that:
+
+    python benchmarks/capacity_real.py knee FOLDER          # some 200 seconds
+
+Whether servers with another order than one queue are refused:
+
+    python benchmarks/capacity_real.py orders FOLDER        # some 60 seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from msgspec.structs import replace
+from torch import nn
+
+import torchgauge as tg
+from torchgauge.analyze.capacity.batch_model import BatchModel
+from torchgauge.analyze.capacity.load_checks import checks
+from torchgauge.analyze.capacity.record_plans import level_checks
+from torchgauge.analyze.capacity.service_times import of_requests, service_times
+from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.records.serving.capacity_plan import Check
+from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.serving import Serving
+
+# Largest batch and delay of each server; the halves are measured apart.
+PARTS = (
+    ((1, 0.0), (2, 2e-3), (4, 0.0), (8, 5e-3)),
+    ((2, 0.0), (4, 2e-3), (8, 0.0), (8, 2e-3)),
+)
+LOADS = (0.3, 0.5, 0.65, 0.8, 0.9)
+SECONDS = 8.0
+KNEE_BATCH, KNEE_DELAY = 4, 2e-3
+# The limit of p95, in seconds of a full batch; a search's levels, and those that confirm it.
+KNEE_BATCHES, SEARCHED_SECONDS, CONFIRMED_SECONDS = 5.0, 6.0, 20.0
+# Of a request beside its batch, in the worker and the front; rates are set by it alone.
+BETWEEN_BATCHES = 4e-4
+
+
+def model() -> tuple[nn.Module, torch.Tensor]:
+    """Return a convolution of some milliseconds."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU()]
+    for _ in range(4):
+        layers += [nn.Conv2d(32, 32, 3, 1, 1), nn.ReLU()]
+    torch.manual_seed(0)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1)).eval(), torch.randn(1, 3, 64, 64)
+
+
+def batch_seconds(batch: int) -> float:
+    """Return the median seconds of a batch, called here."""
+    made, example = model()
+    inputs = example.repeat(batch, 1, 1, 1)
+    seconds = []
+    with torch.inference_mode():
+        for _ in range(25):
+            began = time.perf_counter()
+            made(inputs)
+            seconds.append(time.perf_counter() - began)
+    return float(np.median(seconds[5:]))
+
+
+def measure(folder: Path, part: int) -> None:
+    """Put the servers of a part under load, and save a record of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for batch, delay in PARTS[part]:
+        highest = batch / (batch_seconds(batch) + BETWEEN_BATCHES)
+        serving = tg.measure_serving(
+            *model(), rate=[load * highest for load in LOADS], duration=SECONDS,
+            max_batch=batch, max_delay=delay, seed=batch,
+        )  # fmt: skip
+        serving.save(folder / f"{batch}-{delay * 1e3:g}.json")
+        print(batch, delay, [level.label for level in serving.levels], flush=True)
+
+
+def measure_knee(folder: Path) -> None:
+    """Search the capacity of a server, then put another under the rate found and above it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    limit = KNEE_BATCHES * batch_seconds(KNEE_BATCH)
+    goals = f"p95<{limit * 1e3:.1f}ms"
+    server = {"goals": goals, "max_batch": KNEE_BATCH, "max_delay": KNEE_DELAY}
+    searched = tg.measure_serving(*model(), rate="auto", duration=SEARCHED_SECONDS, **server)
+    searched.save(folder / "searched.json")
+    print(goals, searched.capacity, flush=True)
+    interval = searched.capacity.interval
+    if interval is not None:
+        rates = (interval.low, 1.05 * interval.high)
+        again = tg.measure_serving(
+            *model(), rate=rates, duration=CONFIRMED_SECONDS, seed=99, **server
+        )
+        again.save(folder / "confirmed.json")
+        print([(level.label, level.verdict) for level in again.levels])
+
+
+def orders(folder: Path) -> None:
+    """Print which servers a plan refuses, from a level of load on each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    highest = 1 / (batch_seconds(1) + BETWEEN_BATCHES)
+    script = Path(__file__).with_name("order_server.py")
+    for order, load in (("fifo", 0.75), ("lifo", 0.75), ("queues", 1.1), ("shed", 1.3)):
+        process = subprocess.Popen(
+            [sys.executable, str(script), order],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with process:
+            url = f"http://127.0.0.1:{int(process.stdout.readline())}/"
+            serving = tg.measure_serving(url, rate=load * highest, duration=SECONDS)
+            process.stdin.close()
+        serving.save(folder / f"{order}.json")
+        print(order, level_checks(serving, service_times(serving))[1] or "accepted", flush=True)
+
+
+class Row(NamedTuple):
+    """A figure of a level at a share of the highest rate, and how it was predicted."""
+
+    level: str
+    load: float
+    check: Check
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.check.predicted.value / self.check.measured.value - 1
+
+    def text(self) -> str:
+        """Return it as a line."""
+        predicted, measured = self.check.predicted, 1e3 * self.check.measured.value
+        low, high = predicted.interval.low, predicted.interval.high  # type: ignore[union-attr]
+        outside = "" if self.check.inside else "outside"
+        return (
+            f"  {self.level:18} load {self.load:4.2f}  {self.check.figure:12}"
+            f" {predicted.value * 1e3:8.2f} ms [{low * 1e3:7.2f}, {high * 1e3:7.2f}]"
+            f"  measured {measured:8.2f}  {100 * self.error:+6.1f} % {outside}"
+        )
+
+
+def held_out(serving: Serving, level: Level) -> Iterator[Row]:
+    """Yield the figures of a level, predicted from the server's other levels."""
+    others = tuple(other for other in serving.levels if other is not level)
+    batches = of_requests(other.requests for other in others)
+    times = replace(serving.service_times, batches=batches)
+    times = service_times(replace(serving, levels=others, service_times=times))
+    workers = Workers(1, times.max_batch or 1, times.max_delay or 0.0)
+    made = BatchModel.from_times(times)
+    load = (level.offered or 0.0) / made.highest_rate(workers)
+    for check in checks(made, level, workers):
+        yield Row(level.label, load, check)
+
+
+def report(folder: Path) -> None:
+    """Print each figure, and how many agree."""
+    rows: list[Row] = []
+    for batch, delay in itertools.chain(*PARTS):
+        serving = tg.load(folder / f"{batch}-{delay * 1e3:g}.json")
+        refused = level_checks(serving, service_times(serving))[1]
+        print(f"batch {batch}, delay {delay * 1e3:g} ms: {refused or 'accepted'}")
+        for level in serving.levels:
+            if level.client is not None and level.client.limited:
+                late = (level.client.lateness_p99 or 0.0) * 1e3
+                print(f"  {level.label}: the client was late, p99 {late:.2f} ms")
+            elif level.saturation is not None and level.saturation.saturated:
+                print(f"  {level.label}: saturated")
+            else:
+                rows += held_out(serving, level)
+        print(*(row.text() for row in rows if row.check.rate in rates(serving)), sep="\n")
+    for figure, limit in (("latency p50", 0.1), ("latency p99", 0.2)):
+        judged = [row for row in rows if row.check.figure == figure]
+        errors = np.array([abs(row.error) for row in judged])
+        print(
+            f"{figure}: {len(errors)} levels, within {limit:.0%}: {np.mean(errors <= limit):.0%},"
+            f" median {np.median(errors):.1%}, 9 of 10 {np.quantile(errors, 0.9):.1%},"
+            f" most {errors.max():.1%};"
+            f" inside the interval {np.mean([row.check.inside for row in judged]):.0%}"
+        )
+
+
+def rates(serving: Serving) -> set[float | None]:
+    """Return the rates of a record's levels."""
+    return {level.arrivals.rate for level in serving.levels}
+
+
+def report_knee(folder: Path) -> None:
+    """Print the knee of plans beside the one that was found."""
+    searched = tg.load(folder / "searched.json")
+    goals = " ".join(goal.text for goal in searched.goals)
+    print(f"searched: {searched.capacity}")
+    for name in (f"{KNEE_BATCH}-{KNEE_DELAY * 1e3:g}.json", "searched.json"):
+        plan = tg.plan_capacity(
+            tg.load(folder / name), rate=searched.capacity.rate, goals=goals, workers=1
+        )
+        print(f"by the service times of {name}: {plan.settings[0].knee}")
+
+
+def main() -> None:
+    """Measure, or print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("measure", "report", "knee", "orders"):
+        command = commands.add_parser(name)
+        command.add_argument("folder", type=Path)
+        if name == "measure":
+            command.add_argument("part", type=int, choices=range(len(PARTS)))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.command == "measure":
+        measure(arguments.folder, arguments.part)
+    elif arguments.command == "orders":
+        orders(arguments.folder)
+    elif arguments.command == "knee":
+        measure_knee(arguments.folder)
+    else:
+        report(arguments.folder)
+        report_knee(arguments.folder)
+
+
+if __name__ == "__main__":
+    main()

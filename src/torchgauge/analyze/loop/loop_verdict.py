@@ -1,0 +1,346 @@
+"""The verdict of one loop: the fault that costs most, else what takes most of a step.
+
+A fault is named where the lower end of its interval is above SMALLEST: waiting for data, garbage
+collection, Python outside of the model, Python inside one layer, backward function or optimizer.
+Without one, that the thread often had no core; else the largest of the work that a step must do,
+where it is more than half. Shares are of the time in which the thread could run, so that a busy
+machine changes them little.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.analyze.loop.step_shares import share_of
+from torchgauge.analyze.loop.tree_split import TreeSplit, Work, tree_split
+from torchgauge.records.record import Interval
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.loop_verdict import LoopBound, LoopVerdict
+from torchgauge.records.timeline.step_times import STEP_KINDS, StepKind, StepTimes
+from torchgauge.visible import one_line
+
+# The smallest share of a step that is worth naming as a fault.
+SMALLEST = 0.05
+# Of Python inside layers, backward functions and optimizers: hooks and dispatch are always there.
+SMALLEST_PYTHON = 0.1
+# Of the time without a core, on machines that are shared.
+SMALLEST_WITHOUT_CORE = 0.25
+NO_CORE = "no core"
+# What takes more of a step than that bounds it.
+DOMINATING = 0.5
+# Waiting for other processes is named before the work where it is more than that.
+SMALLEST_WAITING = 0.25
+# Undisturbed steps below which nothing is said.
+MIN_STEPS = 8
+# `item()` and its like explain what is in Python where so much of it is inside of these calls.
+SCALAR_SHARE = 0.2
+_NAMES: dict[StepKind, str] = {
+    "loading": "loading",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "waiting": "waiting for other processes",
+    "collecting": "garbage collection",
+    "outside": "outside the model",
+}
+_WORK: dict[Work, LoopBound] = {
+    "products": "compute",
+    "memory traffic": "memory traffic",
+    "small operators": "host",
+    "python": "host",
+}
+_COMPUTING: tuple[StepKind, ...] = ("forward", "backward", "optimizer", "outside")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    """Something that may bound the steps; `options` are those of `torchgauge run` to look closer.
+
+    `predicate` is how its title goes on after "Bound by the loader: 31 % of a step".
+    """
+
+    bound: LoopBound
+    cause: str
+    share: float
+    interval: Interval | None
+    predicate: str
+    layer: str = ""
+    evidence: tuple[str, ...] = ()
+    options: str = "--lines"
+
+    @property
+    def low(self) -> float:
+        return -1.0 if self.interval is None else self.interval.low
+
+
+def loop_verdict(loop: Loop) -> LoopVerdict | None:
+    """Return what bounds the loop's steps; None where no step ended."""
+    if not loop.count:
+        return None
+    times = loop.step_times
+    count = 0 if times is None else len(times.steps)
+    if times is None or count < MIN_STEPS:
+        return _unclear(count, f"only {count} of {loop.count:,} steps ran without a profiler")
+    steps = times.running
+    shares = {kind: share_of(times.seconds(kind), steps) for kind in STEP_KINDS}
+    if max(shares.values(), key=lambda share: share[0])[1] is None:
+        return _unclear(count, f"{count} steps that resemble their neighbours are too few")
+    split = None if loop.tree is None else tree_split(loop.tree)
+    evidence = (_step_text(times, shares), *_further(loop, times))
+    faults = list(_faults(loop, shares, split))
+    if faults:
+        worst = max(faults, key=lambda fault: fault.low)
+        return _verdict(loop, worst, evidence, fault=True)
+    delayed = _preempted(times)
+    if delayed is not None:
+        return _verdict(loop, delayed, evidence, fault=True)
+    work = sorted(_work(shares, split), key=lambda entry: -entry.share)
+    largest = work[0]
+    limit = SMALLEST_WAITING if largest.bound == "communication" else DOMINATING
+    if largest.low > limit:
+        return _verdict(loop, largest, evidence)
+    listed = ", ".join(f"{entry.cause} {units.percent(entry.share)}" for entry in work[:3])
+    return LoopVerdict(
+        bound="nothing stands out",
+        title=f"Nothing stands out: {listed} of a step",
+        time=_mean(times),
+        steps=count,
+        evidence=evidence,
+        command=command(loop.program, largest.options),
+    )
+
+
+def command(program: str, options: str) -> str:
+    """Return what to paste into a shell; empty where the program is not known."""
+    return f"torchgauge run {options} {one_line(program)}" if program else ""
+
+
+def _verdict(
+    loop: Loop, named: _Candidate, evidence: tuple[str, ...], *, fault: bool = False
+) -> LoopVerdict:
+    times = loop.step_times
+    interval = named.interval
+    reach = "" if interval is None else f" ({percents(interval)})"
+    return LoopVerdict(
+        bound=named.bound,
+        fault=fault,
+        title=f"{_HEADS[named.bound]}: {units.percent(named.share)}{reach} of a step "
+        f"{named.predicate}",
+        cause=named.cause,
+        layer=named.layer,
+        share=named.share,
+        interval=interval,
+        time=None if times is None else _mean(times),
+        steps=0 if times is None else len(times.steps),
+        evidence=(*named.evidence, *evidence),
+        command=command(loop.program, named.options),
+    )
+
+
+_HEADS: dict[LoopBound, str] = {
+    "loader": "Bound by the loader",
+    "host": "Bound by the host",
+    "compute": "Bound by compute",
+    "communication": "Bound by communication",
+    "memory traffic": "Bound by memory traffic",
+}
+
+
+def percents(interval: Interval) -> str:
+    """Return an interval of a share: "29 … 33 %"."""
+    return f"{100 * interval.low:.3g} … {units.percent(interval.high)}"
+
+
+def _unclear(count: int, reason: str) -> LoopVerdict:
+    return LoopVerdict(
+        bound="unclear",
+        title=f"Unclear: {reason}",
+        steps=count,
+        evidence=(f"Let the loop run for {MIN_STEPS + 30} steps or more.",),
+    )
+
+
+_Shares = dict[StepKind, tuple[float, Interval | None]]
+
+
+def _faults(loop: Loop, shares: _Shares, split: TreeSplit | None) -> Iterator[_Candidate]:
+    """Yield what is worth naming as something that need not be."""
+    named = [
+        _Candidate(
+            "loader", "data loading", *shares["loading"], "waits for data",
+            evidence=_delay_text(loop, "data loading"),
+        ),
+        _Candidate(
+            "host", "garbage collection", *shares["collecting"],
+            "is Python's garbage collection", evidence=_delay_text(loop, "garbage collection"),
+        ),
+        _outside(loop, shares, split),
+    ]  # fmt: skip
+    idle = _device_idle(loop)
+    yield from (fault for fault in named if min(fault.low, idle) > SMALLEST)
+    for kind in ("forward", "backward", "optimizer"):
+        fault = _python(loop, kind, shares, split)
+        if fault is not None and fault.low > SMALLEST_PYTHON:
+            yield fault
+
+
+def _preempted(times: StepTimes) -> _Candidate | None:
+    """Return the time without a core, where it is much; it hides nothing, being in no other."""
+    if times.preempted is None:
+        return None
+    share, interval = share_of(times.preempted, times.durations)
+    predicate = "the loop's thread had no core: other threads or programs ran"
+    delayed = _Candidate("host", NO_CORE, share, interval, predicate)
+    return delayed if delayed.low > SMALLEST_WITHOUT_CORE else None
+
+
+def _outside(loop: Loop, shares: _Shares, split: TreeSplit | None) -> _Candidate:
+    """Return the time outside of the model that no long operator explains."""
+    part = None if split is None else split.share("outside", "small operators", "python")
+    share, interval = _scaled(shares["outside"], 1.0 if part is None else part)
+    recorded = 0.0
+    if split is not None:
+        recorded = sum(t for (kind, _), t in split.seconds.items() if kind == "outside")
+    scalars = _scalars(loop, recorded)
+    cause = ".item()" if scalars else "host code"
+    predicate = "is in the loop's own code" + (", which reads tensors' values" if scalars else "")
+    return _Candidate(
+        "host", cause, share, interval, f"{predicate}, outside the model", evidence=scalars
+    )
+
+
+def _python(
+    loop: Loop, kind: StepKind, shares: _Shares, split: TreeSplit | None
+) -> _Candidate | None:
+    """Return the layer, backward function or optimizer with most time in no operator."""
+    largest = None if split is None else split.most_python(kind)
+    if largest is None or loop.tree is None or loop.tree.devices:
+        return None
+    node, part = largest
+    share, interval = _scaled(shares[kind], part)
+    layer = one_line(node.path)
+    place = one_line(node.name) if kind != "forward" else f"{layer} ({one_line(node.row.type)})"
+    scalars = _scalars(loop, (node.host_time_self or 0.0))
+    options = "--lines"
+    if kind == "forward" and node.row.type.isidentifier():
+        options += f" --function {node.row.type}.forward"
+    return _Candidate(
+        "host",
+        ".item()" if scalars else kind,
+        share,
+        interval,
+        f"is {place}'s own code in the {_NAMES[kind]}, in no operator",
+        layer=layer,
+        evidence=scalars,
+        options=options,
+    )
+
+
+def _scalars(loop: Loop, recorded: float) -> tuple[str, ...]:
+    """Return the lines that read tensors' values, where they are much of a recorded time."""
+    if sum(read.time for read in loop.scalars) < SCALAR_SHARE * recorded or not recorded:
+        return ()
+    return tuple(
+        f"{read.call}() {read.calls:,.0f} times a step at {one_line(read.file)}:{read.line}: "
+        f"{units.time(read.time, 3)}."
+        for read in loop.scalars[:2]
+    )
+
+
+def _work(shares: _Shares, split: TreeSplit | None) -> list[_Candidate]:
+    """Return what a step's time is in where nothing is wrong: each is part of a whole."""
+    entries = [
+        _Candidate("loader", "loading", *shares["loading"], "waits for data"),
+        _Candidate(
+            "communication", "communication", *shares["waiting"], "waits for other processes",
+            options="--output-dir ranks",
+        ),
+    ]  # fmt: skip
+    totals: dict[LoopBound, tuple[float, float, float]] = {}
+    for kind in _COMPUTING:
+        for work, bound in _WORK.items():
+            part = None if split is None else split.share(kind, work)
+            if part is None:
+                part = float(work == ("python" if kind == "outside" else "products"))
+            share, interval = _scaled(shares[kind], part)
+            low, high = (share, share) if interval is None else (interval.low, interval.high)
+            before = totals.get(bound, (0.0, 0.0, 0.0))
+            totals[bound] = (before[0] + share, before[1] + low, before[2] + high)
+    phase = max(_COMPUTING, key=lambda kind: shares[kind][0])
+    phase_text = f", most of it {_NAMES[phase]} ({units.percent(shares[phase][0])})"
+    predicates = {
+        "compute": f"is in products of matrices{phase_text}",
+        "memory traffic": f"is in operators that move data{phase_text}",
+        "host": f"is in short operators and the code between them{phase_text}",
+    }
+    for bound, (share, low, high) in totals.items():
+        interval = Interval(low=max(low, 0.0), high=high, scope="process")
+        entries.append(
+            _Candidate(
+                bound, bound, share, interval, predicates[bound],
+                options="--output-dir loop --format html",
+            )
+        )  # fmt: skip
+    return entries
+
+
+def _scaled(share: tuple[float, Interval | None], part: float) -> tuple[float, Interval | None]:
+    value, interval = share
+    if interval is None:
+        return value * part, None
+    return value * part, Interval(
+        low=interval.low * part, high=interval.high * part, scope=interval.scope
+    )
+
+
+def _device_idle(loop: Loop) -> float:
+    """Return the share of a step in which a device waits: what the host does costs no more.
+
+    1 where the host computes itself.
+    """
+    devices = () if loop.tree is None else loop.tree.devices
+    return max((use.idle / ((use.busy + use.idle) or 1.0) for use in devices), default=1.0)
+
+
+def _step_text(times: StepTimes, shares: _Shares) -> str:
+    ordered = sorted(STEP_KINDS, key=lambda kind: -shares[kind][0])
+    parts = [f"{_NAMES[k]} {units.percent(shares[k][0])}" for k in ordered if shares[k][0] > 0.005]
+    mean = units.time(_mean(times), 3)
+    return f"{mean} a step over {len(times.steps):,} undisturbed steps: {', '.join(parts)}."
+
+
+def _further(loop: Loop, times: StepTimes) -> Iterator[str]:
+    """Yield the rates of a step, and how much of it the machine was busy with something else."""
+    used = loop.utilization
+    rates = []
+    if used is not None:
+        rates += [f"MFU {units.percent(used.mfu)}"] if used.mfu is not None else []
+        if used.tokens_per_second:
+            rates.append(units.rate(used.tokens_per_second, "tokens"))
+        if used.samples_per_second:
+            rates.append(units.rate(used.samples_per_second, "samples"))
+    if rates:
+        yield ", ".join(rates) + "."
+    yield from _delay_text(loop, "allocation")
+    share, _ = share_of(times.preempted or (), times.durations if times.preempted else ())
+    if share > SMALLEST:
+        yield (
+            f"For {units.percent(share)} of all time the loop's thread had no core: other threads "
+            "or programs ran. Shares leave this out."
+        )
+
+
+def _delay_text(loop: Loop, cause: str) -> tuple[str, ...]:
+    return tuple(
+        f"{delay.calls:,} × {one_line(delay.name)} in {delay.steps:,} steps, the longest "
+        f"{units.time(delay.longest, 3)}."
+        for delay in loop.host_delays
+        if delay.cause == cause
+    )
+
+
+def _mean(times: StepTimes) -> float:
+    durations = times.durations
+    return sum(durations) / len(durations)

@@ -1,0 +1,91 @@
+"""Where a loop reads values of tensors, which waits for the device: `item()` and its like."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from torchgauge.measure.work.internals import never_compiled
+from torchgauge.records.timeline.loop import ScalarCalls
+from torchgauge.signals import restoring
+
+_METHODS = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
+_TORCH = str(Path(torch.__file__).parent)
+MOST_SITES = 10
+
+
+class ScalarReads:
+    """Counts such calls by the line of the program, those that torch itself makes left out."""
+
+    def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now = now
+        self._inside = threading.local()
+        self.forget()
+
+    def forget(self) -> None:
+        """Count from now on."""
+        self._calls: Counter[tuple[str, int, str]] = Counter()
+        self._times: Counter[tuple[str, int, str]] = Counter()
+
+    @restoring
+    def watching(self) -> Iterator[None]:
+        """Count calls of all threads until the block ends."""
+        before = {name: vars(torch.Tensor).get(name) for name in _METHODS}
+        for name in _METHODS:
+            setattr(torch.Tensor, name, self._counted(name, getattr(torch.Tensor, name)))
+        try:
+            yield
+        finally:
+            for name, original in before.items():
+                if original is None:
+                    delattr(torch.Tensor, name)
+                else:
+                    setattr(torch.Tensor, name, original)
+
+    def per_step(self, steps: int) -> tuple[ScalarCalls, ...]:
+        """Return the lines that take most of a step, of as many steps as were watched."""
+        return tuple(
+            ScalarCalls(
+                file=file,
+                line=line,
+                call=call,
+                calls=self._calls[file, line, call] / steps,
+                time=time * 1e-9 / steps,
+            )
+            for (file, line, call), time in self._times.most_common(MOST_SITES)
+            if steps
+        )
+
+    def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        inside, now, note = self._inside, self._now, self._note
+        compiling = torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def read(*args: Any, **kwargs: Any) -> Any:
+            if compiling() or getattr(inside, "reading", False):  # __index__ may call item
+                return original(*args, **kwargs)
+            inside.reading = True
+            began = now()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                inside.reading = False
+                note(sys._getframe(1), name, now() - began)  # noqa: SLF001
+
+        never_compiled(read)
+        return read
+
+    def _note(self, frame: FrameType, name: str, took: int) -> None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_TORCH):
+            self._calls[file, frame.f_lineno, name] += 1
+            self._times[file, frame.f_lineno, name] += took

@@ -1,0 +1,269 @@
+"""What the stepping thread does in steps without a profiler, by a few clock readings a step.
+
+Who enters something inside something else stops the clock of the outer one, so that the times of a
+step add up to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import DataLoader, dataloader
+
+from torchgauge.measure.recording.scope import Call, wrapped
+from torchgauge.measure.work.internals import never_compiled
+from torchgauge.records.timeline.step_times import STEP_KINDS, StepKind, StepTimes
+from torchgauge.signals import restoring
+
+# A loop of weeks must not fill the memory with its own times: beyond so many every other is left.
+MOST_STEPS = 2000
+_OUTSIDE: StepKind = "outside"
+# ns: in shorter steps reading how long the thread had no core, 2 µs each time, would cost too much.
+SHORTEST_WITH_DELAY = 2_000_000
+
+
+class StepClock:
+    """The times of the steps between `begin` and `end`, on the thread that calls these."""
+
+    def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now = now
+        self._thread: int | None = None
+        self._roots: set[type[nn.Module]] = set()
+        self._watching = contextlib.ExitStack()
+        self._collecting = 0
+        self._optimizing = 0
+        self._delay = _RunDelay()
+        self.forget()
+
+    def forget(self) -> None:
+        """Take times from now on."""
+        self._counts = False
+        self._number = self._stride = 1
+        self._steps: list[tuple[int, dict[StepKind, int], int | None]] = []
+        self._reads_delay: bool | None = None
+        self._begin()
+
+    def begin(self, *, counts: bool) -> None:
+        """Take note that a step begins, which counts or does not."""
+        self._counts = counts
+        self._number += 1
+        self._thread = threading.get_ident()
+        if counts and self._reads_delay is None:
+            self._reads_delay = sum(self._times.values()) >= SHORTEST_WITH_DELAY
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stack: list[StepKind] = [_OUTSIDE]
+        self._times: dict[StepKind, int] = dict.fromkeys(STEP_KINDS, 0)
+        self._preempted = 0
+        self._delay_until = self._delay.read() if self._counts and self._reads_delay else None
+        self._since = self._now()
+
+    def end(self) -> None:
+        """Take note that the step has ended."""
+        self._switch()
+        if not self._counts or self._number % self._stride:
+            return
+        self._steps.append(
+            (self._number, self._times, None if self._delay_until is None else self._preempted)
+        )
+        if len(self._steps) > MOST_STEPS:
+            self._stride *= 2
+            self._steps = [step for step in self._steps if step[0] % self._stride == 0]
+
+    def times(self) -> StepTimes | None:
+        """Return the times of the steps that counted; None without any."""
+        if not self._steps:
+            return None
+        numbers, times, delays = zip(*self._steps, strict=True)
+        return StepTimes(
+            steps=numbers,
+            preempted=tuple(delay * 1e-9 for delay in delays) if None not in delays else None,
+            **{kind: tuple(step[kind] * 1e-9 for step in times) for kind in STEP_KINDS},
+        )
+
+    def enter(self, kind: StepKind) -> int:
+        """Begin something of a kind and return what `leave` takes; 0 on another thread."""
+        if threading.get_ident() != self._thread:
+            return 0
+        self._switch()
+        self._stack.append(kind)
+        return len(self._stack) - 1
+
+    def leave(self, depth: int) -> None:
+        """End what was begun, and what was begun inside of it and not ended."""
+        if 0 < depth < len(self._stack):
+            self._switch()
+            del self._stack[depth:]
+
+    def _switch(self) -> None:
+        now = self._now()
+        took = now - self._since
+        if self._delay_until is not None and (delay := self._delay.read()) is not None:
+            preempted = min(delay - self._delay_until, took)
+            self._preempted += preempted
+            took -= preempted
+            self._delay_until = delay
+        self._times[self._stack[-1]] += took
+        self._since = now
+
+    def stop(self) -> None:
+        """Count nothing any more, as in a forked process."""
+        self._thread = None
+
+    def calls(self, module: nn.Module) -> None:
+        """Take note of a module that the loop itself calls: its class is timed from now on."""
+        kind = type(module)
+        if kind not in self._roots:
+            self._roots.add(kind)
+            self._watching.enter_context(wrapped(self._forward, [module], only=(kind,)))
+
+    @restoring
+    def watching(self) -> Iterator[None]:
+        """Be told what the loop does, until the block ends; then torch is as it was."""
+        with self._watching:
+            hooks = [
+                register_optimizer_step_pre_hook(self._optimizer_begins),
+                register_optimizer_step_post_hook(self._optimizer_ends),
+            ]
+            gc.callbacks.append(self._collected)
+            try:
+                for owner, name, kind in _watched():
+                    self._watching.enter_context(self._around(owner, name, kind))
+                yield
+            finally:
+                gc.callbacks.remove(self._collected)
+                for hook in hooks:
+                    hook.remove()
+                self.stop()
+                self._delay.close()
+
+    @contextlib.contextmanager
+    def _around(self, owner: Any, name: str, kind: StepKind) -> Iterator[None]:
+        """Time what is called `name`; what others put around it meanwhile stays."""
+        original = vars(owner)[name]
+        backward = kind == "backward"
+
+        @functools.wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            depth = self.enter(kind)
+            at_end = self._before_waiting(args[0]) if backward and depth else None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.leave(depth)
+                if at_end is not None:
+                    at_end.remove()
+
+        never_compiled(timed)
+        setattr(owner, name, timed)
+        try:
+            yield
+        finally:
+            if vars(owner)[name] is timed:
+                setattr(owner, name, original)
+
+    def _forward(self, original: Call, inner: frozenset[type[nn.Module]]) -> Call:
+        compiling, enter, leave = torch.compiler.is_compiling, self.enter, self.leave
+
+        def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if compiling() or type(self) in inner:
+                return original(self, *args, **kwargs)
+            depth = enter("forward")
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                leave(depth)
+
+        return __call__
+
+    def _before_waiting(self, outputs: Any) -> Any:
+        """Note when this process has all gradients: what waits for those of others comes later.
+
+        torch calls what is queued at the end of a backward pass in this order, and
+        DistributedDataParallel queues its waiting when it has seen all gradients.
+        """
+        if not _distributed() or not isinstance(outputs, tuple | list):
+            return None
+        node = getattr(outputs[0], "grad_fn", None) if outputs else None
+        if node is None:
+            return None
+        engine = torch.autograd.Variable._execution_engine  # noqa: SLF001
+
+        def all_ready() -> None:
+            self.enter("waiting")
+
+        def begun(_gradients: object) -> None:
+            engine.queue_callback(all_ready)
+
+        return node.register_prehook(begun)
+
+    def _optimizer_begins(self, *_: object) -> None:
+        self._optimizing = self.enter("optimizer")
+
+    def _optimizer_ends(self, *_: object) -> None:
+        if threading.get_ident() == self._thread:
+            self.leave(self._optimizing)
+
+    def _collected(self, phase: str, _details: dict[str, Any]) -> None:
+        if phase == "start":
+            self._collecting = self.enter("collecting")
+        elif threading.get_ident() == self._thread:
+            self.leave(self._collecting)
+
+
+def _distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _watched() -> Iterator[tuple[Any, str, StepKind]]:
+    """Yield what is timed: where it is, its name and its kind."""
+    yield torch.autograd, "_engine_run_backward", "backward"
+    yield DataLoader, "__iter__", "loading"
+    yield dataloader._BaseDataLoaderIter, "__next__", "loading"  # noqa: SLF001
+    if torch.distributed.is_available():
+        yield DistributedDataParallel, "_sync_buffers", "waiting"
+        yield torch.distributed.Work, "wait", "waiting"
+
+
+class _RunDelay:
+    """How long the calling thread has waited for a core until now, as Linux counts it."""
+
+    def __init__(self) -> None:
+        self._thread: int | None = None
+        self._file: int | None = None
+
+    def read(self) -> int | None:
+        """Return ns; None where the system does not report it."""
+        thread = threading.get_native_id()
+        if thread != self._thread:
+            self.close()
+            self._thread = thread
+            with contextlib.suppress(OSError):
+                self._file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+        if self._file is None:
+            return None
+        try:
+            return int(os.pread(self._file, 100, 0).split()[1])
+        except (OSError, IndexError, ValueError):
+            return None
+
+    def close(self) -> None:
+        """Close the file; the next reading opens it again."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._thread = None

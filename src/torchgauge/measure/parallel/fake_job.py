@@ -1,0 +1,93 @@
+"""A job of many ranks of which this process is one: fake process groups and fake tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import distributed as dist
+
+from torchgauge.errors import MeasurementError
+from torchgauge.signals import restoring
+
+
+@restoring
+def fake_job(dims: tuple[tuple[str, int], ...], rank: int) -> Iterator[Any]:
+    """Yield the DeviceMesh of a job with this process as `rank`, where new tensors are fake.
+
+    The default process group is the job's until the block ends, which is why this belongs into a
+    process of its own. Raises MeasurementError `torch-unsupported`, `process-group-exists`.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    store = _store()
+    if dist.is_initialized():
+        raise MeasurementError(
+            "This process belongs to a process group already.",
+            id="process-group-exists",
+            cause="A job of fake ranks needs the default process group for itself.",
+            remedy="Count in a process that has not called init_process_group.",
+        )
+    size = 1
+    for _, length in dims:
+        size *= length
+    dist.init_process_group("fake", rank=rank, world_size=size, store=store)
+    try:
+        mesh = dist.device_mesh.init_device_mesh(
+            "cpu",
+            tuple(length for _, length in dims),
+            mesh_dim_names=tuple(name for name, _ in dims),
+        )
+        with _adapted(), FakeTensorMode(allow_non_fake_inputs=True):
+            yield mesh
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _store() -> Any:
+    try:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+    except (ImportError, AttributeError) as error:
+        raise MeasurementError(
+            f"torch {torch.__version__} cannot stand for the ranks of a job.",
+            id="torch-unsupported",
+            cause="It is built without torch.distributed or without its fake process group.",
+            remedy="Use a version of torch that torchgauge was tested with (2.13).",
+        ) from error
+    return FakeStore()
+
+
+@contextlib.contextmanager
+def _adapted() -> Iterator[None]:
+    """Have torch do without the values that fake tensors lack: coordinates, shapes of others."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.nn.parallel import distributed
+
+    def with_values(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with unset_fake_temporarily():
+                return function(*args, **kwargs)
+
+        return call
+
+    with contextlib.ExitStack() as undo:
+        # A mesh joins its dimensions by the coordinates of this rank.
+        if (joined := getattr(DeviceMesh, "_concatenate", None)) is not None:
+            setattr(DeviceMesh, "_concatenate", staticmethod(with_values(joined)))  # noqa: B010
+            undo.callback(setattr, DeviceMesh, "_concatenate", staticmethod(joined))
+        # A module that is converted swaps its parameters with new ones, which must have no weak
+        # references; the converter of fake tensors may keep one, which it does not need again.
+        undo.callback(setattr, torch.utils, "weakref", weakref)
+        setattr(torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))  # noqa: B010
+        # DDP compares shapes of ranks and sends rank 0's values when it is made, before any step.
+        for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
+            if (original := getattr(distributed, name, None)) is not None:
+                setattr(distributed, name, lambda *_args, **_kwargs: None)
+                undo.callback(setattr, distributed, name, original)
+        yield

@@ -1,0 +1,60 @@
+"""Counting a job on many devices in a process of its own, whose process group is fake."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+
+from torchgauge.errors import MeasurementError
+from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.memory.simulated_step import StandIns, stand_ins
+from torchgauge.measure.parallel.parallel_options import ParallelOptions
+from torchgauge.measure.parallel.rank_count import ParallelSource
+from torchgauge.measure.processes.processes import ask
+from torchgauge.records.parallel.parallel import Parallel
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.target import Target, TargetRequest
+from torchgauge.targets.training.named_training import named_training
+from torchgauge.targets.training.training import Training
+
+
+def count_requested(request: TargetRequest, options: ParallelOptions) -> Parallel:
+    """Count a job whose model, or function that shards, is named as on the command line.
+
+    Raises what loading and sharding raise, `loss-unknown`, and as `processes.ask`.
+    """
+    train = None
+    if request.loss is not None:
+        train = named_training(request.loss, None, precision=None, device="cpu")
+    return _in_fresh_process(ParallelSource(request, options=options, train=train))
+
+
+def count_object(
+    model: Any, inputs: Any, options: ParallelOptions, train: Training | None
+) -> Parallel:
+    """Count a job of a model of the caller's, which stays as it is, or of a function that shards.
+
+    The model travels without values. Raises as `count_requested`.
+    """
+    target = Source.of_object(model, inputs, training=True).target
+    module = module_of(model)
+    if module is not None and isinstance(target, Target):
+        without_values = StandIns(contextlib.nullcontext(), "meta")
+        copy, copied_inputs = stand_ins(module, target.inputs, without_values)
+        target = dataclasses.replace(target, model=copy, inputs=copied_inputs)
+    return _in_fresh_process(ParallelSource(target, options=options, train=train))
+
+
+def _in_fresh_process(source: ParallelSource) -> Parallel:
+    answer, interrupted = ask("parallel", source, LatencyOptions())
+    if interrupted:
+        raise KeyboardInterrupt
+    if answer.parallel is None:
+        raise MeasurementError(
+            "A counting process ended without a record.",
+            id="child-failed",
+            remedy="Run it again; if it stays so, please report it.",
+        )
+    return answer.parallel

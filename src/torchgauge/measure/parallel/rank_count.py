@@ -1,0 +1,230 @@
+"""Counting a job on many devices: one rank of each kind, and the smallest mesh that fits."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+
+import torch
+
+from torchgauge.analyze.parallel.device_fit import device_fit
+from torchgauge.analyze.parallel.mesh_groups import groups_of, rank_at
+from torchgauge.analyze.parallel.step_bound import step_bound
+from torchgauge.device.roofs import peaks
+from torchgauge.errors import InputError
+from torchgauge.measure.description import describe
+from torchgauge.measure.forward import running
+from torchgauge.measure.memory.cuda_kernels import cuda_kernels
+from torchgauge.measure.parallel.alternatives import Variant, alternatives
+from torchgauge.measure.parallel.fake_ddp import adapt_replicas
+from torchgauge.measure.parallel.fake_job import fake_job
+from torchgauge.measure.parallel.parallel_options import ParallelOptions
+from torchgauge.measure.parallel.pipeline_step import PipelineStep
+from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
+from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
+from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
+from torchgauge.records.parallel.rank_memory import (
+    Alternative,
+    DeviceFit,
+    SmallestMesh,
+    Verdict,
+)
+from torchgauge.records.target import TargetDescription
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.placement import Placement, native_precision
+from torchgauge.targets.target import Target
+from torchgauge.targets.training.training import Training
+
+PIPELINE = "pp"
+# Along which ranks hold shards of the same model and other samples, in order of preference.
+DATA_PARALLEL = ("fsdp", "dp_shard", "dp", "ddp", "dp_replicate")
+LARGEST_SIZE = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class ParallelSource(Source):
+    """A target with the job that it is part of, and how it is trained."""
+
+    options: ParallelOptions = dataclasses.field(default_factory=lambda: _single_rank())
+    train: Training | None = None
+
+
+def _single_rank() -> ParallelOptions:
+    return ParallelOptions(mesh=(("fsdp", 1),))
+
+
+def count_ranks(source: ParallelSource) -> Parallel:
+    """Count one rank of each kind, in this process, which must not belong to a process group.
+
+    Raises what loading and sharding raise; InputError `not-sharded`; ModelError where the model
+    raises; MeasurementError `torch-unsupported`.
+    """
+    began = time.process_time()
+    torch.set_num_threads(1)  # nothing is computed
+    options = source.options
+    target = loaded(source.target, options)
+    kinds, elements = [], 0
+    for name, rank in _kinds(options):
+        counted, kind = _count_rank(Variant(target, options), source.train, name, rank)
+        kinds.append(kind)
+        elements += _elements(counted, local=False)
+    return Parallel(
+        target=_described(counted, options),
+        mesh=tuple(MeshDim(name=name, size=size) for name, size in options.mesh),
+        sharding="its own function" if counted.own else ", ".join(options.sizes),
+        optimizer=_optimizer_name(counted),
+        precision=options.precision or "native",
+        checkpoint=options.checkpoint or ("own" if counted.own else "none"),
+        parameters=elements,
+        kinds=tuple(kinds),
+        smallest=_smallest(target, source) if options.smallest else None,
+        alternatives=_alternatives(target, source, counted, kinds) if options.savings else (),
+        seconds=time.process_time() - began,
+        torch=str(torch.__version__),
+    )
+
+
+def _kinds(options: ParallelOptions) -> Iterator[tuple[str, int]]:
+    """Yield the name and number of a rank of each kind: of a pipeline one of each stage."""
+    stages = options.sizes.get(PIPELINE, 1)
+    for stage in range(stages):
+        places = [stage if name == PIPELINE else 0 for name, _ in options.mesh]
+        yield f"stage {stage}" if stages > 1 else "rank", rank_at(options.mesh, places)
+
+
+def _alternatives(
+    target: Target, source: ParallelSource, counted: ShardedTarget, kinds: list[RankKind]
+) -> tuple[Alternative, ...]:
+    """Return what changes would save on the kind of rank that reserves most."""
+    largest = max(kinds, key=lambda kind: kind.memory.reserved)
+
+    def count(variant: Variant) -> RankKind:
+        rank = dict(_kinds(variant.options))[largest.name]
+        return _count_rank(variant, source.train, largest.name, rank)[1]
+
+    return tuple(alternatives(target, source.options, largest, counted.model, count))
+
+
+def _count_rank(
+    variant: Variant, train: Training | None, name: str, rank: int
+) -> tuple[ShardedTarget, RankKind]:
+    target, options = variant.target, variant.options
+    groups = groups_of(options.mesh, rank)
+    with (
+        fake_job(options.mesh, rank) as mesh,
+        running("cpu", "A rank's training step"),
+        # Devices for which a job can be judged are GPUs, all of them.
+        cuda_kernels() if options.on else contextlib.nullcontext(),
+    ):
+        counted = sharded(target, mesh, options, train)
+        adapt_replicas(counted.model)
+        variant.adapt(counted.model)
+        step: Step = RankStep(counted.model, counted.inputs, counted.training)
+        if counted.schedule is not None:
+            step = PipelineStep(counted.schedule, counted.inputs, counted.training)
+        noted = note_step(step, groups, variant.offloaded)
+        parameters = _elements(counted, local=True)
+    if options.world_size > 1 and not noted.collectives:
+        raise InputError(
+            f"{target.name} shards nothing: its ranks send nothing to each other.",
+            id="not-sharded",
+            cause=f"A step of rank {rank} of {options.world_size} has no collective.",
+            remedy="Apply fully_shard, parallelize_module or DDP over the dimensions of `mesh`.",
+        )
+    kind = RankKind(
+        name=name,
+        rank=rank,
+        ranks=options.world_size // options.sizes.get(PIPELINE, 1),
+        parameters=parameters,
+        memory=noted.memory,
+        work=noted.work,
+        collectives=noted.collectives,
+        fits=_fits(noted, options),
+        bounds=tuple(
+            step_bound(
+                noted.memory,
+                noted.work,
+                noted.collectives,
+                roofs,
+                peaks.links(roofs.device),
+                groups,
+            )
+            for roofs in options.on
+        ),
+    )
+    return counted, kind
+
+
+def _fits(noted: Noted, options: ParallelOptions) -> tuple[DeviceFit, ...]:
+    fits = (device_fit(noted.memory, roofs) for roofs in options.on)
+    return tuple(fit for fit in fits if fit is not None)
+
+
+def _smallest(target: Target, source: ParallelSource) -> SmallestMesh | None:
+    """Return the smallest power of two that fits along the first data-parallel dimension.
+
+    A rank holds less the more ranks share it, so that halves of the range can be ruled out.
+    """
+    options = source.options
+    dim = next((name for name in DATA_PARALLEL if name in options.sizes), None)
+    if dim is None:
+        return None
+    verdicts: dict[int, Verdict] = {}
+    reserved: dict[int, int] = {}
+    low, high = 0, LARGEST_SIZE.bit_length() - 1  # exponents
+    while low <= high:
+        middle = (low + high) // 2
+        size = 2**middle
+        mesh = tuple((name, size if name == dim else length) for name, length in options.mesh)
+        trial = dataclasses.replace(options, mesh=mesh, on=options.on[:1], smallest=False)
+        fits: list[DeviceFit] = []
+        for name, rank in _kinds(trial):
+            _, kind = _count_rank(Variant(target, trial), source.train, name, rank)
+            fits += kind.fits
+            reserved[size] = max(reserved.get(size, 0), kind.memory.reserved)
+        worst = min(fits, key=lambda fit: fit.margin, default=None)
+        if worst is None:
+            return None
+        verdicts[size] = worst.verdict
+        if worst.verdict == "fits":
+            high = middle - 1
+        else:
+            low = middle + 1
+    fitting = [size for size, verdict in verdicts.items() if verdict == "fits"]
+    return SmallestMesh(
+        device=options.on[0].device,
+        dim=dim,
+        size=min(fitting, default=None),
+        verdicts=dict(sorted(verdicts.items())),
+        reserved=dict(sorted(reserved.items())),
+    )
+
+
+def _elements(counted: ShardedTarget, *, local: bool) -> int:
+    """Return the elements of parameters, of the whole model or those that a rank holds."""
+    return sum(
+        (getattr(parameter, "_local_tensor", parameter) if local else parameter).numel()
+        for parameter in counted.model.parameters()
+    )
+
+
+def _described(counted: ShardedTarget, options: ParallelOptions) -> TargetDescription:
+    target = dataclasses.replace(counted.target, model=counted.model, inputs=counted.inputs)
+    placement = Placement(
+        target=target,
+        model=counted.model,
+        inputs=counted.inputs,
+        device="fake",
+        precision=options.precision or native_precision(target),
+        method="native" if options.precision is None else "autocast",
+    )
+    return describe(placement, training=True)
+
+
+def _optimizer_name(counted: ShardedTarget) -> str:
+    optimizer = counted.training.optimizer
+    return getattr(optimizer, "__name__", "") or getattr(
+        getattr(optimizer, "func", None), "__name__", type(optimizer).__name__
+    )

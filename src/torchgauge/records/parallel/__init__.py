@@ -1,0 +1,1 @@
+"""Records of one rank of a job on many devices, counted without them."""

@@ -1,0 +1,142 @@
+"""The record of `torchgauge count --mesh`: one rank of a job on many devices, without them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+from torchgauge.records.exported import Exported
+from torchgauge.records.parallel.rank_memory import (
+    Alternative,
+    DeviceFit,
+    RankMemory,
+    SmallestMesh,
+)
+from torchgauge.records.parallel.rank_work import CollectiveRow, StepBound, WorkRow
+from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.target import TargetDescription
+
+SCHEMA = "torchgauge.parallel/1"
+
+
+class MeshDim(Record, frozen=True, kw_only=True):
+    """One dimension of a mesh of devices: its name, and how many devices lie along it."""
+
+    name: str
+    size: int
+
+
+class RankKind(Record, frozen=True, kw_only=True):
+    """One rank that was counted, and the ranks that are like it.
+
+    Attributes:
+        name: "rank", or the stage of a pipeline: "stage 0".
+        rank: The rank that was counted.
+        ranks: How many ranks are like it.
+        parameters: Elements of the parameters that it holds.
+        memory: What is alive on it over a step.
+        work: Its operators, by phase and dtype.
+        collectives: What it sends and receives.
+        fits: Whether it fits, for each device asked for.
+        bounds: The least time of a step, for each device asked for.
+    """
+
+    name: str
+    rank: int
+    ranks: int
+    parameters: int
+    memory: RankMemory
+    work: tuple[WorkRow, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()
+    fits: tuple[DeviceFit, ...] = ()
+    bounds: tuple[StepBound, ...] = ()
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of forward and backward pass and optimizer."""
+        return sum(
+            row.matmul_flops + row.vector_flops for row in self.work if row.phase != "recompute"
+        )
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOPs with those that activation checkpointing repeats."""
+        return sum(row.matmul_flops + row.vector_flops for row in self.work)
+
+    @property
+    def sent(self) -> float:
+        """Bytes that the rank sends at least in a step."""
+        return sum(row.sent for row in self.collectives)
+
+    @property
+    def at_least(self) -> bool:
+        """Whether operators without formula ran, so that FLOPs are lower bounds."""
+        return any(row.unknown_calls for row in self.work)
+
+
+class Parallel(Exported, frozen=True, kw_only=True):
+    """A training step of a job on many devices, counted for one rank of each kind.
+
+    Attributes:
+        target: The model, and the inputs of one rank.
+        mesh: The dimensions of the mesh, outermost first.
+        sharding: Who shards: the target's own function, or a named recipe.
+        optimizer: Its class; what each recipe makes, or the target's own.
+        precision: "fp32", "bf16" (mixed: bf16 parameters gathered, gradients reduced in float32),
+            or "native" where the target's function decides.
+        checkpoint: Which activations are made again: "full", "op", "none", or "own".
+        parameters: Elements of the parameters of the whole model.
+        kinds: One rank of each kind; all are alike but for pipelines.
+        smallest: The smallest mesh that fits, where it was asked for.
+        alternatives: The same step with one setting changed, where they were asked for.
+        seconds: Of the counting.
+    """
+
+    schema: str = SCHEMA
+    target: TargetDescription
+    mesh: tuple[MeshDim, ...]
+    sharding: str
+    optimizer: str
+    precision: str
+    checkpoint: Literal["full", "op", "none", "own"]
+    parameters: int
+    kinds: tuple[RankKind, ...]
+    smallest: SmallestMesh | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    seconds: float | None = None
+    torch: str = ""
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return math.prod(dim.size for dim in self.mesh)
+
+    @property
+    def largest(self) -> RankKind:
+        """The kind of rank that reserves the most memory."""
+        return max(self.kinds, key=lambda kind: kind.memory.reserved)
+
+    @property
+    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
+        """The warnings of the record."""
+        return self.warnings
+
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Yield the path and the message of each inconsistency of the record."""
+        for name in ("mesh", "kinds"):
+            if not getattr(self, name):
+                yield name, "it is empty"
+        for index, dim in enumerate(self.mesh):
+            if dim.size < 1:
+                yield f"mesh[{index}].size", f"{dim.size} is not a number of devices"
+        for index, kind in enumerate(self.kinds):
+            memory = kind.memory
+            if sum(alive.bytes for alive in memory.at_peak) != memory.peak:
+                yield f"kinds[{index}].memory.at_peak", "it does not add up to the peak"
+            if memory.reserved < memory.peak:
+                yield f"kinds[{index}].memory.reserved", "it is less than the peak"
+            for row, collective in enumerate(kind.collectives):
+                if collective.ranks < 1:
+                    yield f"kinds[{index}].collectives[{row}].ranks", "it has no rank"

@@ -1,0 +1,1 @@
+"""The page of one rank of a job on many devices."""

@@ -1,0 +1,144 @@
+"""asyncio's event loop, with a short way for what the client itself waits for.
+
+asyncio makes a handle with a context of every event and goes once around its loop to run it. Here
+`add_reader` and `add_writer` have their functions called as soon as the system reports an event.
+What asyncio itself waits for (`sock_connect`, transports of libraries) goes its own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple, TypeVarTuple
+
+Values = TypeVarTuple("Values")
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class _Calls(NamedTuple):
+    """What is called when a descriptor can be read or written."""
+
+    reader: Callable[[], object] | None = None
+    writer: Callable[[], object] | None = None
+
+
+class _CallingSelector(selectors.DefaultSelector):
+    """Calls what waits for its events, and returns those of asyncio.
+
+    Attributes:
+        needed: Whether asyncio has something to do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.needed = False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for events, call, and return as soon as asyncio has something to do."""
+        self.needed = timeout is not None and timeout <= 0
+        end = math.inf if timeout is None else monotonic() + timeout
+        others = []
+        while True:
+            for key, events in super().select(timeout):
+                calls = key.data
+                if type(calls) is not _Calls:
+                    others.append((key, events))
+                    continue
+                reader, writer = calls
+                if events & _WRITE and writer is not None:
+                    writer()
+                if events & _READ and reader is not None:
+                    reader()
+            if others or self.needed:
+                return others
+            if timeout is not None:
+                timeout = end - monotonic()
+                if timeout <= 0:
+                    return others
+
+    def calls(self, descriptor: Any) -> _Calls | None:
+        """Return what is called for a descriptor's events; None if they are asyncio's."""
+        key = self.get_map().get(descriptor)
+        if key is None:
+            return _Calls()
+        return key.data if isinstance(key.data, _Calls) else None
+
+    def set_calls(self, descriptor: Any, calls: _Calls) -> None:
+        """Call these for a descriptor's events from now on."""
+        reader, writer = calls
+        events = (_READ if reader is not None else 0) | (_WRITE if writer is not None else 0)
+        if descriptor not in self.get_map():
+            if events:
+                self.register(descriptor, events, calls)
+        elif events:
+            self.modify(descriptor, events, calls)
+        else:
+            self.unregister(descriptor)
+
+
+class SendingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose readers and writers are called without a detour.
+
+    An error that one of them raises ends the loop.
+    """
+
+    def __init__(self) -> None:
+        self._direct = _CallingSelector()
+        super().__init__(self._direct)
+
+    def add_reader(self, fd: Any, callback: Callable[[*Values], Any], *args: *Values) -> None:
+        """Call `callback` whenever a descriptor can be read."""
+        self._add(fd, reader=partial(callback, *args))
+
+    def add_writer(self, fd: Any, callback: Callable[[*Values], Any], *args: *Values) -> None:
+        """Call `callback` whenever a descriptor can be written."""
+        self._add(fd, writer=partial(callback, *args))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Call nothing when a descriptor can be read; return whether something was."""
+        calls = self._direct.calls(fd)
+        if calls is None:
+            return super().remove_reader(fd)
+        self._direct.set_calls(fd, calls._replace(reader=None))
+        return calls.reader is not None
+
+    def remove_writer(self, fd: Any) -> bool:
+        """Call nothing when a descriptor can be written; return whether something was."""
+        calls = self._direct.calls(fd)
+        if calls is None:
+            return super().remove_writer(fd)
+        self._direct.set_calls(fd, calls._replace(writer=None))
+        return calls.writer is not None
+
+    def call_soon(
+        self,
+        callback: Callable[[*Values], object],
+        *args: *Values,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Call `callback` when asyncio goes on."""
+        self._direct.needed = True
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Values], object],
+        *args: *Values,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call `callback` at a moment."""
+        self._direct.needed = True
+        return super().call_at(when, callback, *args, context=context)
+
+    def _add(self, descriptor: Any, **call: Callable[[], Any]) -> None:
+        calls = self._direct.calls(descriptor)
+        if calls is None:
+            raise RuntimeError(f"asyncio waits for descriptor {descriptor}")
+        self._direct.set_calls(descriptor, calls._replace(**call))

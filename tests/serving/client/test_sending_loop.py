@@ -1,0 +1,107 @@
+"""The client's event loop calls what waits for descriptors, and its timer no earlier than asked."""
+
+import asyncio
+import os
+import socket
+from time import monotonic
+
+import pytest
+
+from torchgauge.serving.client.sending_loop import SendingLoop
+from torchgauge.serving.client.timer import timer
+
+
+def run(work, factory=SendingLoop):
+    """What a coroutine returns in an event loop; one that hangs fails."""
+
+    async def limited():
+        async with asyncio.timeout(5):
+            return await work()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(limited())
+
+
+def test_asyncio_goes_on_when_a_reader_gives_it_something_to_do():
+    async def work():
+        loop = asyncio.get_running_loop()
+        reading, writing = os.pipe()
+        answer = loop.create_future()
+
+        def read():
+            answer.set_result(os.read(reading, 9))
+
+        loop.add_reader(reading, read)
+        try:
+            os.write(writing, b"x")
+            begin = monotonic()
+            assert await answer == b"x"
+            return monotonic() - begin
+        finally:
+            assert loop.remove_reader(reading)
+            assert not loop.remove_reader(reading)
+            os.close(reading)
+            os.close(writing)
+
+    assert run(work) < 4
+
+
+def test_a_descriptor_can_be_read_and_written():
+    async def work():
+        loop = asyncio.get_running_loop()
+        one, other = socket.socketpair()
+        with one, other:
+            calls, whole = [], loop.create_future()
+
+            def note(name):
+                calls.append(name)
+                loop.remove_writer(one)
+                if set(calls) == {"read", "written"}:
+                    loop.remove_reader(one)
+                    whole.set_result(None)
+
+            loop.add_reader(one, note, "read")
+            loop.add_writer(one, note, "written")
+            loop.call_later(0.01, other.send, b"x")
+            await whole
+            return calls
+
+    assert run(work) == ["written", "read"]
+
+
+def test_asyncio_keeps_its_own_descriptors():
+    async def work():
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop().add_reader(writer.get_extra_info("socket").fileno(), print)
+        assert await reader.read() == b""
+        writer.close()
+        server.close()
+
+    run(work)
+
+
+@pytest.mark.parametrize("factory", [SendingLoop, asyncio.SelectorEventLoop])
+def test_a_timer_calls_at_its_moments_and_not_before(factory):
+    async def work():
+        loop = asyncio.get_running_loop()
+        begin = monotonic()
+        moments = [begin + 0.002 * number for number in range(1, 80)]
+        calls, whole = [], loop.create_future()
+
+        def wake():
+            calls.append(monotonic())
+            if len(calls) < len(moments):
+                waker.wake_at(moments[len(calls)])
+            else:
+                whole.set_result(None)
+
+        waker = timer(loop, wake)
+        waker.wake_at(begin + 9)
+        waker.wake_at(moments[0])  # takes the place of the other
+        await whole
+        waker.close()
+        return [call - moment for call, moment in zip(calls, moments, strict=True)]
+
+    assert min(run(work, factory)) >= 0
