@@ -59,8 +59,10 @@ def _restart(wait: LoaderWait) -> str:
     if wait.persistent:
         return "Workers start slowly: import less in the script and the dataset, or use fewer."
     mean_start = units.time(wait.start / wait.starts) if wait.starts else "its time"
-    return f"Each epoch starts the workers again ({mean_start} to the first batch): "
+    return (
+        f"Each epoch starts the workers again ({mean_start} to the first batch): "
         "persistent_workers=True."
+    )
 
 
 def _unmade(wait: LoaderWait, times: dict[str, float], cores: int) -> str:
