@@ -145,7 +145,7 @@ def is_out_of_memory(error: BaseException, text: str) -> bool:
 
 
 def requested_bytes(text: str) -> int | None:
-    """Return the bytes that an error of memory says were asked for."""
+    """Return the bytes that could not be allocated, by the error's text."""
     return reported_size(text, before=_REQUESTED)
 
 

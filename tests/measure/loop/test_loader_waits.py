@@ -110,7 +110,7 @@ def index(number=0, **times):
     return made
 
 
-TIMES = {"taken": 10, "collating": 30, "sent": 36, "arrived": 41}
+TIMES = {"task_start": 10, "collating": 30, "sent": 36, "arrived": 41}
 
 
 @pytest.mark.parametrize(
@@ -138,16 +138,16 @@ def test_the_parts_of_a_wait_are_what_was_under_way(others, began, expected):
 
 
 def test_a_number_with_times_is_the_number():
-    made = pickle.loads(pickle.dumps(index(7, taken=1, collating=2, sent=3, idle=4, cpu=5)))
+    made = pickle.loads(pickle.dumps(index(7, task_start=1, collating=2, sent=3, idle=4, cpu=5)))
     assert made == 7
     assert hash(made) == hash(7)
-    assert (made.taken, made.collating, made.sent, made.idle, made.cpu) == (1, 2, 3, 4, 5)
+    assert (made.task_start, made.collating, made.sent, made.idle, made.cpu) == (1, 2, 3, 4, 5)
 
 
 def test_needed_workers_are_their_work_over_the_loop_s():
     totals = WaitTotals()
-    totals.made(0, index(taken=0, collating=300, sent=400, cpu=100))
-    totals.made(1, index(taken=50, collating=150, sent=250, cpu=100))
+    totals.add_batch(0, index(task_start=0, collating=300, sent=400, cpu=100))
+    totals.add_batch(1, index(task_start=50, collating=150, sent=250, cpu=100))
     totals.calls = 2
     totals.count(200, {"decode": 150})
     key = ("Numbers", 2, 2, False, False)

@@ -65,10 +65,10 @@ class CompilationCosts:
         before = entry.dynamo_time_before_restart_s or 0.0
         breaks = list(entry.restart_reasons or ())
         if len(breaks) == 1 and 0 < before <= time:
-            found = _break_place(breaks[0])
-            if found:
+            break_place = _break_place(breaks[0])
+            if break_place:
                 time -= before
-                self._cost("graph break", break_sentence(breaks[0]), found).time += before
+                self._cost("graph break", break_sentence(breaks[0]), break_place).time += before
         if entry.recompile_reason:
             reason = " ".join(entry.recompile_reason.partition(": ")[2].split())
             cost = self._cost("recompilation", reason, place)

@@ -24,13 +24,13 @@ from torchgauge.measure.loop.wait_totals import Key, WaitTotals, worker_parts
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.signals import restoring
 
-_STOPPED = worker._IterableDatasetStopIteration
+_STOP_MARKER = worker._IterableDatasetStopIteration
 Patch = tuple[Any, str, Any]
 
 
 @dataclasses.dataclass
 class _Progress:
-    """What is known of an iterator: batches that have arrived, and times of the present call."""
+    """An iterator's batches that have arrived, and times of the present call."""
 
     key: Key
     arrived: dict[int, tuple[TimedIndex, int]] = dataclasses.field(default_factory=dict)
@@ -192,7 +192,7 @@ class LoaderWaits:
             if progress is not None and result[0]:
                 index, batch = result[1]
                 task = iterator._task_info.get(index)
-                if isinstance(index, TimedIndex) and task and not isinstance(batch, _STOPPED):
+                if isinstance(index, TimedIndex) and task and not isinstance(batch, _STOP_MARKER):
                     index.arrived = self._now()
                     progress.arrived[int(index)] = index, task[0]
             return result
@@ -252,7 +252,7 @@ class LoaderWaits:
             waits.count(end - began, {"restart": end - began})
             return
         waits.calls += 1
-        task = _taken(iterator, progress)
+        task = _timed_batch(iterator, progress)
         if task is None:
             waits.count(end - began, None)
             return
@@ -260,23 +260,23 @@ class LoaderWaits:
         later = [other.arrived for other, _ in progress.arrived.values() if other > index]
         waits.behind += max(index.arrived - max(began, min(later)), 0) if later else 0
         waits.count(end - began, worker_parts(index, began, end, progress.sampling))
-        waits.made(number, index)
+        waits.add_batch(number, index)
 
     def _own_parts(self, progress: _Progress, began: int, end: int) -> dict[str, int]:
         """Return the parts of a batch that the loop's own thread made."""
         pinning, pinned = self._local.pinned
-        taken = max(progress.sampled, began)
-        made = pinning or end
-        collating = loader_worker.collating(taken, made)
+        task_start = max(progress.sampled, began)
+        samples_end = pinning or end
+        collating = loader_worker.collating(task_start, samples_end)
         return {
             "sampler": progress.sampling,
-            "decode": collating - taken,
-            "collate": made - collating,
+            "decode": collating - task_start,
+            "collate": samples_end - collating,
             "pin": pinned - pinning,
         }
 
 
-def _taken(iterator: Any, progress: _Progress) -> tuple[TimedIndex, int] | None:
+def _timed_batch(iterator: Any, progress: _Progress) -> tuple[TimedIndex, int] | None:
     """Return the batch that the iterator has just given, and its worker; None if not timed."""
     returned = [number for number in progress.arrived if number not in iterator._task_info]
     tasks = [progress.arrived.pop(number) for number in returned]

@@ -21,26 +21,26 @@ _ORIGINAL_PINNING = pin_memory._pin_memory_loop
 class TimedIndex(int):
     """A batch's number in its loader, with the times (ns) of what was done for it.
 
-    `taken`: its worker had nothing else to do; `collating`: the samples were there; `sent`: the
-    batch was; `received` and `pinned` in the thread that pins memory; `arrived` in the loop's.
+    `task_start`: its worker had nothing else to do; `collating`: the samples were there; `sent`:
+    the batch was; `received` and `pinned` in the thread that pins memory; `arrived` in the loop's.
     `first`: its worker's first; `idle`: for how long the worker had nothing to do before; `cpu`:
     what the worker's thread computed for it.
     """
 
-    taken = collating = sent = idle = cpu = arrived = 0
+    task_start = collating = sent = idle = cpu = arrived = 0
     received = pinned = 0
     first = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (self.taken, self.collating, self.sent, self.idle, self.cpu, self.first)
+        state = (self.task_start, self.collating, self.sent, self.idle, self.cpu, self.first)
         return _timed_index, (int(self), *state)
 
 
 def _timed_index(
-    number: int, taken: int, collating: int, sent: int, idle: int, cpu: int, first: bool
+    number: int, task_start: int, collating: int, sent: int, idle: int, cpu: int, first: bool
 ) -> TimedIndex:
     index = TimedIndex(number)
-    index.taken, index.collating, index.sent = taken, collating, sent
+    index.task_start, index.collating, index.sent = task_start, collating, sent
     index.idle, index.cpu, index.first = idle, cpu, first
     return index
 
@@ -79,7 +79,7 @@ class _Queue:
 
 
 class _Tasks(_Queue):
-    """The worker's tasks: each gets the time at which it is taken."""
+    """The worker's tasks: each gets the time at which it is task_start."""
 
     def __init__(self, queue: Any) -> None:
         super().__init__(queue)
@@ -91,9 +91,9 @@ class _Tasks(_Queue):
         if type(task) is not tuple or type(task[0]) is not int:
             return task
         index = TimedIndex(task[0])
-        index.taken, index.cpu = _now(), time.thread_time_ns()
+        index.task_start, index.cpu = _now(), time.thread_time_ns()
         index.first = self._first
-        index.idle = 0 if self._first else index.taken - self.free
+        index.idle = 0 if self._first else index.task_start - self.free
         self._first = False
         return (index, *task[1:])
 
@@ -110,16 +110,16 @@ class _Batches(_Queue):
         if isinstance(index, TimedIndex):
             index.sent = self._tasks.free = _now()
             index.cpu = time.thread_time_ns() - index.cpu
-            index.collating = collating(index.taken, index.sent)
+            index.collating = collating(index.task_start, index.sent)
         self._queue.put(item)
 
 
-def worker_loop(kind: Any, dataset: Any, tasks: Any, batches: Any, *others: Any) -> None:
+def worker_loop(kind: Any, dataset: Any, tasks: Any, batches: Any, *worker_args: Any) -> None:
     """Run torch's own loop of a worker, with the times noted."""
     if "collate_fn" not in vars(FETCHER):
         FETCHER.collate_fn = COLLATE  # spawned: torch is as it was
     timed_tasks = _Tasks(tasks)
-    _ORIGINAL_WORKER(kind, dataset, timed_tasks, _Batches(batches, timed_tasks), *others)
+    _ORIGINAL_WORKER(kind, dataset, timed_tasks, _Batches(batches, timed_tasks), *worker_args)
 
 
 class _Received(_Queue):
@@ -137,6 +137,6 @@ class _Pinned(_Queue):
         self._queue.put(item, *args, **kwargs)
 
 
-def pinning_loop(received: Any, pinned: Any, *others: Any) -> None:
+def pinning_loop(received: Any, pinned: Any, *worker_args: Any) -> None:
     """Run torch's own loop of the thread that pins memory, with the times noted."""
-    _ORIGINAL_PINNING(_Received(received), _Pinned(pinned), *others)
+    _ORIGINAL_PINNING(_Received(received), _Pinned(pinned), *worker_args)

@@ -21,6 +21,7 @@ from torchgauge.measure.loop.loop_record import rank
 from torchgauge.measure.loop.loop_steps import LoopSteps
 from torchgauge.measure.memory.live_tensors import live_tensors
 from torchgauge.measure.recording.scope import wrapped
+from torchgauge.measure.work.internals import never_compiled
 from torchgauge.records.memory.out_of_memory import OutOfMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop
@@ -28,7 +29,7 @@ from torchgauge.signals import restoring
 
 RECORD = "oom.json"
 _RAN_OUT = "memory ran out"
-MOST = 5  # a program that tries again may run out any number of times
+MOST_EVENTS = 5  # a program that tries again may run out any number of times
 _HISTORY = 100_000  # allocations and frees that a snapshot of a GPU tells of
 
 
@@ -83,7 +84,7 @@ class OutOfMemoryWatch:
         try:
             if self._noted is not error:
                 self._noted = error
-                if len(self.events) < MOST:
+                if len(self.events) < MOST_EVENTS:
                     self.events += (self._event(error),)
                     self._partial().save(self.folder / RECORD)
             elif self.events:  # on its way outwards: the outermost module knows the layer's name
@@ -113,7 +114,7 @@ class OutOfMemoryWatch:
         )
 
     def _partial(self) -> Loop:
-        """Return what is known while the loop runs: its steps, and that memory ran out."""
+        """Return a record of the steps until now, and that memory ran out."""
         return Loop(
             roots=self._modules.roots,
             environment=environment(),
@@ -173,11 +174,12 @@ class OutOfMemoryWatch:
         if not self._on:
             return
         torch.cuda.memory._record_memory_history(max_entries=_HISTORY)  # noqa: SLF001
-        torch._C._cuda_attachOutOfMemoryObserver(self._observed)  # noqa: SLF001
+        attach: Any = vars(torch._C)["_cuda_attachOutOfMemoryObserver"]  # noqa: SLF001
+        attach(self._observed)
 
     def _observed(self, device: int, *_sizes: int) -> None:
         """Write the allocator's snapshot while what did not fit beside is alive."""
-        if not self._on or self._owner.in_fork or len(self.events) >= MOST:
+        if not self._on or self._owner.in_fork or len(self.events) >= MOST_EVENTS:
             return
         try:
             path = self.folder / f"oom{len(self.events) or ''}.cuda{device}.pickle"
@@ -187,3 +189,6 @@ class OutOfMemoryWatch:
             self._snapshot = path.name
         except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
             self._failed(failure)
+
+
+never_compiled(OutOfMemoryWatch.raised, below=True)

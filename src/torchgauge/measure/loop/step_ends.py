@@ -17,6 +17,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from torchgauge.measure.recording.modules import identity
 from torchgauge.measure.recording.scope import wrapped
+from torchgauge.measure.work.internals import never_compiled
 from torchgauge.targets.inputs.content import batch_of, tokens_of
 from torchgauge.targets.inputs.inputs import Inputs
 
@@ -157,6 +158,11 @@ class StepEnds:
         ):
             self._decide("call")
             self._ended()
+
+
+# A compiled model would compile them with it.
+for _callback in (StepEnds._counts, StepEnds._begun, StepEnds._called):  # noqa: SLF001
+    never_compiled(_callback, below=True)
 
 
 class _Leader:

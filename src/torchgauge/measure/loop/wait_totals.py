@@ -35,12 +35,12 @@ class WaitTotals:
         self.behind += other.behind
         self.unsplit += other.unsplit
         self.cpu += other.cpu
-        self.parts = [mine + more for mine, more in zip(self.parts, other.parts, strict=True)]
+        self.parts = [total + added for total, added in zip(self.parts, other.parts, strict=True)]
         for number, load in other.loads.items():
             self._add_load(number, load)
 
     def count(self, time: int, parts: dict[str, int] | None) -> None:
-        """Add a wait; without `parts` it is not known what for."""
+        """Add a wait; without `parts` it is not is_split what for."""
         self.time += time
         self.longest = max(self.longest, time)
         if parts is None:
@@ -48,12 +48,12 @@ class WaitTotals:
             return
         parts["other"] = time - sum(parts.values())
         self.parts = [
-            mine + parts.get(name, 0) for name, mine in zip(_PARTS, self.parts, strict=True)
+            total + parts.get(name, 0) for name, total in zip(_PARTS, self.parts, strict=True)
         ]
 
-    def made(self, number: int, index: TimedIndex) -> None:
+    def add_batch(self, number: int, index: TimedIndex) -> None:
         """Add what a worker did for a batch."""
-        decode, collate = index.collating - index.taken, index.sent - index.collating
+        decode, collate = index.collating - index.task_start, index.sent - index.collating
         self.cpu += index.cpu
         self._add_load(number, [1, decode, collate, index.idle, decode + collate])
 
@@ -61,7 +61,7 @@ class WaitTotals:
         """Return the record; `starts`: epochs begun, and ns to their first batches."""
         dataset, workers, prefetch, persistent, pinned = key
         seconds = [part * 1e-9 for part in self.parts]
-        known = self.calls > 0 and not self.unsplit
+        is_split = self.calls > 0 and not self.unsplit
         return LoaderWait(
             dataset=dataset,
             workers=workers,
@@ -71,9 +71,9 @@ class WaitTotals:
             calls=self.calls,
             time=self.time * 1e-9,
             longest=self.longest * 1e-9,
-            parts=WaitParts(**dict(zip(_PARTS, seconds, strict=True))) if known else None,
-            cpu=self.cpu * 1e-9 if known else None,
-            behind=self.behind * 1e-9 if workers and known else None,
+            parts=WaitParts(**dict(zip(_PARTS, seconds, strict=True))) if is_split else None,
+            cpu=self.cpu * 1e-9 if is_split else None,
+            behind=self.behind * 1e-9 if workers and is_split else None,
             loads=tuple(_load(number, load) for number, load in sorted(self.loads.items())),
             starts=starts[0],
             start=starts[1] * 1e-9,
@@ -82,10 +82,10 @@ class WaitTotals:
         )
 
     def _add_load(self, number: int, load: list[int]) -> None:
-        mine = self.loads.setdefault(number, [0] * len(load))
-        longest = max(mine[-1], load[-1])
-        mine[:] = [have + more for have, more in zip(mine, load, strict=True)]
-        mine[-1] = longest
+        total = self.loads.setdefault(number, [0] * len(load))
+        longest = max(total[-1], load[-1])
+        total[:] = [have + added for have, added in zip(total, load, strict=True)]
+        total[-1] = longest
 
 
 def worker_parts(index: TimedIndex, began: int, end: int, sampling: int) -> dict[str, int]:
@@ -95,7 +95,7 @@ def worker_parts(index: TimedIndex, began: int, end: int, sampling: int) -> dict
     """
     received = index.received or index.arrived
     pinned = index.pinned or received
-    times = (began, index.taken, index.collating, index.sent, received, pinned)
+    times = (began, index.task_start, index.collating, index.sent, received, pinned)
     marks = [min(max(time, began), end) for time in times]
     names = ("restart" if index.first else "queued", "decode", "collate", "transfer", "pin")
     parts = {name: marks[n + 1] - marks[n] for n, name in enumerate(names)}

@@ -29,18 +29,19 @@ def live_tensors(device: str, error: BaseException | None = None) -> tuple[Alive
     kind = torch.device(device)
     storages: dict[int, AliveTensor] = {}
     for part, name, operator, tensor in _held(error):
-        for piece in strided(tensor):
-            if piece.device.type != kind.type or piece.device.index not in (kind.index, None):
+        for plain_tensor in strided(tensor):
+            device_found = plain_tensor.device
+            if device_found.type != kind.type or device_found.index not in (kind.index, None):
                 continue
-            storage = piece.untyped_storage()
+            storage = plain_tensor.untyped_storage()
             if storage.nbytes() and storage._cdata not in storages:  # noqa: SLF001
                 storages[storage._cdata] = AliveTensor(  # noqa: SLF001
                     part=part,
                     name=name,
                     operator=operator,
                     size=storage.nbytes(),
-                    shape=tuple(piece.shape),
-                    dtype=str(piece.dtype).removeprefix("torch."),
+                    shape=tuple(plain_tensor.shape),
+                    dtype=str(plain_tensor.dtype).removeprefix("torch."),
                 )
     tensors = sorted(storages.values(), key=lambda tensor: -tensor.size)
     return (*tensors[:TOP], *_smaller(tensors[TOP:]))
@@ -123,7 +124,7 @@ def _saved(tensors: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
         if node is None or node in visited:
             continue
         visited.add(node)
-        pending += [following for following, _ in node.next_functions]
+        pending += [next_node for next_node, _ in node.next_functions]
         for name in dir(node):
             if not name.startswith("_saved_"):
                 continue

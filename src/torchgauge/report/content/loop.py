@@ -19,12 +19,12 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.content.document import Row as TableRow
 from torchgauge.report.content.findings import most_important, verdict_items
-from torchgauge.report.content.loader_waits import waits
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
 from torchgauge.report.tables.alive_tensors import tensor_table
 from torchgauge.report.tables.category_table import categories
+from torchgauge.report.tables.loader_waits import waits
 from torchgauge.report.tables.traced_lines import traced_lines
 
 ENDS = {
@@ -127,9 +127,9 @@ def compilation(costs: tuple[CompilationCost, ...]) -> Table:
 def memory_ran_out(event: OutOfMemory) -> Section:
     """Return where memory ran out, and what it was used for."""
     ended = {True: "the program went on", False: "it ended the program", None: ""}[event.caught]
-    where = event.layer or "outside of layers, or not known"
+    layer = event.layer or "outside of layers, or not known"
     rows = [
-        Row("in", where, f"after {event.step:,} steps{f'; {ended}' if ended else ''}"),
+        Row("in", layer, f"after {event.step:,} steps{f'; {ended}' if ended else ''}"),
         Row("asked for", units.size(event.requested), "" if event.requested else "not told"),
         Row("free", units.size(event.free)),
         Row("tensors", units.size(event.total), "alive"),

@@ -11,7 +11,6 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.loop import Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.report.content import loader_waits as loader_report
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import time_sections
 from torchgauge.report.content.findings import findings_of
@@ -20,6 +19,7 @@ from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import ONE_STEP, warnings
 from torchgauge.report.page.page_series import rows
 from torchgauge.report.page.timeline.page_timeline import timeline
+from torchgauge.report.tables import loader_waits as loader_report
 
 # How far the tree's sum and a bare step may be apart without a word.
 AGREE = 0.05

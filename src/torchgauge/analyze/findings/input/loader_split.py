@@ -58,9 +58,10 @@ def split_remedy(wait: LoaderWait, cores: int) -> str | None:
 def _restart(wait: LoaderWait) -> str:
     if wait.persistent:
         return "Workers start slowly: import less in the script and the dataset, or use fewer."
-    each = units.time(wait.start / wait.starts) if wait.starts else "its time"
+    mean_start = units.time(wait.start / wait.starts) if wait.starts else "its time"
     return (
-        f"Each epoch starts the workers again ({each} to the first batch): persistent_workers=True."
+        f"Each epoch starts the workers again ({mean_start} to the first batch): "
+        "persistent_workers=True."
     )
 
 
@@ -92,5 +93,5 @@ def _unmade(wait: LoaderWait, times: dict[str, float], cores: int) -> str:
             f"num_workers={needed}, persistent_workers=True) would keep up by an estimate; "
             f"or {cheaper}."
         )
-    more = max(needed, wait.workers + 1)
-    return f"More workers: num_workers={more} would keep up by an estimate; or {cheaper}."
+    more_workers = max(needed, wait.workers + 1)
+    return f"More workers: num_workers={more_workers} would keep up by an estimate; or {cheaper}."

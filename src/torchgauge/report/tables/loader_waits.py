@@ -37,11 +37,11 @@ def loader_name(wait: LoaderWait) -> str:
 def _section(wait: LoaderWait) -> Section:
     rows = [_waited(wait), *_parts(wait), *_workers(wait)]
     if wait.starts:
-        each = units.time(wait.start / wait.starts)
+        mean_start = units.time(wait.start / wait.starts)
         rows.append(
             Row(
                 "first batch",
-                each,
+                mean_start,
                 f"mean of {wait.starts:,} epochs" if wait.starts > 1 else "of the only epoch",
             )
         )
@@ -74,6 +74,6 @@ def _workers(wait: LoaderWait) -> Iterator[Row]:
         yield Row("out of order", value, "of this a later batch was ready")
     if wait.busy is not None and len(wait.loads) == wait.workers:
         slowest = max(wait.loads, key=lambda load: load.busy / load.batches)
-        each = units.time(slowest.busy / slowest.batches)
-        note = f"of the workers' time; slowest: worker {slowest.number}, {each} a batch"
+        batch_time = units.time(slowest.busy / slowest.batches)
+        note = f"of the workers' time; slowest: worker {slowest.number}, {batch_time} a batch"
         yield Row("workers busy", units.percent(wait.busy), note)
