@@ -3,7 +3,6 @@
     python benchmarks/loop_faults.py faults --repeats 1
     python benchmarks/loop_faults.py clean --repeats 40
     python benchmarks/loop_faults.py slow --repeats 40
-    python benchmarks/loop_faults.py faults --traceml PYTHON   # that has traceml-ai and torch
 
 Two processes of `loop_faults_job.py` train by DistributedDataParallel over gloo on 127.0.0.1, with
 one thread each. `faults` are twelve, each half as long as a step; `clean` has none: a verdict that

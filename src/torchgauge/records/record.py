@@ -13,7 +13,7 @@ from torchgauge.records import rendering
 LARGEST = 1e60
 # Most JSON readers refuse larger integers; addresses need the whole range.
 LARGEST_INTEGER = 2**64
-_LIMITS = {float: LARGEST, int: LARGEST_INTEGER}
+_LIMITS: dict[type, float] = {float: LARGEST, int: LARGEST_INTEGER}
 How = Literal["measured", "counted", "estimated"]
 # How far an interval reaches: calls of one process, processes that ran one after the other, or
 # those and what the host remembers of earlier runs.
@@ -72,8 +72,7 @@ def _finite(value: object) -> bool:
         return True
     types = set(map(type, value)) - {type(None)}
     if len(types) == 1 and (limit := _LIMITS.get(*types)):  # long ones: durations
-        numbers = (number for number in value if number is not None) if None in value else value
-        return all(map(limit.__gt__, map(abs, numbers)))
+        return all(abs(number) < limit for number in value if number is not None)
     return not _has_any(types, (float, int, tuple, dict)) or all(map(_finite, value))
 
 

@@ -175,7 +175,7 @@ class Planner:
 
         Those that are planned already keep their figures, of longer simulations.
         """
-        known = {Workers(s.workers, s.max_batch, s.max_delay): s for s in planned}
+        planned_by_setting = {Workers(s.workers, s.max_batch, s.max_delay): s for s in planned}
         numbers = sorted({setting.workers for setting in planned})
         sizes = {2**power for power in range(self.model.largest_batch.bit_length())}
         sizes |= {self.max_batch, self.model.largest_batch}
@@ -185,13 +185,15 @@ class Planner:
             delays = {0.0}
         options = dataclasses.replace(self.options, effort=TUNING_EFFORT * self.options.effort)
         predictor = Predictor(self.model, options)
-        tried = [
+        candidates = [
             Workers(number, size, delay)
             for number in numbers
             for size in sorted(sizes)
             for delay in (sorted(delays) if size > 1 else [0.0])
         ]
-        settings = [known.get(w) or self._planned(w, predictor=predictor) for w in tried]
+        settings = [
+            planned_by_setting.get(w) or self._planned(w, predictor=predictor) for w in candidates
+        ]
         return unbeaten(setting for setting in settings if setting.stable)
 
 

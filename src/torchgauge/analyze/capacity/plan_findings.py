@@ -20,7 +20,7 @@ NEAR = 0.9
 # In a server, cores and caches are shared with reading and answering.
 OUTSIDE = ("sweep", "profile", "generation")
 # Beyond this half-width of its interval p99 is doubtful; so many batches are named as show this.
-UNCERTAIN, KNOWN = 0.15, 0.1
+UNCERTAIN, NARROW = 0.15, 0.1
 
 
 def with_findings(plan: CapacityPlan, options: CapacityOptions, highest: float) -> CapacityPlan:
@@ -124,11 +124,11 @@ def _uncertain(latency: Distribution, batches: int) -> Iterator[MeasurementWarni
     reach = math.log(tail.interval.high / tail.interval.low) / 2
     if reach > UNCERTAIN:
         # What the mean of the service times is known to goes as one over the root of their number.
-        needed = units.significant(batches * (reach / KNOWN) ** 2, 2)
+        needed = units.significant(batches * (reach / NARROW) ** 2, 2)
         yield MeasurementWarning(
             id="batches-few",
             message=f"p99 is known to {units.percent(reach)} only: so near to the highest rate, "
             "little of the service times is much of the wait.",
             remedy=f"Measure longer: some {needed} batches in place of {batches:,} show it to "
-            f"{units.percent(KNOWN)}, or plan with another worker.",
+            f"{units.percent(NARROW)}, or plan with another worker.",
         )
