@@ -68,3 +68,9 @@ def test_the_measured_figure_stays_as_it_was():
 def test_what_the_simulation_does_not_follow_has_none(record):
     assert controlled(record) is None
     assert controlled(measured(1)) is not None
+
+
+def test_batches_larger_than_any_that_ran_are_not_simulated():
+    record = measured(1)
+    times = msgspec.structs.replace(record.service_times, max_batch=8, max_delay=0.05)
+    assert controlled(msgspec.structs.replace(record, service_times=times)) is not None

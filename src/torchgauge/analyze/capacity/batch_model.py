@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -56,10 +57,11 @@ class BatchModel:
         return len(self.tables)
 
     def run(self, arrivals: Floats, workers: Workers, seed: int) -> Outcome:
-        """Simulate requests that arrive at these seconds."""
+        """Simulate requests that arrive at these seconds, in batches of measured sizes."""
+        workers = replace(workers, max_batch=min(workers.max_batch, self.largest_batch))
         services = [
             drawn(table, np.random.default_rng((seed, size)))
-            for size, table in enumerate(self.tables[: workers.max_batch], start=1)
+            for size, table in enumerate(self.tables, start=1)
         ]
         served = simulate(arrivals, services, workers)
         return Outcome(served.ends - arrivals + self.overhead, served.busy, served.batches)
