@@ -24,6 +24,7 @@ COMMAND = re.compile(
     re.MULTILINE,
 )
 PLACEHOLDER = re.compile(r"[A-Z]+(\.json)?|results/profile\.json")
+NUMBER = "8"
 FILLED = "json"  # a format, and as good a name of a target as any
 
 
@@ -119,7 +120,11 @@ def _texts(path: Path) -> list[str]:
         elif isinstance(node, ast.JoinedStr):
             texts.append(
                 "".join(
-                    str(part.value) if isinstance(part, ast.Constant) else FILLED
+                    str(part.value)
+                    if isinstance(part, ast.Constant)
+                    else FILLED
+                    if part.format_spec is None
+                    else NUMBER
                     for part in node.values
                 )
             )

@@ -9,7 +9,7 @@ from torchgauge.formulas import free, registry
 
 FAMILIES = "torchgauge.formulas.families"
 # An extension's operators exist where it is installed.
-EXTENSIONS = ("torchvision::", "flash_attn::")
+EXTENSIONS = ("torchvision::", "flash_attn::", "torchgauge::")
 
 
 def overloads(name):

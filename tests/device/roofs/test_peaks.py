@@ -95,7 +95,9 @@ def test_figures_that_documents_disagree_on():
 
 def test_documents_can_be_found():
     without = {key for key, text in peaks._table().documents.items() if "https://" not in text}
-    assert without == {"dgx-b200", "mi250x", "cdna2", "v100-whitepaper"}
+    links = {f"{name}-nvlink" for name in ("a100", "h100", "h200", "blackwell")} | {"mi300x-links"}
+    links |= {"dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200-network"}
+    assert without - links == {"dgx-b200", "mi250x", "cdna2", "v100-whitepaper"}
 
 
 def test_names_lead_back_to_devices():

@@ -101,11 +101,10 @@ def _in_the_server(plan: CapacityPlan, setting: PlannedSetting | None) -> str:
         )
     rate /= 1 if setting is None else setting.workers
     batch = 1 if setting is None else setting.max_batch
-    batches = f" --max-batch {batch}" if batch > 1 else ""
     spec = shlex.quote(plan.target.spec)
     return (
-        f"Measure them in a server: torchgauge load {spec} --rate {rate / 2:.3g},{rate:.3g}"
-        f"{batches} -o load.json"
+        f"Measure them in a server: torchgauge load {spec} --rate {rate / 2:.3g},{rate:.3g} "
+        f"--max-batch {batch:d} -o load.json"
     )
 
 

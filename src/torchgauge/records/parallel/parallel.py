@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 from torchgauge.records.exported import Exported
 from torchgauge.records.parallel.rank_memory import (
     Alternative,
     DeviceFit,
+    Part,
     RankMemory,
     SmallestMesh,
 )
@@ -74,6 +75,19 @@ class RankKind(Record, frozen=True, kw_only=True):
         """Whether operators without formula ran, so that FLOPs are lower bounds."""
         return any(row.unknown_calls for row in self.work)
 
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Yield the path and the message of each inconsistency of this rank."""
+        memory = self.memory
+        if sum(alive.bytes for alive in memory.at_peak) != memory.peak:
+            yield "memory.at_peak", "it does not add up to the peak"
+        if any(len(moment.parts) != len(get_args(Part)) for moment in memory.timeline):
+            yield "memory.timeline", "a moment does not have all parts"
+        if memory.reserved < memory.peak:
+            yield "memory.reserved", "it is less than the peak"
+        for index, collective in enumerate(self.collectives):
+            if collective.ranks < 1:
+                yield f"collectives[{index}].ranks", "it has no rank"
+
 
 class Parallel(Exported, frozen=True, kw_only=True):
     """A training step of a job on many devices, counted for one rank of each kind.
@@ -132,11 +146,5 @@ class Parallel(Exported, frozen=True, kw_only=True):
             if dim.size < 1:
                 yield f"mesh[{index}].size", f"{dim.size} is not a number of devices"
         for index, kind in enumerate(self.kinds):
-            memory = kind.memory
-            if sum(alive.bytes for alive in memory.at_peak) != memory.peak:
-                yield f"kinds[{index}].memory.at_peak", "it does not add up to the peak"
-            if memory.reserved < memory.peak:
-                yield f"kinds[{index}].memory.reserved", "it is less than the peak"
-            for row, collective in enumerate(kind.collectives):
-                if collective.ranks < 1:
-                    yield f"kinds[{index}].collectives[{row}].ranks", "it has no rank"
+            for path, message in kind.disagreements():
+                yield f"kinds[{index}].{path}", message
