@@ -94,10 +94,10 @@ def _in_the_server(plan: CapacityPlan, setting: PlannedSetting | None) -> str:
     """Return how to measure in a server, or where none of ours is, how to hold the plan to one."""
     rate = plan.arrivals.rate or 1.0
     if plan.discipline == "continuous":
-        tokens = ":".join(map(str, plan.times.shapes[0])) if plan.times.shapes else "128:64"
+        prompt, new = plan.times.shapes[0] if plan.times.shapes else (128, 64)
         return (
             "Hold the plan to your server by --verify URL, or by: torchgauge load URL "
-            f"--api openai-chat --tokens {tokens} --rate {rate:.4g}"
+            f"--api openai-chat --tokens {prompt:d}:{new:d} --rate {rate:.4g}"
         )
     rate /= 1 if setting is None else setting.workers
     batch = 1 if setting is None else setting.max_batch
