@@ -110,7 +110,7 @@ def loaded(profile_or_path: Profile | str | Path) -> Profile:
 
 
 _REMEDIES: dict[type, str] = {
-    Parallel: "`torchgauge count TARGET --mesh fsdp=8 --savings` counts one job with its settings changed.",
+    Parallel: "`torchgauge count TARGET --mesh fsdp=8 --savings` counts other settings too.",
     Generation: "Give another generation with it: both files of `torchgauge generate`.",
     Serving: "Give another record of load with it: both files of `torchgauge load`.",
 }
