@@ -85,8 +85,8 @@ def test_tokens_of_a_stream_are_stamped(http2):
 
 @pytest.mark.thorough
 def test_a_request_that_takes_too_long_is_a_timeout(http2):
-    load = sent(f"{http2.address}/slow", schedule=[0.0, 0.01], timeout=0.05)
-    assert load.requests.fate == ("timeout", "timeout")
+    load = sent(f"{http2.address}/slow", schedule=[0.0], timeout=0.05)
+    assert load.requests.fate == ("timeout",)
 
 
 @pytest.mark.parametrize("protocol", ["HTTP/2", "gRPC"])
