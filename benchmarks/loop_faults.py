@@ -71,10 +71,14 @@ def verdict(fault, rank, extra, steps, records):
         command = [sys.executable, "-m", "torchgauge", "run", *options]
         arguments = [fault, "--rank", f"{rank}", "--extra", f"{extra}", "--steps", f"{steps}"]
         run_job(command, arguments, folder)
+        said = "\n".join((folder / f"{rank}.txt").read_text()[-2000:] for rank in range(WORLD))
         try:
-            return tg.load(folder).verdict
+            found = tg.load(folder).verdict
         except tg.TorchgaugeError as error:
-            sys.exit(f"{error}\n{(folder / '0.txt').read_text()[-2000:]}")
+            sys.exit(f"{error}\n{said}")
+        if found is None:
+            sys.exit(f"The job has no verdict.\n{said}")
+        return found
 
 
 def is_right(found, fault, rank):
