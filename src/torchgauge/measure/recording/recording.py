@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from torchgauge.temporary import temporary_folder
 MARK = "tg!"  # names have no quote: it would break the whole exported file
 
 
+_GLOO = "pt_gloo"  # as its threads' names begin
+_LONGEST_END = 0.05  # seconds
 _OLDER_BLOCK = b"Memory block of unknown size was allocated before the profiling started"
 
 
@@ -116,6 +119,8 @@ class Recorder:
                 cause="torch keeps it with the thread that is recorded.",
                 remedy="Begin and end the timeline in the thread that runs the loop.",
             )
+        if _distributed():
+            _let_collectives_end()
         with _quiet():
             self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
@@ -189,6 +194,26 @@ def _started(recorder: Recorder) -> Iterator[None]:
 
 def _distributed() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _let_collectives_end(threads: Path = Path("/proc/self/task")) -> None:
+    """Wait until gloo's threads sleep, for 50 ms at most.
+
+    They end a collective's event when its results are there already, so that the program may have
+    gone on: after the end of the recording they would write into memory that torch has freed.
+    """
+    deadline = time.monotonic() + _LONGEST_END
+    while _collectives_run(threads) and time.monotonic() < deadline:
+        time.sleep(_LONGEST_END / 200)
+
+
+def _collectives_run(threads: Path) -> bool:
+    for thread in threads.glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            name, _, fields = thread.read_text().partition("(")[2].rpartition(") ")
+            if name.startswith(_GLOO) and fields.startswith("R"):
+                return True
+    return False
 
 
 def _settings(**switches: Any) -> _ExperimentalConfig:
