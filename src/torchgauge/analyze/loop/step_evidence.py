@@ -1,4 +1,4 @@
-"""What is said of a loop's steps below its verdict."""
+"""The lines below the verdict of a loop: how long its steps are, and what delays them."""
 
 from __future__ import annotations
 
