@@ -25,6 +25,7 @@ from torchgauge.report.content.section import Row, Section
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive
+from torchgauge.report.tables.compilation_tables import eager_table
 from torchgauge.report.tables.work_table import work_table
 
 MOST_VALUES = 6  # of a list that is shown whole
@@ -33,7 +34,9 @@ DEPTH = 2
 # By the name of the type.
 BLOCKS: dict[str, Callable[[Any, Options], list[Block]]] = {
     "Bottleneck": lambda part, _: [sections.bounds(part, None)],
-    "Compilation": lambda part, _: [sections.compilation(part)],
+    "Compilation": lambda part, _: [
+        sections.compilation(part), *([eager_table(part.beside_eager)] * bool(part.beside_eager))
+    ],
     "Cost": lambda part, options: [
         sections.cost(part), *work_table(part, options.by, options.depth or DEPTH)
     ],
