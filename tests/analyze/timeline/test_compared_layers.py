@@ -24,7 +24,8 @@ def test_layers_that_a_kernel_spans_are_one_entry():
     assert (rows["conv",].eager, rows["conv",].compiled) == (40.0, 30.0)
     fused = rows["norm", "act"]
     assert (fused.eager, fused.compiled, fused.kernels) == (30.0, 15.0, ("fused", "act_again"))
-    assert (rows["drop",].eager, rows["drop",].compiled) == (1.0, None)
+    assert (rows["drop",].eager, rows["drop",].compiled) == (1.0, None)  # "strange" may be its
+    assert compared(KERNELS[:3])["drop",].compiled == 0.0
     assert rows["late",].compiled == 8.0
     assert rows["",].compiled is None  # the region's own time is outside kernels
     assert rows["compiled code outside kernels"].compiled == 6.0
@@ -35,7 +36,7 @@ def test_both_columns_add_up_to_their_steps():
     rows = compared_layers(EAGER, COMPILED, KERNELS, {""})
     assert sum(row.eager or 0.0 for row in rows) == pytest.approx(100.0)
     assert sum(row.compiled or 0.0 for row in rows) == pytest.approx(70.0)
-    assert rows[-1].part == "outside layers"
+    assert rows[-1].part == "rest of the step"
     assert (rows[-1].eager, rows[-1].compiled) == (15.0, 7.0)
 
 

@@ -28,17 +28,22 @@ def compared_layers(
     compiled: SideTimes,
     kernels: Sequence[KernelTime],
     regions: Collection[str],
+    *,
+    separated: bool = True,
 ) -> tuple[ComparedLayers, ...]:
     """Return entries that add up to the eager and to the compiled step.
 
+    `separated`: all kernels of compiled code were seen, so that a layer without one takes nothing.
     `regions` are the layers whose calls run compiled code: what they take themselves, without their
-    kernels, is outside kernels. What the parts do not explain of a step is outside layers; it is
-    below zero where the parts were slower than the undisturbed step.
+    kernels, is outside kernels. The rest of the step is what these do not explain: what is in no
+    layer, and interruptions. It is below zero where the parts were slower than the bare step.
     """
     names: dict[str, None] = dict.fromkeys(eager.layers)
     names |= dict.fromkeys(path for path in compiled.layers if path not in regions)
     groups = _joined(names, [kernel.layers for kernel in kernels if kernel.layers])
-    rows = [_group(group, eager, compiled, kernels, regions) for group in groups]
+    known = separated and all(kernel.layers for kernel in kernels)
+    nothing = 0.0 if known else None
+    rows = [_group(group, eager, compiled, kernels, regions, nothing) for group in groups]
     rows.sort(key=lambda row: -(row.eager or 0.0))
     return (*rows, *_remainders(eager, compiled, kernels, regions))
 
@@ -66,6 +71,7 @@ def _group(
     compiled: SideTimes,
     kernels: Sequence[KernelTime],
     regions: Collection[str],
+    nothing: float | None,
 ) -> ComparedLayers:
     own = [kernel for kernel in kernels if kernel.layers and kernel.layers[0] in group]
     eager_times = [eager.layers[path] for path in group if path in eager.layers]
@@ -74,7 +80,7 @@ def _group(
     return ComparedLayers(
         layers=group,
         eager=sum(eager_times) if eager_times else None,
-        compiled=sum(times) if times else None,
+        compiled=sum(times) if times else nothing,
         kernels=tuple(kernel.name for kernel in own),
     )
 
@@ -97,7 +103,7 @@ def _remainders(
         yield ComparedLayers(part="compiled code outside kernels", compiled=sum(own))
     in_kernels = sum(kernel.time for kernel in kernels)
     yield ComparedLayers(
-        part="outside layers",
+        part="rest of the step",
         eager=eager.step - sum(eager.layers.values()),
         compiled=compiled.step - in_kernels - sum(compiled.layers.values()),
     )

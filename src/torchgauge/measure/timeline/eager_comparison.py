@@ -123,7 +123,7 @@ def _comparison(
         if module is not None and internals.is_compiled(module)
         for path in named.paths
     }
-    regions |= _callers_of_kernels(tree, kernels.sites)
+    callers = _callers_of_kernels(tree, kernels.sites)
     forwards = [_forward(side) for side in (eager, compiled)]
     ratios = [math.log(a / b) for a, b in zip(*forwards, strict=True)]
     estimated = estimate(ratios) if len(ratios) > 1 else None
@@ -143,7 +143,8 @@ def _comparison(
                 KernelTime(kernels.sites[number].call.name, kernels.sites[number].layers, time)
                 for number, time in kernel_times.items()
             ],
-            regions,
+            regions | callers,
+            separated=regions <= callers,
         ),
         phases={
             name: (phases[0][name], phases[1][name])

@@ -10,7 +10,7 @@ ComparedPart = Literal[
     "layers",
     "kernels of unknown layers",
     "compiled code outside kernels",
-    "outside layers",
+    "rest of the step",
 ]
 
 
@@ -35,10 +35,11 @@ class ComparedLayers(Record, frozen=True, kw_only=True):
 
     Attributes:
         part: "layers", or what belongs to none: "kernels of unknown layers", "compiled code outside
-            kernels" (guards, memory, Python) and "outside layers".
+            kernels" (guards, memory, Python) and "rest of the step".
         layers: Their module paths, "" for the model's own code.
         eager: Of the layers themselves, without layers that they call; None where nothing is.
-        compiled: Of their kernels, and of what is not compiled; None where no kernel is theirs.
+        compiled: Of their kernels, and of what is not compiled; 0 where no kernel is theirs, None
+            where kernels of compiled code are not known.
         kernels: The kernels' names.
     """
 

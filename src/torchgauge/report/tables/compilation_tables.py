@@ -15,6 +15,7 @@ from torchgauge.report.content.document import Column, Row, Table
 from torchgauge.report.content.section import Row as Line
 
 MOST_ROWS = 8
+NOTED_REST = 0.25  # of a step
 _COSTS = (
     Column("time", unit="time"),
     Column("count", 2, unit="count"),
@@ -24,7 +25,7 @@ _COSTS = (
 _COMPARED = (
     Column("eager", unit="time"),
     Column("compiled", unit="time"),
-    Column("speed-up", title="eager ÷"),
+    Column("speed-up"),
     Column("kernels", 1, unit="count"),
 )
 NOTES = (
@@ -91,7 +92,18 @@ def eager_table(comparison: EagerComparison) -> Table:
         rows=rows,
         layout="fitted",
         recorded=True,
-        notes=NOTES,
+        notes=NOTES + _doubt(comparison),
+    )
+
+
+def _doubt(comparison: EagerComparison) -> tuple[str, ...]:
+    rest = comparison.rows[-1]
+    shares = (rest.eager or 0.0) / comparison.eager, (rest.compiled or 0.0) / comparison.compiled
+    if max(map(abs, shares)) < NOTED_REST:
+        return ()
+    return (
+        "Much of a step is in no row: layers ran in parallel, or other work on the machine "
+        "interrupted the bare steps.",
     )
 
 
@@ -108,7 +120,7 @@ def _row(name: str, row: ComparedLayers) -> Row:
     )
     cells = {
         "eager": row.eager,
-        "compiled": "no kernel" if row.layers and row.compiled is None else row.compiled,
+        "compiled": "no kernel" if row.compiled == 0 else row.compiled,
         "speed-up": ratio,
         "kernels": len(row.kernels) or None,
     }

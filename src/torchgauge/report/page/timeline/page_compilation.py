@@ -61,8 +61,10 @@ def memory_ran_out(loop: Loop) -> dict[str, Any] | None:
         return None
     return {
         "groups": [
-            _group(section := loop_report.memory_ran_out(event), _alive(event), section.title)
-            for event in loop.out_of_memory
+            _group(
+                section := loop_report.memory_ran_out(event), _alive(event, number), section.title
+            )
+            for number, event in enumerate(loop.out_of_memory, 1)
         ]
     }
 
@@ -97,7 +99,7 @@ def _compared(comparison: EagerComparison) -> dict[str, Any]:
     return {**table, "note": " ".join(NOTES)}
 
 
-def _alive(event: OutOfMemory) -> dict[str, Any] | None:
+def _alive(event: OutOfMemory, number: int) -> dict[str, Any] | None:
     tensors: Sequence[Any] = event.tensors
     if not tensors:
         return None
@@ -109,4 +111,4 @@ def _alive(event: OutOfMemory) -> dict[str, Any] | None:
             for key in ("part", "dtype", "size", "operator", "count")
         },
     }
-    return {**page_tables.table("tensors alive", _TENSORS, cells, []), "sorted": "bytes"}
+    return {**page_tables.table(f"tensors alive, {number}", _TENSORS, cells, []), "sorted": "bytes"}
