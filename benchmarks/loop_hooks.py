@@ -55,7 +55,7 @@ def main():
     """Print the ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--blocks", type=int, default=24)
-    parser.add_argument("--widths", type=int, nargs="+", default=[64, 512])
+    parser.add_argument("--widths", type=int, nargs="+", default=[64, 256])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for width in arguments.widths:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,14 +12,15 @@ from torchgauge.signals import restoring
 
 NEAR = 0.9  # of a limit
 FASTEST = 4e9  # bytes/s: a program's memory seldom grows faster
+ALONE = 5.0  # seconds
 JOIN = 2.0  # seconds, should what `near` does never end
-SHORTEST, LONGEST = 0.01, 0.5  # seconds between two looks
+SHORTEST, LONGEST = 0.02, 0.5  # seconds between two looks
 
 
 class MemoryWatch:
     """Calls `near` where 90 % of a limit are in use, then halfway between that use and the limit.
 
-    It looks again after the time in which memory could have grown so far: 100 times a second near
+    It looks again after the time in which memory could have grown so far: 50 times a second near
     a limit, twice a second far from it. A loop that begins above 90 % has its first mark halfway.
     """
 
@@ -55,7 +58,8 @@ class MemoryWatch:
                 continue
             if used >= mark:
                 self._marks[room] = (used + room.limit) // 2
-                self._near(room, used)
+                with _alone():
+                    self._near(room, used)
             pause = min(pause, (self._marks[room] - used) / FASTEST)
         return max(pause, SHORTEST)
 
@@ -67,3 +71,17 @@ class MemoryWatch:
         pause = 0.0
         while not self._stop.wait(pause):
             pause = self.look()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other threads from running Python, as far as the block does not wait for anything.
+
+    The program would allocate more meanwhile, and be killed before its state is written.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(ALONE)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)

@@ -20,6 +20,7 @@ from torchgauge.device.memory_rooms import MemoryRoom, memory_rooms
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.files import write_atomically
 from torchgauge.forks import Owner
+from torchgauge.imports import imported
 from torchgauge.measure.forward import (
     frames_of,
     free_bytes,
@@ -75,6 +76,7 @@ class OutOfMemoryWatch:
     def watching(self) -> Iterator[None]:
         """Watch module calls and GPU allocators until the block ends."""
         self._on = True
+        imported("scipy.special")  # the verdict needs it, when memory is short
         # Not before CUDA is in use: processes that are forked could not use it any more.
         torch.cuda._lazy_call(self._attach)  # type: ignore[no-untyped-call]  # noqa: SLF001
         try:
