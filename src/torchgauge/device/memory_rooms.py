@@ -41,9 +41,9 @@ class MemoryRoom:
         return usage - stat.get(prefix + cache, 0) + stat.get(f"{prefix}shmem", 0)
 
     def kills(self) -> int:
-        """Return how many processes the kernel has killed for this limit."""
-        if self.folder is None:
-            return self.files.numbers("proc/vmstat").get("oom_kill", 0)
+        """Return how many processes the kernel has killed for a cgroup's limit."""
+        if self.folder is None:  # any program's
+            return 0
         counts = [
             self.files.numbers(str(self.folder / name)).get("oom_kill", 0)
             for name in ("memory.events", "memory.oom_control")

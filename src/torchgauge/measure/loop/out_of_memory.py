@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -122,7 +123,8 @@ class OutOfMemoryWatch:
         if not self._on or self._owner.in_fork or len(self.events) >= MOST_EVENTS:
             return
         try:
-            frames, frame = [], sys._current_frames().get(self._thread)  # noqa: SLF001
+            frames: list[FrameType] = []
+            frame = sys._current_frames().get(self._thread)  # noqa: SLF001
             while frame is not None:
                 frames.insert(0, frame)
                 frame = frame.f_back

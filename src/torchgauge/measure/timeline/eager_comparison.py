@@ -71,6 +71,7 @@ def measure(
         with step.threads.tracking():
             began = now()
             for number in itertools.count(1):
+                pairs: list[tuple[_Side, KernelStamps | None]]
                 pairs = [(compiled, kernels), (eager, None)]
                 for side, its_kernels in pairs if number % 2 else pairs[::-1]:
                     _run(side, step, now, modules, stamps, its_kernels)
@@ -126,7 +127,10 @@ def _comparison(
     callers = _callers_of_kernels(tree, kernels.sites)
     forwards = [_forward(side) for side in (eager, compiled)]
     ratios = [math.log(a / b) for a, b in zip(*forwards, strict=True)]
-    estimated = estimate(ratios) if len(ratios) > 1 else None
+    interval: Interval | None = None
+    if len(ratios) > 1:
+        estimated = estimate(ratios)
+        interval = Interval(low=math.exp(estimated.low), high=math.exp(estimated.high))
     phases = [_phases(side) for side in (eager, compiled)]
     whole = [statistics.median(step["forward"] for steps in side.bare for step in steps) * 1e-9
              for side in (eager, compiled)]  # fmt: skip
@@ -134,7 +138,7 @@ def _comparison(
         eager=whole[0],
         compiled=whole[1],
         speed_up=math.exp(statistics.fmean(ratios)),
-        interval=estimated and Interval(low=math.exp(estimated.low), high=math.exp(estimated.high)),
+        interval=interval,
         rounds=len(ratios),
         rows=compared_layers(
             SideTimes(whole[0], eager_own),

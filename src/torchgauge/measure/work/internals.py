@@ -201,18 +201,19 @@ def kernel_sources(keep: Callable[[str, str | None], object]) -> Iterator[None]:
         return
     from torch._inductor.output_code import CompiledFxGraph
 
-    original = CompiledFxGraph.post_compile
+    owner: Any = CompiledFxGraph
+    original = owner.post_compile
 
     def post_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         keep(str(self.cache_key), getattr(self, "inductor_provenance_mapping_str", None))
         return original(self, *args, **kwargs)
 
-    CompiledFxGraph.post_compile = post_compile  # type: ignore[method-assign]
+    owner.post_compile = post_compile
     try:
         with config.patch({"trace.provenance_tracking_level": level or _NODES_ALONE}):
             yield
     finally:
-        CompiledFxGraph.post_compile = original  # type: ignore[method-assign]
+        owner.post_compile = original
 
 
 def draw_as_eager() -> None:

@@ -45,8 +45,8 @@ def document(profile: Profile, options: Options) -> Document:
         blocks += of_profile(profile)
     if profile.memory is not None and profile.memory.tensors:
         blocks.append(alive(profile.memory))
-    if (comparison := profile.compilation and profile.compilation.beside_eager) is not None:
-        blocks.append(eager_table(comparison))
+    if profile.compilation is not None and profile.compilation.beside_eager is not None:
+        blocks.append(eager_table(profile.compilation.beside_eager))
     if profile.tree is not None:
         blocks += [Tree(profile.tree, options), *categories(profile.tree, roofs_of(profile))]
     if listed := warnings(profile):
