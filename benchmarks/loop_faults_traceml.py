@@ -68,7 +68,7 @@ def main():
         for line in traceml_lines(options.traceml, arguments):
             print(f"  TraceML: {line}")
         found = verdict(fault, rank, 0.5, options.steps, None)
-        print(f"  torchgauge: {found.title if found else None}", flush=True)
+        print(f"  torchgauge: {found.title}", flush=True)
 
 
 if __name__ == "__main__":

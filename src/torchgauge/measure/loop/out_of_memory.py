@@ -143,7 +143,7 @@ class OutOfMemoryWatch:
             with self._lock:
                 self._add(event)
                 self._incomplete.append(len(self.events) - 1)
-        except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
+        except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
             self._failed(failure)
 
     def complete(self) -> None:
@@ -158,7 +158,7 @@ class OutOfMemoryWatch:
                 event = msgspec.structs.replace(self.events[number], tensors=tensors, total=total)
                 self.events = (*self.events[:number], event, *self.events[number + 1 :])
                 self._save()
-            except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
+            except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
                 self._failed(failure)
 
     def _add(self, event: OutOfMemory) -> None:
