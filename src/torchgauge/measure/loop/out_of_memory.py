@@ -123,11 +123,7 @@ class OutOfMemoryWatch:
         if not self._on or self._owner.in_fork or len(self.events) >= MOST_EVENTS:
             return
         try:
-            frames: list[FrameType] = []
-            frame = sys._current_frames().get(self._thread)  # noqa: SLF001
-            while frame is not None:
-                frames.insert(0, frame)
-                frame = frame.f_back
+            frames = _outermost_first(sys._current_frames().get(self._thread))  # noqa: SLF001
             tensors = live_tensors("cpu", frames, graphs=False)
             event = OutOfMemory(
                 device="cpu",
@@ -153,7 +149,7 @@ class OutOfMemoryWatch:
         with self._lock:
             number = self._incomplete.pop()
             try:
-                tensors = live_tensors("cpu")
+                tensors = live_tensors("cpu", _outermost_first(sys._getframe(1)))  # noqa: SLF001
                 total = sum(tensor.size for tensor in tensors)
                 event = msgspec.structs.replace(self.events[number], tensors=tensors, total=total)
                 self.events = (*self.events[:number], event, *self.events[number + 1 :])
@@ -276,6 +272,14 @@ class OutOfMemoryWatch:
 
 never_compiled(OutOfMemoryWatch.raised, below=True)
 never_compiled(OutOfMemoryWatch.complete, below=True)
+
+
+def _outermost_first(frame: FrameType | None) -> list[FrameType]:
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.insert(0, frame)
+        frame = frame.f_back
+    return frames
 
 
 def _killed(processes: int) -> MeasurementWarning:
