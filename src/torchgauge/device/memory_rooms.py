@@ -65,8 +65,10 @@ def memory_rooms(files: SystemFiles | None = None) -> list[MemoryRoom]:
                 # Without a limit v1 says more than any machine has.
                 if limit is not None and (lowest is None or limit < lowest):
                     rooms[folder] = MemoryRoom(limit, f"the cgroup's {file}", folder, files)
-    whole = [] if machine is None else [MemoryRoom(machine, "this machine's memory", None, files)]
-    return [*rooms.values(), *whole]
+    machine_rooms = (
+        [] if machine is None else [MemoryRoom(machine, "this machine's memory", None, files)]
+    )
+    return [*rooms.values(), *machine_rooms]
 
 
 def _number(file: Path) -> int | None:

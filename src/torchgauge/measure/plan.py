@@ -110,11 +110,9 @@ def _measured(
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(
-        "cost",
-        lambda: counted(source, placement, backward=training).cost,
-        tells=False,
-        essential=not placement.computes,
-    )
+        "cost", lambda: counted(source, placement, backward=training).cost,
+        tells=False, essential=not placement.computes,
+    )  # fmt: skip
     memory: Memory | None = None
     if placement.computes:
         memory = runner.attempt(
@@ -287,7 +285,7 @@ def _compilation(
     timed: _Timed,
     timeline: TimelineOptions,
 ) -> Compilation | None:
-    """Return what was compiled, beside the model run eagerly where layers are asked for."""
+    """Return what was compiled, beside the model run eagerly where layers are requested."""
     compilation, watch = timed.compilation, timed.watch
     if compilation is None or watch is None or timeline.detail == "summary":
         return compilation

@@ -41,9 +41,9 @@ def compared_layers(
     names: dict[str, None] = dict.fromkeys(eager.layers)
     names |= dict.fromkeys(path for path in compiled.layers if path not in regions)
     groups = _joined(names, [kernel.layers for kernel in kernels if kernel.layers])
-    known = separated and all(kernel.layers for kernel in kernels)
-    nothing = 0.0 if known else None
-    rows = [_group(group, eager, compiled, kernels, regions, nothing) for group in groups]
+    attributed = separated and all(kernel.layers for kernel in kernels)
+    without_kernel = 0.0 if attributed else None
+    rows = [_group(group, eager, compiled, kernels, regions, without_kernel) for group in groups]
     rows.sort(key=lambda row: -(row.eager or 0.0))
     return (*rows, *_remainders(eager, compiled, kernels, regions))
 
@@ -71,7 +71,7 @@ def _group(
     compiled: SideTimes,
     kernels: Sequence[KernelTime],
     regions: Collection[str],
-    nothing: float | None,
+    without_kernel: float | None,
 ) -> ComparedLayers:
     own = [kernel for kernel in kernels if kernel.layers and kernel.layers[0] in group]
     eager_times = [eager.layers[path] for path in group if path in eager.layers]
@@ -80,7 +80,7 @@ def _group(
     return ComparedLayers(
         layers=group,
         eager=sum(eager_times) if eager_times else None,
-        compiled=sum(times) if times else nothing,
+        compiled=sum(times) if times else without_kernel,
         kernels=tuple(kernel.name for kernel in own),
     )
 

@@ -12,7 +12,7 @@ from torchgauge.signals import restoring
 
 NEAR = 0.9  # of a limit
 FASTEST = 4e9  # bytes/s: a program's memory seldom grows faster
-ALONE = 5.0  # seconds
+PAUSE = 5.0  # seconds
 JOIN = 2.0  # seconds, should what `near` does never end
 SHORTEST, LONGEST = 0.02, 0.5  # seconds between two looks
 
@@ -58,7 +58,7 @@ class MemoryWatch:
                 continue
             if used >= mark:
                 self._marks[room] = (used + room.limit) // 2
-                with _alone():
+                with _paused_threads():
                     self._near(room, used)
             pause = min(pause, (self._marks[room] - used) / FASTEST)
         return max(pause, SHORTEST)
@@ -74,13 +74,13 @@ class MemoryWatch:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _paused_threads() -> Iterator[None]:
     """Keep other threads from running Python, as far as the block does not wait for anything.
 
     The program would allocate more meanwhile, and be killed before its state is written.
     """
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(ALONE)
+    sys.setswitchinterval(PAUSE)
     try:
         yield
     finally:

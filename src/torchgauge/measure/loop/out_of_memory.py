@@ -119,7 +119,7 @@ class OutOfMemoryWatch:
             self._failed(failure)
 
     def near(self, room: MemoryRoom, used: int) -> None:
-        """Take note that little of a limit is left; on another thread than the loop's."""
+        """Take note that little of a limit is left; from the watching thread."""
         if not self._on or self._owner.in_fork or len(self.events) >= MOST_EVENTS:
             return
         try:

@@ -53,7 +53,7 @@ class Modules:
         return number
 
     def add(self, name: str, kind: str) -> int:
-        """Return the number of what is timed like a module, and is none."""
+        """Return the number of something that is timed like a module."""
         self.table.append(NamedModule((name,), kind))
         self.by_number.append(None)
         return len(self.table) - 1

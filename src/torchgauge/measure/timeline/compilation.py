@@ -196,8 +196,8 @@ def _layers(
     layers = [nodes[name][1] for name in sought if name in nodes]
     if not sought:
         layers = list(_layers_of_operators(call, nodes))
-    known = dict.fromkeys(layer for layer in layers if layer is not None)
-    return tuple(known) if known else None
+    known_layers = dict.fromkeys(layer for layer in layers if layer is not None)
+    return tuple(known_layers) if known_layers else None
 
 
 def _layers_of_operators(call: KernelCall, nodes: dict[str, Operator]) -> Iterator[str | None]:

@@ -53,7 +53,7 @@ class _Side:
 def measure(
     placement: Placement, watch: Watch, *, train: Training | bool | None, effort: Effort
 ) -> EagerComparison | None:
-    """Return a step's forward pass eager and compiled; None where the target is no module.
+    """Return a step's forward pass eager and compiled; None where the target is not a module.
 
     Both are run in turns with nothing attached, and with a stamp at each layer and kernel. Where a
     device runs on its own, every reading of the clock waits for it. Raises what the step raises.
@@ -76,8 +76,8 @@ def measure(
                 for side, its_kernels in pairs if number % 2 else pairs[::-1]:
                     _run(side, step, now, modules, stamps, its_kernels)
                 enough = now() - began >= LONGER * effort.stamps * 1e9
-                least = min_rounds(length(eager.bare[0][0]))
-                if number >= least and (enough or number >= MOST_ROUNDS):
+                min_number = min_rounds(length(eager.bare[0][0]))
+                if number >= min_number and (enough or number >= MOST_ROUNDS):
                     break
         tree = CallTree(modules.table, modules.name)
         return _comparison(eager, compiled, modules, tree, kernels, calibrated(now))
@@ -132,17 +132,16 @@ def _comparison(
         estimated = estimate(ratios)
         interval = Interval(low=math.exp(estimated.low), high=math.exp(estimated.high))
     phases = [_phases(side) for side in (eager, compiled)]
-    whole = [statistics.median(step["forward"] for steps in side.bare for step in steps) * 1e-9
-             for side in (eager, compiled)]  # fmt: skip
+    forward_times = [_phases(side)["forward"] for side in (eager, compiled)]
     return EagerComparison(
-        eager=whole[0],
-        compiled=whole[1],
+        eager=forward_times[0],
+        compiled=forward_times[1],
         speed_up=math.exp(statistics.fmean(ratios)),
         interval=interval,
         rounds=len(ratios),
         rows=compared_layers(
-            SideTimes(whole[0], eager_own),
-            SideTimes(whole[1], compiled_own),
+            SideTimes(forward_times[0], eager_own),
+            SideTimes(forward_times[1], compiled_own),
             [
                 KernelTime(kernels.sites[number].call.name, kernels.sites[number].layers, time)
                 for number, time in kernel_times.items()

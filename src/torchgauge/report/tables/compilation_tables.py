@@ -73,16 +73,19 @@ def speed_up(comparison: EagerComparison) -> Line:
 def eager_table(comparison: EagerComparison) -> Table:
     """Return eager beside compiled time of layers, the largest first, and of what is in none."""
     layers = [row for row in comparison.rows if row.part == "layers"]
-    others = [row for row in comparison.rows if row.part != "layers"]
-    shown, left = layers[:MOST_ROWS], layers[MOST_ROWS:]
-    if left:
-        others.insert(0, _sum(left))
+    other_rows = [row for row in comparison.rows if row.part != "layers"]
+    listed_rows, omitted_rows = layers[:MOST_ROWS], layers[MOST_ROWS:]
+    if omitted_rows:
+        other_rows.insert(0, _sum(omitted_rows))
     phases = [
         ComparedLayers(layers=(name,), eager=eager, compiled=compiled)
         for name, (eager, compiled) in comparison.phases.items()
     ]
-    rows = [_row(compared_name(row), row) for row in shown]
-    rows += [_row(f"{len(left)} more rows" if row.layers else row.part, row) for row in others]
+    rows = [_row(compared_name(row), row) for row in listed_rows]
+    rows += [
+        _row(f"{len(omitted_rows)} more rows" if row.layers else row.part, row)
+        for row in other_rows
+    ]
     rows += [_row(f"phase: {row.layers[0]}", row) for row in phases]
     return Table(
         title="Eager beside compiled",
@@ -97,8 +100,11 @@ def eager_table(comparison: EagerComparison) -> Table:
 
 
 def _doubt(comparison: EagerComparison) -> tuple[str, ...]:
-    rest = comparison.rows[-1]
-    shares = (rest.eager or 0.0) / comparison.eager, (rest.compiled or 0.0) / comparison.compiled
+    remainder = comparison.rows[-1]
+    shares = (
+        (remainder.eager or 0.0) / comparison.eager,
+        (remainder.compiled or 0.0) / comparison.compiled,
+    )
     if max(map(abs, shares)) < NOTED_REST:
         return ()
     return (
@@ -107,11 +113,11 @@ def _doubt(comparison: EagerComparison) -> tuple[str, ...]:
     )
 
 
-def compared_name(row: ComparedLayers, most: int = 2) -> str:
+def compared_name(row: ComparedLayers, max_names: int = 2) -> str:
     """Return the names of layers that are compared together, or what is in none."""
-    names = [layer or "the model itself" for layer in row.layers[:most]]
-    more = len(row.layers) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more > 0 else "") or row.part
+    names = [layer or "the model itself" for layer in row.layers[:max_names]]
+    omitted = len(row.layers) - len(names)
+    return ", ".join(names) + (f" and {omitted} more" if omitted > 0 else "") or row.part
 
 
 def _row(name: str, row: ComparedLayers) -> Row:
