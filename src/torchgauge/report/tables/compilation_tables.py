@@ -100,12 +100,12 @@ def eager_table(comparison: EagerComparison) -> Table:
 
 
 def _doubt(comparison: EagerComparison) -> tuple[str, ...]:
-    remainder = comparison.rows[-1]
-    shares = (
-        (remainder.eager or 0.0) / comparison.eager,
-        (remainder.compiled or 0.0) / comparison.compiled,
-    )
-    if max(map(abs, shares)) < NOTED_REST:
+    pairs = [
+        (time, step)
+        for row in comparison.rows[-1:]
+        for time, step in ((row.eager, comparison.eager), (row.compiled, comparison.compiled))
+    ]
+    if all(abs(time or 0.0) <= NOTED_REST * step for time, step in pairs):
         return ()
     return (
         "Much of a step is in no row: layers ran in parallel, or other work on the machine "
