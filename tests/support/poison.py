@@ -197,6 +197,8 @@ def _made(kind: Any) -> Any:
         return {_made(kind.key_type): _made(kind.value_type)}
     if isinstance(kind, inspect.VarTupleType | inspect.ListType):
         return [_made(kind.item_type)]
+    if isinstance(kind, inspect.TupleType):
+        return [_made(item_type) for item_type in kind.item_types]
     simple = {
         inspect.StrType: f"text {next(_NUMBERS)}",
         inspect.IntType: 1,

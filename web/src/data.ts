@@ -240,6 +240,10 @@ export interface LayoutData {
   table: TableData;
 }
 
+export interface GroupsData {
+  groups: { title: string; rows: Rows; notes: string[]; how: string; table: TableData | null }[];
+}
+
 export interface OomsData {
   last: { title: string; bars: [label: string, size: number | null][] }[];
   table: TableData;

@@ -15,6 +15,7 @@ import { changes } from "./views/changes";
 import { contributions } from "./views/contributions";
 import { environment } from "./views/environment";
 import { cache, calls, growth, shapes } from "./views/generation";
+import { compilation, memoryRanOut } from "./views/groups";
 import { latency } from "./views/latency";
 import { distribution, gaps, overTime, requests, server } from "./views/load";
 import { memory } from "./views/memory";
@@ -34,6 +35,7 @@ import { tree } from "./views/tree";
 
 register<any>(
   overview,
+  memoryRanOut,
   changes,
   contributions,
   trend,
@@ -68,6 +70,7 @@ register<any>(
   held,
   layout,
   tables,
+  compilation,
   roofline,
   latency,
   steps,

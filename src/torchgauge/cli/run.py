@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="write oom.json there, with the tensors alive at that moment, and on a GPU the "
-        "allocator's snapshot",
+        "allocator's snapshot; also near the limit at which Linux kills the process",
     )
     _lines(parser.add_argument_group("time by line"))
     out = parser.add_argument_group("what comes out")

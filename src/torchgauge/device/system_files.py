@@ -46,16 +46,16 @@ class SystemFiles:
                 return float(values["avg10"]) / 100
         return None
 
-    def cgroups(self) -> list[Path]:
+    def cgroups(self, controller: str = "cpu") -> list[Path]:
         """Return the folders that may limit this process: its cgroup and those above it."""
         mount = self.root / "sys/fs/cgroup"
         folders = [mount]
         for line in (self.text("proc/self/cgroup") or "").splitlines():
             _, _, controllers_and_path = line.partition(":")
             controllers, _, path = controllers_and_path.partition(":")
-            if controllers and "cpu" not in controllers.split(","):
+            if controllers and controller not in controllers.split(","):
                 continue
             parts = [part for part in path.split("/") if part not in ("", "..")]
-            own = mount / "cpu" if controllers else mount
+            own = mount / controller if controllers else mount
             folders += [own.joinpath(*parts[: depth + 1]) for depth in range(len(parts))]
         return folders

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import torch
@@ -114,18 +116,23 @@ def translated(
     )
 
 
+def frames_of(error: BaseException) -> list[FrameType]:
+    """Return the frames that an error passed through, the innermost last."""
+    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+
+
 def raising_layer(error: BaseException) -> str:
-    """Return the innermost module that raised, as `layer1.0.conv1 (Conv2d)`; "" where none did.
+    """Return the innermost module that raised; see `running_layer`."""
+    return running_layer(frames_of(error))
+
+
+def running_layer(frames: Sequence[FrameType]) -> str:
+    """Return the innermost module in frames, as `layer1.0.conv1 (Conv2d)`; "" where none is.
 
     Its name is the one in the outermost module that was running.
     """
-    running = []
-    trace = error.__traceback__
-    while trace is not None:
-        owner = trace.tb_frame.f_locals.get("self")
-        if isinstance(owner, torch.nn.Module):
-            running.append(owner)
-        trace = trace.tb_next
+    owners = [frame.f_locals.get("self") for frame in frames]
+    running = [owner for owner in owners if isinstance(owner, torch.nn.Module)]
     if not running:
         return ""
     kind = type(running[-1]).__name__

@@ -39,6 +39,7 @@ from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline import compilation as compilation_probe
+from torchgauge.measure.timeline import eager_comparison as eager_probe
 from torchgauge.measure.timeline import nvtx as nvtx_probe
 from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
@@ -109,17 +110,16 @@ def _measured(
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(
-        "cost",
-        lambda: counted(source, placement, backward=training).cost,
-        tells=False,
-        essential=not placement.computes,
-    )
+        "cost", lambda: counted(source, placement, backward=training).cost,
+        tells=False, essential=not placement.computes,
+    )  # fmt: skip
     memory: Memory | None = None
     if placement.computes:
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
     tree = _tree(placement, options, runner, timeline)
+    compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
     # The last processes come here, so that all of them are spread over the profile's time.
@@ -147,7 +147,7 @@ def _measured(
         roofline=near,
         bottleneck=bound,
         tree=tree,
-        compilation=timed.compilation,
+        compilation=compilation,
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -188,6 +188,7 @@ class _Timed(NamedTuple):
     measured: bool = False
     system: System | None = None
     compilation: Compilation | None = None
+    watch: compilation_probe.Watch | None = None
 
 
 def _timed(
@@ -211,7 +212,7 @@ def _timed(
             runner.heed(runs.failures)
             runner.progress.keep(units.time(runs.median, 3))
         system = runner.attempt("system", lambda: measure_system(placement, options))
-    return _Timed(measured, system, watch.result())
+    return _Timed(measured, system, watch.result(), watch)
 
 
 def _last_runs(
@@ -275,6 +276,25 @@ def _tree(
     if path is not None and recorded:
         runner.attempt("trace", lambda: rendering.trace(recorded[0], path))
     return _with_lines(tree, placement, options, runner) if timeline.lines and tree else tree
+
+
+def _compilation(
+    placement: Placement,
+    options: LatencyOptions,
+    runner: Runner,
+    timed: _Timed,
+    timeline: TimelineOptions,
+) -> Compilation | None:
+    """Return what was compiled, beside the model run eagerly where layers are requested."""
+    compilation, watch = timed.compilation, timed.watch
+    if compilation is None or watch is None or timeline.detail == "summary":
+        return compilation
+    comparison = runner.attempt(
+        "eager",
+        lambda: eager_probe.measure(placement, watch, train=options.train, effort=timeline.effort),
+        tells=False,
+    )
+    return msgspec.structs.replace(compilation, beside_eager=comparison)
 
 
 def _roofs(

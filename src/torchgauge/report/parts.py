@@ -8,6 +8,7 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records import rendering
 from torchgauge.records.record import Record
+from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.work.roofline import Roofline, Roofs
 from torchgauge.report.content import sections, time_sections, trace
@@ -25,6 +26,7 @@ from torchgauge.report.content.section import Row, Section
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive
+from torchgauge.report.tables.compilation_tables import eager_table
 from torchgauge.report.tables.work_table import work_table
 
 MOST_VALUES = 6  # of a list that is shown whole
@@ -33,7 +35,7 @@ DEPTH = 2
 # By the name of the type.
 BLOCKS: dict[str, Callable[[Any, Options], list[Block]]] = {
     "Bottleneck": lambda part, _: [sections.bounds(part, None)],
-    "Compilation": lambda part, _: [sections.compilation(part)],
+    "Compilation": lambda part, _: _compilation(part),
     "Cost": lambda part, options: [
         sections.cost(part), *work_table(part, options.by, options.depth or DEPTH)
     ],
@@ -89,6 +91,11 @@ def _roofline(roofline: Roofline) -> Section:
         Row("traffic", units.rate(roofline.bytes_per_second, "B")),
     )
     return Section("Roofline", roofline.how, rows)
+
+
+def _compilation(part: Compilation) -> list[Block]:
+    compared = [] if part.beside_eager is None else [eager_table(part.beside_eager)]
+    return [sections.compilation(part), *compared]
 
 
 def _roofs(roofs: Roofs) -> Section:

@@ -14,6 +14,7 @@ class Runner:
     def call(self, args):
         buf0 = empty_strided_cpu((2, 16), (16, 1), torch.float32)
         # Topologically Sorted Source Nodes: [linear, x], Original ATen: [aten.t, aten.addmm]
+        # [Provenance debug handles] extern_kernels.addmm:2
         extern_kernels.addmm(primals_2, primals_3, out=buf0)
         buf1 = buf0; del buf0  # reuse
         cpp_fused_relu_threshold_backward_0(buf1, buf2)
@@ -40,9 +41,15 @@ def known(name):
 def test_calls_have_what_the_line_above_names_and_fused_ones_their_own_name():
     assert identity(CPU) == (3, "forward")
     assert kernel_calls(CPU, known) == [
-        KernelCall("extern_kernels.addmm", ("aten.t", "aten.addmm"), ("linear", "x")),
         KernelCall(
-            "cpp_fused_relu_threshold_backward_0", ("aten.relu", "aten.threshold_backward"), ()
+            "extern_kernels.addmm",
+            ("aten.t", "aten.addmm"),
+            ("linear", "x"),
+            10,
+            "extern_kernels.addmm:2",
+        ),
+        KernelCall(
+            "cpp_fused_relu_threshold_backward_0", ("aten.relu", "aten.threshold_backward"), (), 12
         ),
     ]
 
@@ -50,8 +57,8 @@ def test_calls_have_what_the_line_above_names_and_fused_ones_their_own_name():
 def test_kernels_of_a_gpu_say_their_source_where_they_are_called():
     assert identity(GPU) is None
     assert kernel_calls(GPU, known) == [
-        KernelCall("triton_poi_fused_add_0", ("aten.add",), ("add",)),
-        KernelCall("torch.ops.aten.sort.stable", ("aten.sort",), ("sort",)),
+        KernelCall("triton_poi_fused_add_0", ("aten.add",), ("add",), 9),
+        KernelCall("torch.ops.aten.sort.stable", ("aten.sort",), ("sort",), 11),
     ]
 
 

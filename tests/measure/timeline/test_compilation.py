@@ -168,6 +168,22 @@ def test_the_root_of_a_compiled_model_has_its_name_and_one_node_for_each_graph()
     assert not tree.root.layers
 
 
+def added_up(comparison):
+    rows = comparison.rows
+    return sum(row.eager or 0.0 for row in rows), sum(row.compiled or 0.0 for row in rows)
+
+
+def test_eager_layers_stand_beside_compiled_code_that_no_kernel_divides():
+    comparison = profiled(compiled_part(), detail="layers").compilation.beside_eager
+    rows = {row.layers or row.part: row for row in comparison.rows}
+    assert rows["block.inner",].eager > 0
+    assert rows["block.inner",].compiled is None
+    assert rows["first",].compiled > 0  # it is not compiled
+    assert rows["compiled code outside kernels"].compiled > 0
+    assert added_up(comparison) == pytest.approx((comparison.eager, comparison.compiled))
+    assert comparison.interval.low < comparison.speed_up < comparison.interval.high
+
+
 def test_layers_of_a_model_compiled_before_are_those_below_what_is_compiled():
     model = compiled_part()
     call(model)
@@ -202,10 +218,19 @@ def test_the_section_says_what_is_not_told_apart():
 def test_kernels_of_inductor_have_operators_and_layers():
     model = torch.compile(Net())
     step = tg.Training(lambda out, _: out.sum(), lambda p: torch.optim.SGD(p, lr=0.1))
-    found = profiled(model, train=step, detail="summary").compilation
+    found = profiled(model, train=step, detail="layers").compilation
     addmm = [k.layers for k in found.kernels if k.name == "extern_kernels.addmm"]
     assert addmm == [("first",), ("block.inner",)]
     (relu,) = (k for k in found.kernels if k.name.startswith("cpp_fused_relu"))
+    compared = {row.layers: row.kernels for row in found.beside_eager.rows if row.kernels}
+    assert compared["first",] == compared["block.inner",] == ("extern_kernels.addmm",)
+    assert relu.name in compared["",]
+    (sine,) = compared["block",]
+    assert "sin" in sine
+    assert added_up(found.beside_eager) == pytest.approx(
+        (found.beside_eager.eager, found.beside_eager.compiled)
+    )
+    assert set(found.beside_eager.phases) >= {"backward", "optimizer"}
     assert relu.operators[0] == "aten.relu"
     backward = [k.layers for k in found.kernels if k.name == "extern_kernels.mm"]
     assert ("block.inner",) in backward

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 _IDENTITY = re.compile(r"^# AOT ID: \['(\d+)_(\w+)'\]", re.MULTILINE)
 _SOURCE = re.compile(r"^\s+# .*Source Nodes: \[([^\]]*)\], Original ATen: \[([^\]]*)\]")
+_HANDLE = re.compile(r"^\s+# \[Provenance debug handles\] (\S+)")
 _CALL = re.compile(
     r"^\s+(?:\w+ = )?(extern_kernels\.\w+|torch\.ops\.[\w.]+|(?:cpp|triton)_\w+?)(?:\.run)?\("
 )
@@ -19,11 +20,19 @@ _FUSED = re.compile(r"(?:cpp|triton(?:_[a-z]+)?)_fused_(\w+?)_\d+")
 
 
 class KernelCall(NamedTuple):
-    """A kernel as the code calls it: `nodes` are the traced program's, () where it says none."""
+    """A kernel as the code calls it.
+
+    Attributes:
+        nodes: Nodes of the traced program; () where the code names none.
+        line: The number of the line.
+        handle: By what Inductor's table of sources names this call; "" without such a table.
+    """
 
     name: str
     operators: tuple[str, ...]
     nodes: tuple[str, ...]
+    line: int
+    handle: str = ""
 
 
 def identity(text: str) -> tuple[int, str] | None:
@@ -39,13 +48,16 @@ def kernel_calls(text: str, is_operator: Callable[[str], bool]) -> list[KernelCa
     """
     calls = []
     source: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    for line in text.splitlines():
+    handle = ""
+    for number, line in enumerate(text.splitlines(), 1):
         if source_match := _SOURCE.match(line):
             source = _listed(source_match[1]), _listed(source_match[2])
+        elif handle_match := _HANDLE.match(line):
+            handle = handle_match[1]
         elif call := _CALL.match(line):
             nodes, operators = source or ((), _in_name(call[1], is_operator))
-            calls.append(KernelCall(call[1], operators, nodes))
-            source = None
+            calls.append(KernelCall(call[1], operators, nodes, number, handle))
+            source, handle = None, ""
     return calls
 
 

@@ -78,7 +78,7 @@ def loop_record(
         host_delays=(*_recorded_delays(recording, timeline), *steps.interruptions.delays()),
         step_times=steps.clock.times(),
         scalars=steps.scalars.per_step(len(Loop.durations_of(steps.times(), "record"))),
-        program=_program(),
+        program=program(),
         compilation_costs=steps.compilation_costs.costs(),
         loader_waits=steps.loader_waits.waits(),
         rank=rank(),
@@ -243,7 +243,7 @@ def rank() -> Rank | None:
     )
 
 
-def _program() -> str:
+def program() -> str:
     """Return what runs, as a shell takes it: "train.py --epochs 2"; empty of a notebook."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import pickle
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
 import torch
 from torch import nn
 
+from torchgauge import units
+from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.device.environment import environment
+from torchgauge.device.memory_rooms import MemoryRoom, memory_rooms
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.files import write_atomically
 from torchgauge.forks import Owner
-from torchgauge.measure.forward import free_bytes, is_out_of_memory, raising_layer, requested_bytes
+from torchgauge.imports import imported
+from torchgauge.measure.forward import (
+    frames_of,
+    free_bytes,
+    is_out_of_memory,
+    raising_layer,
+    requested_bytes,
+    running_layer,
+)
 from torchgauge.measure.loop.loop_modules import LoopModules
-from torchgauge.measure.loop.loop_record import rank
+from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.loop_steps import LoopSteps
+from torchgauge.measure.loop.memory_watch import MemoryWatch
 from torchgauge.measure.memory.live_tensors import live_tensors
 from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.work.internals import never_compiled
@@ -36,7 +51,8 @@ _HISTORY = 100_000  # allocations and frees that a snapshot of a GPU tells of
 class OutOfMemoryWatch:
     """Notes errors of memory that pass through a module's call, or end the loop.
 
-    What was measured until then is written at once, since the process may not live much longer.
+    So it does memory near the limit at which the kernel kills the process, from a thread. What was
+    measured until then is written at once, since the process may not live much longer.
     Nothing of this raises into the user's code.
     """
 
@@ -51,15 +67,21 @@ class OutOfMemoryWatch:
         self._on = False
         self._noted: BaseException | None = None
         self._snapshot = ""
+        self._thread = threading.get_ident()
+        self._lock = threading.RLock()
+        # The numbers of events without what autograd alone holds: the next module call adds it.
+        self._incomplete: list[int] = []
+        self._memory = MemoryWatch(memory_rooms(), self.near)
 
     @restoring
     def watching(self) -> Iterator[None]:
         """Watch module calls and GPU allocators until the block ends."""
         self._on = True
+        imported("scipy.special")  # the verdict needs it, when memory is short
         # Not before CUDA is in use: processes that are forked could not use it any more.
         torch.cuda._lazy_call(self._attach)  # type: ignore[no-untyped-call]  # noqa: SLF001
         try:
-            with wrapped(self._wrap):
+            with wrapped(self._wrap), self._memory.watching():
                 yield
         finally:
             self._on = False
@@ -71,6 +93,8 @@ class OutOfMemoryWatch:
         """Take note of how the loop ended: all errors of memory but this one were caught."""
         if error is not None:
             self.raised(error)
+        if killed := self._memory.kills():
+            self.warnings.append(_killed(killed))
         last = self._noted is error and error is not None
         self.events = tuple(
             msgspec.structs.replace(event, caught=not (last and event is self.events[-1]))
@@ -85,20 +109,72 @@ class OutOfMemoryWatch:
             if self._noted is not error:
                 self._noted = error
                 if len(self.events) < MOST_EVENTS:
-                    self.events += (self._event(error),)
-                    self._partial().save(self.folder / RECORD)
+                    self._add(self._event(error))
             elif self.events:  # on its way outwards: the outermost module knows the layer's name
                 *before, last = self.events
-                named = msgspec.structs.replace(last, layer=raising_layer(error))
-                self.events = (*before, named)
+                if last.limit is None:
+                    named = msgspec.structs.replace(last, layer=raising_layer(error))
+                    self.events = (*before, named)
         except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
             self._failed(failure)
+
+    def near(self, room: MemoryRoom, used: int) -> None:
+        """Take note that little of a limit is left; from the watching thread."""
+        if not self._on or self._owner.in_fork or len(self.events) >= MOST_EVENTS:
+            return
+        try:
+            frames = _outermost_first(sys._current_frames().get(self._thread))  # noqa: SLF001
+            tensors = live_tensors("cpu", frames, graphs=False)
+            event = OutOfMemory(
+                device="cpu",
+                message=f"{units.percent(used / room.limit)} of {room.name} "
+                f"({units.size(room.limit)}) are in use.",
+                free=max(room.limit - used, 0),
+                step=self._steps.count,
+                layer=running_layer(frames),
+                total=sum(tensor.size for tensor in tensors),
+                tensors=tensors,
+                limit=room.limit,
+            )
+            with self._lock:
+                self._add(event)
+                self._incomplete.append(len(self.events) - 1)
+        except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
+            self._failed(failure)
+
+    def complete(self) -> None:
+        """Add what autograd alone holds to events that were noted from another thread."""
+        if threading.get_ident() != self._thread or self._owner.in_fork:
+            return
+        with self._lock:
+            number = self._incomplete.pop()
+            try:
+                tensors = live_tensors("cpu", _outermost_first(sys._getframe(1)))  # noqa: SLF001
+                total = sum(tensor.size for tensor in tensors)
+                event = msgspec.structs.replace(self.events[number], tensors=tensors, total=total)
+                self.events = (*self.events[:number], event, *self.events[number + 1 :])
+                self._save()
+            except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
+                self._failed(failure)
+
+    def _add(self, event: OutOfMemory) -> None:
+        """Write the record with one event more, then with the verdict too, which takes memory."""
+        with self._lock:
+            self.events += (event,)
+            self._partial().save(self.folder / RECORD)
+            self._save()
+
+    def _save(self) -> None:
+        loop = msgspec.structs.replace(
+            self._partial(), step_times=self._steps.clock.times(), program=program()
+        )
+        msgspec.structs.replace(loop, verdict=loop_verdict(loop)).save(self.folder / RECORD)
 
     def _event(self, error: BaseException) -> OutOfMemory:
         text = text_of(error)
         on_gpu = isinstance(error, torch.OutOfMemoryError)
         device = f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu"
-        tensors = live_tensors(device, error)
+        tensors = live_tensors(device, frames_of(error))
         total = sum(tensor.size for tensor in tensors)
         snapshot, self._snapshot = self._snapshot, ""
         return OutOfMemory(
@@ -157,10 +233,13 @@ class OutOfMemoryWatch:
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, raised = torch.compiler.is_compiling, self.raised
+        incomplete, complete = self._incomplete, self.complete
 
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if compiling() or type(self) in inner:
                 return original(self, *args, **kwargs)
+            if incomplete:
+                complete()
             try:
                 return original(self, *args, **kwargs)
             except (RuntimeError, MemoryError) as error:
@@ -192,3 +271,22 @@ class OutOfMemoryWatch:
 
 
 never_compiled(OutOfMemoryWatch.raised, below=True)
+never_compiled(OutOfMemoryWatch.complete, below=True)
+
+
+def _outermost_first(frame: FrameType | None) -> list[FrameType]:
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.insert(0, frame)
+        frame = frame.f_back
+    return frames
+
+
+def _killed(processes: int) -> MeasurementWarning:
+    return MeasurementWarning(
+        id="oom-killed",
+        message=f"The kernel killed {processes} process{'es' * (processes > 1)} meanwhile, since "
+        "memory ran out: perhaps a data loader's worker.",
+        probe="timeline",
+        remedy="Fewer workers or smaller batches, or a higher limit.",
+    )

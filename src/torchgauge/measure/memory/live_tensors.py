@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -20,15 +21,18 @@ _MOST_NODES = 100_000
 _Held = tuple[Part, str, str, torch.Tensor]  # part, name, operator
 
 
-def live_tensors(device: str, error: BaseException | None = None) -> tuple[AliveTensor, ...]:
+def live_tensors(
+    device: str, frames: Sequence[FrameType] = (), *, graphs: bool = True
+) -> tuple[AliveTensor, ...]:
     """Return the tensors alive on the device, the largest first, each storage once.
 
-    Frames of the error's traceback name what is alive in them. What autograd alone holds is found
-    from the tensors that have a graph, unless that graph is of a custom function.
+    Frames name what is alive in them. With `graphs`, what autograd alone holds is found from the
+    tensors that have a graph, unless that graph is of a custom function. Without: reading it
+    waits for a backward pass of another thread, which may wait for Python in turn.
     """
     kind = torch.device(device)
     storages: dict[int, AliveTensor] = {}
-    for part, name, operator, tensor in _held(error):
+    for part, name, operator, tensor in _held(frames, graphs=graphs):
         for plain_tensor in strided(tensor):
             device_found = plain_tensor.device
             if device_found.type != kind.type or device_found.index not in (kind.index, None):
@@ -57,7 +61,7 @@ def _smaller(tensors: list[AliveTensor]) -> Iterator[AliveTensor]:
         yield AliveTensor(part=part, name="", size=size, count=len(of_part))
 
 
-def _held(error: BaseException | None) -> Iterator[_Held]:
+def _held(frames: Sequence[FrameType], *, graphs: bool) -> Iterator[_Held]:
     """Yield tensors with what they are for; of one that comes twice the first counts."""
     objects = gc.get_objects()
     # By type: `isinstance` asks an object's __class__, which may be the user's code.
@@ -69,9 +73,9 @@ def _held(error: BaseException | None) -> Iterator[_Held]:
         yield from _in_module(module, names)
     for optimizer in optimizers:
         yield from _in_optimizer(optimizer, names)
-    for name, tensor in _in_frames(error):
+    for name, tensor in _in_frames(frames):
         yield "activations", name, "", tensor
-    for operator, tensor in _saved(tensors):
+    for operator, tensor in _saved(tensors if graphs else []):
         yield "activations", "", operator, tensor
     for tensor in tensors:
         yield ("activations" if tensor.grad_fn is not None else "workspace"), "", "", tensor
@@ -102,13 +106,8 @@ def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
     return [module for module in modules if id(module) not in inner] or modules
 
 
-def _in_frames(error: BaseException | None) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the local tensors of the frames that raised, the innermost frame first."""
-    frames = []
-    trace = None if error is None else error.__traceback__
-    while trace is not None:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
+def _in_frames(frames: Sequence[FrameType]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the local tensors of frames, the innermost frame first."""
     for frame in reversed(frames):
         for name, value in frame.f_locals.items():
             if issubclass(type(value), torch.Tensor):

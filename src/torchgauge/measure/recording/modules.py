@@ -52,6 +52,12 @@ class Modules:
             number = self._numbers[identity(module)]
         return number
 
+    def add(self, name: str, kind: str) -> int:
+        """Return the number of something that is timed like a module."""
+        self.table.append(NamedModule((name,), kind))
+        self.by_number.append(None)
+        return len(self.table) - 1
+
     def on_forget(self, forget: Callable[[int], object]) -> None:
         """Have `forget` called with the identity of each module that is gone."""
         self._forgetters.append(forget)

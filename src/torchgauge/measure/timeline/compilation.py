@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,7 +23,22 @@ from torchgauge.measure.work import internals
 from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
 from torchgauge.targets.hygiene import module_of
 
-Operator = tuple[str, str]  # its name, and its layer's
+Operator = tuple[str, str | None]  # its name, and its layer's; None: not known
+
+
+# Nodes of the compiled graph that compute nothing.
+_VIEW = re.compile(
+    r"(_?(unsafe_)?view|reshape|permute|t|transpose|expand|squeeze|unsqueeze|alias|detach)(_\d+)?"
+)
+
+
+class KernelSite(NamedTuple):
+    """A kernel's call in generated code, and the layers it runs for; None: not known."""
+
+    code: ModuleType
+    call: KernelCall
+    layers: tuple[str, ...] | None
+    backward: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +57,12 @@ class Watch:
     def __init__(self, model: Callable[..., Any]) -> None:
         owner = module_of(model)
         self._modules = dict(() if owner is None else owner.named_modules())
-        self._paths = {str(id(module)): _plain(path) for path, module in self._modules.items()}
+        self._paths = {str(id(module)): plain_path(path) for path, module in self._modules.items()}
         self._before = _read()
         self._codes = len(internals.generated_code())
         # Of each graph its operators by the name of their node, and the code made of it.
         self.graphs: list[tuple[dict[str, Operator], list[ModuleType]]] = []
+        self._sources: dict[str, dict[str, Any]] = {}  # Inductor's tables by the code's key
 
     def result(self) -> Compilation | None:
         """Return what was compiled; None for a model of which nothing is compiled."""
@@ -52,7 +70,7 @@ class Watch:
         graphs = now.graphs - self._before.graphs
         compiled = [path for path, module in self._modules.items() if internals.is_compiled(module)]
         if not graphs and now.breaks == self._before.breaks:
-            below = tuple(_plain(path) for path in self._below(compiled))
+            below = tuple(plain_path(path) for path in self._below(compiled))
             return Compilation(layers=below) if compiled else None
         layers = {layer: None for nodes, _ in self.graphs for _, layer in nodes.values() if layer}
         return Compilation(
@@ -60,32 +78,25 @@ class Watch:
             graph_breaks=dict(now.breaks - self._before.breaks),
             recompiles=dict(_recompiles(self._before.last)),
             compile_time=max(now.seconds - self._before.seconds, 0.0),
-            kernels=tuple(dict.fromkeys(self._kernels())),
+            kernels=tuple(dict.fromkeys(map(_kernel, self.sites()))),
             layers=tuple(layers),
         )
 
     @contextlib.contextmanager
-    def look(self, graph: torch.fx.Graph) -> Iterator[None]:
-        """Note a graph's operators with their layers, and the code made of it in the block."""
-        nodes = {node.name: (_operator(node), self._layer(node)) for node in graph.nodes}
+    def look(self, graph: torch.fx.Graph, owner: object) -> Iterator[None]:
+        """Note a graph's operators with their layers, and the code made of it in the block.
+
+        `owner` is the module whose method is compiled: what is in no module below is its own.
+        """
+        own = self._paths.get(str(id(owner)))
+        nodes = {node.name: (_operator(node), self._layer(node, own)) for node in graph.nodes}
         before = len(internals.generated_code())
-        yield
+        with internals.kernel_sources(self._keep_sources):
+            yield
         self.graphs.append((nodes, internals.generated_code()[before:]))
 
-    def _layer(self, node: torch.fx.Node) -> str:
-        """Return the innermost layer; the stack's keys are the modules' identities."""
-        stack = list(node.meta.get("nn_module_stack", ()))
-        return self._paths.get(str(stack[-1]).partition("@")[0], "") if stack else ""
-
-    def _below(self, compiled: list[str]) -> Iterator[str]:
-        for path in self._modules:
-            if any(
-                path.startswith(f"{compiled_path}." if compiled_path else "")
-                for compiled_path in compiled
-            ):
-                yield path
-
-    def _kernels(self) -> Iterator[CompiledKernel]:
+    def sites(self) -> Iterator[KernelSite]:
+        """Yield the calls of kernels in the code that was generated since it was made."""
         graph_of = {id(code): nodes for nodes, codes in self.graphs for code in codes}
         numbered: dict[int, dict[str, Operator]] = {}
         for code in internals.generated_code()[self._codes :]:
@@ -95,9 +106,26 @@ class Watch:
             if number is not None:
                 # The backward pass is compiled later, under the number of its forward pass.
                 nodes = numbered.setdefault(number[0], nodes)
+            sources = self._sources.get(str(getattr(code, "key", "")), {})
+            backward = number is not None and number[1] == "backward"
             for call in kernel_calls(text, _is_operator):
-                layers = tuple(dict.fromkeys(_layers(call, nodes)))
-                yield CompiledKernel(name=call.name, operators=call.operators, layers=layers)
+                yield KernelSite(code, call, _layers(call, nodes, sources), backward)
+
+    def _keep_sources(self, key: str, table: str | None) -> None:
+        self._sources[key] = json.loads(table or "{}")
+
+    def _layer(self, node: torch.fx.Node, own: str | None) -> str | None:
+        """Return the innermost layer; the stack's keys are the modules' identities."""
+        stack = list(node.meta.get("nn_module_stack", ()))
+        return self._paths.get(str(stack[-1]).partition("@")[0]) if stack else own
+
+    def _below(self, compiled: list[str]) -> Iterator[str]:
+        for path in self._modules:
+            if any(
+                path.startswith(f"{compiled_path}." if compiled_path else "")
+                for compiled_path in compiled
+            ):
+                yield path
 
 
 @contextlib.contextmanager
@@ -148,17 +176,37 @@ def _operator(node: torch.fx.Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
 
 
-def _layers(call: KernelCall, nodes: dict[str, Operator]) -> Iterator[str]:
-    """Yield the layers of the nodes that a kernel names, or of operators that are there once."""
-    if call.nodes:
-        yield from (nodes[name][1] for name in call.nodes if name in nodes and nodes[name][1])
-        return
+def _kernel(site: KernelSite) -> CompiledKernel:
+    layers = tuple(filter(None, site.layers or ()))
+    return CompiledKernel(name=site.call.name, operators=site.call.operators, layers=layers)
+
+
+def _layers(
+    call: KernelCall, nodes: dict[str, Operator], sources: dict[str, Any]
+) -> tuple[str, ...] | None:
+    """Return the layers of the nodes that a kernel is made of, or of operators that are there once.
+
+    Inductor's table of sources has them exactly, but also the views that come with inputs. What the
+    code names beside a call may have come with its inputs too.
+    """
+    traced = sources.get("postToPre", {})
+    made_of = sources.get("cppCodeToPost", {}).get(call.handle, ())
+    computing = [node for node in made_of if not _VIEW.fullmatch(node)] or made_of
+    sought = [name for node in computing for name in traced.get(node, ())] or call.nodes
+    layers = [nodes[name][1] for name in sought if name in nodes]
+    if not sought:
+        layers = list(_layers_of_operators(call, nodes))
+    known_layers = dict.fromkeys(layer for layer in layers if layer is not None)
+    return tuple(known_layers) if known_layers else None
+
+
+def _layers_of_operators(call: KernelCall, nodes: dict[str, Operator]) -> Iterator[str | None]:
     for operator in call.operators:
         name = operator.removeprefix("aten.").removeprefix("native_").strip("_")
         matching_layers = [
             layer for node_operator, layer in nodes.values() if node_operator.strip("_") == name
         ]
-        if len(matching_layers) == 1 and matching_layers[0]:
+        if len(matching_layers) == 1:
             yield matching_layers[0]
 
 
@@ -172,6 +220,6 @@ def _is_operator(name: str) -> bool:
     return hasattr(torch.ops.aten, name)
 
 
-def _plain(path: str) -> str:
+def plain_path(path: str) -> str:
     """Return a layer's name without what torch.compile puts before those inside."""
     return ".".join(part for part in path.split(".") if part != "_orig_mod")

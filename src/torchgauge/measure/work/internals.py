@@ -41,6 +41,7 @@ __all__ = [
     "graphs_seen",
     "is_compiled",
     "is_compiled_function",
+    "kernel_sources",
     "modes",
     "never_compiled",
     "node_number",
@@ -97,6 +98,8 @@ DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 # Raised through modules that a checkpoint runs again, once it has all that backward needs.
 EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
 
+# Inductor's table of sources without stack traces, which change how it compiles.
+_NODES_ALONE = 2
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd
 
@@ -149,11 +152,12 @@ def generated_code() -> list[ModuleType]:
 
 @restoring
 def graphs_seen(
-    look: Callable[[Any], contextlib.AbstractContextManager[object]],
+    look: Callable[[Any, Any], contextlib.AbstractContextManager[object]],
 ) -> Iterator[None]:
     """Enter what `look` makes of a graph around each time that Dynamo hands one to a backend.
 
-    Where Dynamo is not loaded yet, or a version of torch does it otherwise, nothing is seen.
+    It is given the graph and the object whose method is compiled, None of a function. Where Dynamo
+    is not loaded yet, or a version of torch does it otherwise, nothing is seen.
     """
     graphs = getattr(sys.modules.get("torch._dynamo.output_graph"), "OutputGraph", None)
     original = getattr(graphs, "call_user_compiler", None)
@@ -166,7 +170,7 @@ def graphs_seen(
     def call_user_compiler(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != this_thread:
             return original(self, module, *args, **kwargs)
-        with look(module.graph):
+        with look(module.graph, _method_owner(self)):
             return original(self, module, *args, **kwargs)
 
     graphs.call_user_compiler = call_user_compiler
@@ -174,6 +178,42 @@ def graphs_seen(
         yield
     finally:
         graphs.call_user_compiler = original
+
+
+def _method_owner(output_graph: Any) -> Any:
+    variables = getattr(output_graph, "local_scope", None) or {}
+    code = getattr(getattr(output_graph, "root_tx", None), "f_code", None)
+    first = code.co_varnames[0] if code is not None and code.co_argcount else ""
+    return variables.get("self", variables.get(first))
+
+
+@restoring
+def kernel_sources(keep: Callable[[str, str | None], object]) -> Iterator[None]:
+    """Have Inductor tell which nodes its kernels are made of; `keep` gets its table by code key.
+
+    The setting is part of the key of Inductor's cache: what was compiled without it is compiled
+    once more. Where Inductor is not loaded, or a version of torch differs, nothing is kept.
+    """
+    config = sys.modules.get("torch._inductor.config")
+    level = getattr(getattr(config, "trace", None), "provenance_tracking_level", None)
+    if config is None or level is None:
+        yield
+        return
+    from torch._inductor.output_code import CompiledFxGraph
+
+    owner: Any = CompiledFxGraph
+    original = owner.post_compile
+
+    def post_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        keep(str(self.cache_key), getattr(self, "inductor_provenance_mapping_str", None))
+        return original(self, *args, **kwargs)
+
+    owner.post_compile = post_compile
+    try:
+        with config.patch({"trace.provenance_tracking_level": level or _NODES_ALONE}):
+            yield
+    finally:
+        owner.post_compile = original
 
 
 def draw_as_eager() -> None:

@@ -1,4 +1,4 @@
-"""A moment at which a loop's memory ran out, and what was alive then."""
+"""A moment at which a loop's memory ran out or nearly so, and what was alive then."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torchgauge.records.record import How, Record
 
 
 class OutOfMemory(Record, frozen=True, kw_only=True):
-    """An allocation that failed.
+    """An allocation that failed, or memory near the limit at which the kernel kills.
 
     Attributes:
         device: Where: "cpu", "cuda:0".
-        message: What torch or Python said, its first line.
+        message: What torch or Python said, its first line; near a limit how near.
         requested: Bytes that were asked for; None where the message does not say.
         free: Bytes that could still be allocated; None where nothing tells.
         step: Steps that had ended before.
@@ -21,6 +21,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
             found.
         tensors: The largest tensors alive; smaller ones of a part are one entry. Found are those
             that Python holds, and what their autograd graph has saved.
+        limit: Bytes that the process and others of its cgroup may use, of which `free` are left;
+            None where an allocation failed.
         snapshot: The file of the allocator's snapshot, for `torchgauge snapshot`; "" for none.
     """
 
@@ -33,6 +35,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
     caught: bool | None = None
     total: int | None = None
     tensors: tuple[AliveTensor, ...] = ()
+    limit: int | None = None
     snapshot: str = ""
     how: How = "measured"
 

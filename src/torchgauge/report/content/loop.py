@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from torchgauge import units
 from torchgauge.records.memory.out_of_memory import OutOfMemory
-from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import (
     Block,
-    Column,
     Document,
     Options,
-    Table,
     Tree,
     Warnings,
 )
-from torchgauge.report.content.document import Row as TableRow
 from torchgauge.report.content.findings import most_important, verdict_items
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import utilization
 from torchgauge.report.notebook import charts
 from torchgauge.report.tables.alive_tensors import tensor_table
 from torchgauge.report.tables.category_table import categories
+from torchgauge.report.tables.compilation_tables import costs_table
 from torchgauge.report.tables.loader_waits import waits
 from torchgauge.report.tables.traced_lines import traced_lines
 
@@ -33,14 +28,6 @@ ENDS = {
     "optimizer": "each ended by the optimizer",
     "explicit": "each ended by run.step()",
 }
-
-MOST_COSTS = 8  # causes of compilation that are listed
-_COMPILATION = (
-    Column("time", unit="time"),
-    Column("count", 2, unit="count"),
-    Column("line", left_aligned=True, recorded=True, max_width=24),
-    Column("reason", 1, left_aligned=True, recorded=True, max_width=70, reserve=45),
-)
 
 
 def title(loop: Loop) -> str:
@@ -60,7 +47,7 @@ def document(loop: Loop, options: Options) -> Document:
         blocks.append(utilization(loop.utilization, rates=True))
     blocks += waits(loop.loader_waits)
     if loop.compilation_costs:
-        blocks.append(compilation(loop.compilation_costs))
+        blocks.append(costs_table(loop.compilation_costs))
     if loop.tree is not None:
         blocks += [Tree(loop.tree, options), *categories(loop.tree)]
     if loop.functions is not None:
@@ -98,32 +85,6 @@ def steps(loop: Loop) -> Section:
     return Section("Steps", "measured", tuple(rows))
 
 
-def compilation(costs: tuple[CompilationCost, ...]) -> Table:
-    """Return what compiling cost by its cause, line and reason."""
-    rows = [
-        TableRow(
-            cost.cause,
-            {
-                "time": cost.time,
-                "count": cost.count,
-                "line": PurePath(cost.place).name,
-                "reason": cost.reason,
-            },
-        )
-        for cost in costs[:MOST_COSTS]
-    ]
-    return Table(
-        title="Compilation",
-        how="measured",
-        first="cause",
-        columns=_COMPILATION,
-        rows=rows,
-        layout="fitted",
-        recorded=True,
-        total_rows=len(costs),
-    )
-
-
 def memory_ran_out(event: OutOfMemory) -> Section:
     """Return where memory ran out, and what it was used for."""
     ended = {True: "the program went on", False: "it ended the program", None: ""}[event.caught]
@@ -137,7 +98,10 @@ def memory_ran_out(event: OutOfMemory) -> Section:
     rows += [Row(f"  {part}", units.size(size)) for part, size in event.parts.items()]
     if event.snapshot:
         rows.append(Row("snapshot", event.snapshot, f"torchgauge snapshot {event.snapshot}"))
-    return Section(f"Memory ran out on {event.device}", event.how, tuple(rows), (event.message,))
+    if event.limit is not None:
+        rows[1] = Row("limit", units.size(event.limit), "of all processes that share it")
+    heading = "Memory ran out" if event.limit is None else "Memory nearly ran out"
+    return Section(f"{heading} on {event.device}", event.how, tuple(rows), (event.message,))
 
 
 def _captured(captured: Captured) -> str:

@@ -27,6 +27,7 @@ from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive
 from torchgauge.report.tables.category_table import categories, most_time, roofs_of
+from torchgauge.report.tables.compilation_tables import eager_table
 
 
 def title(profile: Profile) -> str:
@@ -44,6 +45,8 @@ def document(profile: Profile, options: Options) -> Document:
         blocks += of_profile(profile)
     if profile.memory is not None and profile.memory.tensors:
         blocks.append(alive(profile.memory))
+    if profile.compilation is not None and profile.compilation.beside_eager is not None:
+        blocks.append(eager_table(profile.compilation.beside_eager))
     if profile.tree is not None:
         blocks += [Tree(profile.tree, options), *categories(profile.tree, roofs_of(profile))]
     if listed := warnings(profile):

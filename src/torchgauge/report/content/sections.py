@@ -20,6 +20,7 @@ from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import latency, throughput, training, utilization
+from torchgauge.report.tables.compilation_tables import speed_up
 
 
 def sections(profile: Profile) -> list[Section]:
@@ -276,7 +277,9 @@ def compilation(record: Compilation) -> Section:
     if record.layers:
         note = "layers, which the tree cannot tell apart: "
         rows.append(Row("in graphs", f"{len(record.layers):,}", note + _first(record.layers)))
-    headlines = ("graphs", "graph breaks", "recompiled")
+    if record.beside_eager is not None:
+        rows.append(speed_up(record.beside_eager))
+    headlines = ("graphs", "graph breaks", "recompiled", "speed-up")
     return Section("Compilation", record.how, tuple(rows), headlines=headlines)
 
 

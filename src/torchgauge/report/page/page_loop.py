@@ -18,6 +18,7 @@ from torchgauge.report.page import page_method, page_tables, page_tree
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import ONE_STEP, warnings
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.page.timeline import page_compilation
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables import loader_waits as loader_report
 
@@ -210,9 +211,11 @@ def method(loop: Loop) -> dict[str, Any]:
 
 PARTS = {
     "overview": overview,
+    "memory_ran_out": page_compilation.memory_ran_out,
     "timeline": lambda loop: timeline(loop.tree, ONE_STEP),
     "tree": tree,
     "tables": tables,
+    "compilation": page_compilation.of_loop,
     "steps": steps,
     "method": method,
     "environment": page_method.environment,

@@ -16,6 +16,7 @@ from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_method, page_roofline, page_series, page_tables, page_tree
 from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.page.timeline import page_compilation
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables.category_table import roofs_of
 
@@ -140,6 +141,7 @@ PARTS = {
     "timeline": lambda profile: timeline(profile.tree, ONE_STEP),
     "tree": page_tree.profile_tree,
     "tables": tables,
+    "compilation": page_compilation.of_profile,
     "roofline": page_roofline.roofline,
     "latency": page_series.latency,
     "memory": page_series.memory,

@@ -1,0 +1,204 @@
+"""The eager probe: layers of a compiled model run eagerly and compiled, on the same inputs.
+
+A kernel belongs to the layers that Inductor's table of sources names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchgauge.analyze.statistics.paired import estimate
+from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
+from torchgauge.analyze.timeline.compared_layers import KernelTime, SideTimes, compared_layers
+from torchgauge.analyze.timeline.layer_times import layer_times
+from torchgauge.analyze.timeline.stamp_cost import StampCost
+from torchgauge.clock import SystemClock
+from torchgauge.device.select import open_device
+from torchgauge.measure.effort import Effort
+from torchgauge.measure.latency.step_times import Phases, length, settled
+from torchgauge.measure.recording.modules import Modules
+from torchgauge.measure.step import Step, prepared
+from torchgauge.measure.timeline.compilation import Watch, plain_path
+from torchgauge.measure.timeline.kernel_stamps import KernelStamps
+from torchgauge.measure.timeline.layer_times import synchronized_clock
+from torchgauge.measure.timeline.stamp_cost import calibrated
+from torchgauge.measure.timeline.stamped_steps import min_rounds
+from torchgauge.measure.timeline.stamps import Stamps
+from torchgauge.measure.work import internals
+from torchgauge.records.record import Interval
+from torchgauge.records.timeline.compilation import EagerComparison
+from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.training.training import Training
+
+MOST_ROUNDS = 24
+LONGER = 2  # times as long as the stamped pass
+
+
+class _Side:
+    """Steps of the eager or of the compiled model: bare ones by round, and the calls of stamped."""
+
+    def __init__(self) -> None:
+        self.bare: list[list[Phases]] = []
+        self.calls: list[list[Call]] = []
+
+
+def measure(
+    placement: Placement, watch: Watch, *, train: Training | bool | None, effort: Effort
+) -> EagerComparison | None:
+    """Return a step's forward pass eager and compiled; None where the target is not a module.
+
+    Both are run in turns with nothing attached, and with a stamp at each layer and kernel. Where a
+    device runs on its own, every reading of the clock waits for it. Raises what the step raises.
+    """
+    if module_of(placement.model) is None:
+        return None
+    device = open_device(placement.device)
+    now = synchronized_clock(SystemClock(), device)
+    with device.current(), prepared(placement, Training.resolve(train)) as step:
+        modules = Modules(placement.model)
+        stamps = Stamps(placement.model, modules, now, step.threads)
+        sites = [site for site in watch.sites() if not site.backward]
+        kernels = KernelStamps(sites, modules, now)
+        eager, compiled = _Side(), _Side()
+        with step.threads.tracking():
+            began = now()
+            for number in itertools.count(1):
+                pairs: list[tuple[_Side, KernelStamps | None]]
+                pairs = [(compiled, kernels), (eager, None)]
+                for side, its_kernels in pairs if number % 2 else pairs[::-1]:
+                    _run(side, step, now, modules, stamps, its_kernels)
+                enough = now() - began >= LONGER * effort.stamps * 1e9
+                min_number = min_rounds(length(eager.bare[0][0]))
+                if number >= min_number and (enough or number >= MOST_ROUNDS):
+                    break
+        tree = CallTree(modules.table, modules.name)
+        return _comparison(eager, compiled, modules, tree, kernels, calibrated(now))
+
+
+def _run(
+    side: _Side,
+    step: Step,
+    now: Callable[[], int],
+    modules: Modules,
+    stamps: Stamps,
+    kernels: KernelStamps | None,
+) -> None:
+    """Run bare and stamped steps: with the stamps of kernels where it is the compiled side."""
+
+    def read() -> list[Call]:
+        calls = stamps.take_calls()
+        modules.forget_gone()
+        return calls if kernels is None else calls + kernels.take_calls()
+
+    with contextlib.ExitStack() as stack:
+        if kernels is None:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        side.bare.append([phases for phases, _ in settled(step, now, lambda: None)])
+        stack.enter_context(stamps.watching())
+        if kernels is not None:
+            stack.enter_context(kernels.watching())
+        side.calls += [calls for _, calls in settled(step, now, read)]
+
+
+def _comparison(
+    eager: _Side,
+    compiled: _Side,
+    modules: Modules,
+    tree: CallTree,
+    kernels: KernelStamps,
+    cost: StampCost,
+) -> EagerComparison:
+    eager_own, _ = _own_times(eager.calls, tree, {}, cost)
+    compiled_own, kernel_times = _own_times(compiled.calls, tree, kernels.sites, cost)
+    regions = {
+        plain_path(path)
+        for module, named in zip(modules.by_number, modules.table, strict=True)
+        if module is not None and internals.is_compiled(module)
+        for path in named.paths
+    }
+    callers = _callers_of_kernels(tree, kernels.sites)
+    forwards = [_forward(side) for side in (eager, compiled)]
+    ratios = [math.log(a / b) for a, b in zip(*forwards, strict=True)]
+    interval: Interval | None = None
+    if len(ratios) > 1:
+        estimated = estimate(ratios)
+        interval = Interval(low=math.exp(estimated.low), high=math.exp(estimated.high))
+    phases = [_phases(side) for side in (eager, compiled)]
+    forward_times = [_phases(side)["forward"] for side in (eager, compiled)]
+    return EagerComparison(
+        eager=forward_times[0],
+        compiled=forward_times[1],
+        speed_up=math.exp(statistics.fmean(ratios)),
+        interval=interval,
+        rounds=len(ratios),
+        rows=compared_layers(
+            SideTimes(forward_times[0], eager_own),
+            SideTimes(forward_times[1], compiled_own),
+            [
+                KernelTime(kernels.sites[number].call.name, kernels.sites[number].layers, time)
+                for number, time in kernel_times.items()
+            ],
+            regions | callers,
+            separated=regions <= callers,
+        ),
+        phases={
+            name: (phases[0][name], phases[1][name])
+            for name in phases[0]
+            if name != "forward" and name in phases[1]
+        },
+    )
+
+
+def _forward(side: _Side) -> list[float]:
+    """Return the seconds of the bare forward pass by round."""
+    return [statistics.median(step["forward"] for step in steps) * 1e-9 for steps in side.bare]
+
+
+def _phases(side: _Side) -> dict[str, float]:
+    steps = [step for steps in side.bare for step in steps]
+    return {
+        name: statistics.median(step.get(name, 0) for step in steps) * 1e-9 for name in steps[0]
+    }
+
+
+def _own_times(
+    steps: Sequence[Sequence[Call]],
+    tree: CallTree,
+    sites: Mapping[int, Any],
+    cost: StampCost,
+) -> tuple[dict[str, float], dict[int, float]]:
+    """Return the median seconds of each layer by its path, and of each kernel by its number."""
+    for calls in steps:
+        place(calls, tree)
+    free = {number: 0.0 for number, layer in enumerate(tree.layers) if layer.module in sites}
+    times = layer_times(steps, tree, StampCost(free, cost.median, cost.inside))
+    layers: dict[str, list[float]] = {}
+    kernels: dict[int, list[float]] = {}
+    for index, own in enumerate(times.steps):
+        for number, nanoseconds in own.items():
+            layer = tree.layers[number]
+            series = (
+                kernels.setdefault(layer.module, [0.0] * len(steps))
+                if layer.module in sites
+                else layers.setdefault(plain_path(layer.path), [0.0] * len(steps))
+            )
+            series[index] += nanoseconds * 1e-9
+    return (
+        {path: max(0.0, statistics.median(series)) for path, series in layers.items()},
+        {number: statistics.median(series) for number, series in kernels.items()},
+    )
+
+
+def _callers_of_kernels(tree: CallTree, sites: Mapping[int, Any]) -> set[str]:
+    """Return the layers whose calls run kernels."""
+    return {
+        plain_path(tree.layers[layer.parent].path) for layer in tree.layers if layer.module in sites
+    }
