@@ -117,9 +117,9 @@ def _extra_time(values: _Floats, index: int) -> _Floats:
 
 def _ahead(steps: _Steps, index: int) -> _Ahead | None:
     """Return by how much a rank is slower than the others; None where that may be chance."""
-    whole = _extra_time(steps.own, index) / steps.duration
-    named = _above(steps.ranks[index], whole, TAIL / len(steps.ranks))
-    if named is not None or np.median(whole) <= SMALLEST:
+    step_differences = _extra_time(steps.own, index) / steps.duration
+    named = _above(steps.ranks[index], step_differences, TAIL / len(steps.ranks))
+    if named is not None or np.median(step_differences) <= SMALLEST:
         return named
     kinds = (_extra_time(steps.by_kind[kind], index) / steps.duration for kind in _OWN)
     tail = TAIL / len(steps.ranks) / len(_OWN)
