@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,11 @@ import torch
 from torch import distributed as dist
 
 from torchgauge.errors import MeasurementError
+from torchgauge.measure.parallel.distinct_shards import Chunks, once_for_each
+from torchgauge.measure.parallel.ring_attention import ring_attention
 from torchgauge.signals import restoring
+
+_GROUPED = torch.ops.aten._grouped_mm.default  # noqa: SLF001 - an operator
 
 
 @restoring
@@ -42,7 +45,7 @@ def fake_job(dims: tuple[tuple[str, int], ...], rank: int) -> Iterator[Any]:
             tuple(length for _, length in dims),
             mesh_dim_names=tuple(name for name, _ in dims),
         )
-        with _adapted(), FakeTensorMode(allow_non_fake_inputs=True):
+        with _adapted(), ring_attention(), FakeTensorMode(allow_non_fake_inputs=True):
             yield mesh
     finally:
         if dist.is_initialized():
@@ -64,9 +67,15 @@ def _store() -> Any:
 
 @contextlib.contextmanager
 def _adapted() -> Iterator[None]:
-    """Have torch do without the values that fake tensors lack: coordinates, shapes of others."""
+    """Have torch do without the values that fake tensors lack: coordinates, shapes of others.
+
+    What it would do for each rank and parameter is done once.
+    """
+    from torch._subclasses import fake_impls
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp._fully_shard import _fsdp_param
+    from torch.distributed.tensor._sharding_prop import ShardingPropagator
     from torch.nn.parallel import distributed
 
     def with_values(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,17 +86,40 @@ def _adapted() -> Iterator[None]:
         return call
 
     with contextlib.ExitStack() as undo:
+
+        def replace(owner: Any, name: str, value: Any) -> None:
+            undo.callback(setattr, owner, name, vars(owner)[name])
+            setattr(owner, name, value)
+
         # A mesh joins its dimensions by the coordinates of this rank.
         if (joined := getattr(DeviceMesh, "_concatenate", None)) is not None:
-            setattr(DeviceMesh, "_concatenate", staticmethod(with_values(joined)))  # noqa: B010
-            undo.callback(setattr, DeviceMesh, "_concatenate", staticmethod(joined))
+            replace(DeviceMesh, "_concatenate", staticmethod(with_values(joined)))
         # A module that is converted swaps its parameters with new ones, which must have no weak
         # references; the converter of fake tensors may keep one, which it does not need again.
-        undo.callback(setattr, torch.utils, "weakref", weakref)
-        setattr(torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))  # noqa: B010
+        replace(torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))
         # DDP compares shapes of ranks and sends rank 0's values when it is made, before any step.
         for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
-            if (original := getattr(distributed, name, None)) is not None:
-                setattr(distributed, name, lambda *_args, **_kwargs: None)
-                undo.callback(setattr, distributed, name, original)
+            if hasattr(distributed, name):
+                replace(distributed, name, lambda *_args, **_kwargs: None)
+        if hasattr(_fsdp_param, "_chunk_with_empty"):
+            replace(_fsdp_param, "_chunk_with_empty", Chunks)
+        name = "propagate_op_sharding_non_cached"
+        if (propagate := vars(ShardingPropagator).get(name)) is not None:
+            replace(ShardingPropagator, name, once_for_each(propagate))
+        shapes = fake_impls.op_implementations_dict
+        if shapes.setdefault(_GROUPED, _grouped_shape) is _grouped_shape:
+            undo.callback(shapes.pop, _GROUPED)
         yield
+
+
+def _grouped_shape(
+    mode: Any, _: Any, a: Any, b: Any, offs: Any = None, *rest: Any, **named: Any
+) -> Any:
+    """Return what a product of groups gives, in dtypes too that only its kernels take."""
+    from torch import _meta_registrations
+
+    dtype = named.get("out_dtype", rest[1] if len(rest) > 1 else None)
+    if a.dtype is torch.bfloat16:
+        return NotImplemented
+    with mode:
+        return _meta_registrations._create_grouped_mm_output_tensor(a, b, offs, dtype)  # noqa: SLF001

@@ -201,7 +201,8 @@ def smallest(trials: SmallestMesh) -> Table:
         if trials.size is None
         else f"The smallest that fits {model_name(trials.device)}: {trials.dim} {trials.size}."
     )
+    notes = (answer, f"The search ended early: {trials.stopped}") if trials.stopped else (answer,)
     return Table(
         title="Smallest mesh", how="estimated", first="mesh", columns=columns, rows=rows,
-        notes=(answer,),
+        notes=notes,
     )  # fmt: skip
