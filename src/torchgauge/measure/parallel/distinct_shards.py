@@ -19,7 +19,7 @@ _ELEMENTWISE = ("aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd", "ate
 
 
 class Chunks:
-    """What `torch.chunk` returns, empty chunks after the last, each made when it is asked for."""
+    """What `torch.chunk` returns, empty chunks after the last, each made when it is needed."""
 
     def __init__(self, tensor: torch.Tensor, number: int, dim: int) -> None:
         self._tensor, self._dim = tensor, dim
@@ -47,28 +47,27 @@ def once_for_each(propagate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
             type(arg)(arg[first] for first in firsts) if _is_list(arg, count) else arg
             for arg in schema.args_schema
         )
-        distinct = type(schema)(schema.op, args, schema.kwargs_schema, schema.schema_info)
-        sharding = propagate(propagator, distinct)
+        sharding = propagate(propagator, dataclasses.replace(schema, args_schema=args))
         if sharding.needs_redistribute or sharding.redistribute_schema is not None:
             return propagate(propagator, schema)
         specs = sharding.output_spec
         if not isinstance(specs, list | tuple):
             return sharding
-        return dataclasses.replace(sharding, output_spec=type(specs)(specs[at] for at in places))
+        return dataclasses.replace(
+            sharding, output_spec=type(specs)(specs[place] for place in places)
+        )
 
     return propagated
 
 
 def _places(schema: Any) -> list[int] | None:
     """Return which distinct element each one of the lists is; None where all must be asked."""
-    args = schema.args_schema
+    args, named = schema.args_schema, schema.kwargs_schema.values()
     if not schema.op.name().startswith(_ELEMENTWISE) or not args or not _is_list(args[0]):
         return None
-    count = len(args[0])
     lists = [arg for arg in args if _is_list(arg) and len(arg)]
-    if not isinstance(args[0][0], DTensorSpec) or any(len(values) != count for values in lists):
-        return None
-    if any(map(_is_list, schema.kwargs_schema.values())):
+    unequal = {len(values) for values in lists} != {len(args[0])}
+    if unequal or not isinstance(args[0][0], DTensorSpec) or any(map(_is_list, named)):
         return None
     numbers: dict[Any, int] = {}
     try:
@@ -78,7 +77,7 @@ def _places(schema: Any) -> list[int] | None:
         ]
     except TypeError:  # symbolic numbers have no hash
         return None
-    return places if len(numbers) < count else None
+    return places if len(numbers) < len(places) else None
 
 
 def _is_list(value: Any, count: int | None = None) -> bool:

@@ -113,13 +113,12 @@ def _adapted() -> Iterator[None]:
 
 
 def _grouped_shape(
-    mode: Any, _: Any, a: Any, b: Any, offs: Any = None, *rest: Any, **named: Any
+    mode: Any, _: Any, a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
     """Return what a product of groups gives, in dtypes too that only its kernels take."""
     from torch import _meta_registrations
 
-    dtype = named.get("out_dtype", rest[1] if len(rest) > 1 else None)
-    if a.dtype is torch.bfloat16:
+    if a.dtype is torch.bfloat16 or bias is not None:
         return NotImplemented
     with mode:
-        return _meta_registrations._create_grouped_mm_output_tensor(a, b, offs, dtype)  # noqa: SLF001
+        return _meta_registrations._create_grouped_mm_output_tensor(a, b, offs, out_dtype)  # noqa: SLF001

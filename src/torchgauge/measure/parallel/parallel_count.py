@@ -63,7 +63,7 @@ def count_object(
 
 def _in_fresh_process(source: ParallelSource, progress: Progress) -> Parallel:
     progress.start("counting")
-    with fresh_folder() as folder, _shown(folder / "progress", progress):
+    with fresh_folder() as folder, _followed(folder / "progress", progress):
         source = dataclasses.replace(source, progress=folder / "progress")
         answer, interrupted = ask("parallel", source, LatencyOptions())
     if interrupted:
@@ -78,7 +78,7 @@ def _in_fresh_process(source: ParallelSource, progress: Progress) -> Parallel:
 
 
 @restoring
-def _shown(file: Path, progress: Progress) -> Iterator[None]:
+def _followed(file: Path, progress: Progress) -> Iterator[None]:
     """Show what the counting process writes to a file, by a thread: nothing is measured here."""
     ended = threading.Event()
 

@@ -71,7 +71,9 @@ def stage_modules(schedule: Any) -> nn.Module:
 def _agreed(returned: set[int]) -> Iterator[None]:
     """Have each stage take the shapes that it was given, which it else asks of its neighbours.
 
-    Storages of the gradients that it exchanges with them are added to `returned`. Raises InputError `pipeline-shapes-missing` in a stage that was given none.
+    Storages of the gradients that it exchanges with them are added to `returned`.
+
+    Raises InputError `pipeline-shapes-missing` in a stage that was given none.
     """
     from torch.distributed.pipelining import stage
 
@@ -89,9 +91,9 @@ def _agreed(returned: set[int]) -> Iterator[None]:
 
     def noting(original: Any) -> Any:
         def operations(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
-            returned.update(storage_key(operation.tensor) for operation in made)
-            return made
+            exchanges = original(*args, **kwargs)
+            returned.update(storage_key(operation.tensor) for operation in exchanges)
+            return exchanges
 
         return operations
 

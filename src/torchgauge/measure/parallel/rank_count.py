@@ -187,15 +187,14 @@ def _smallest(
     dim = next((name for name in DATA_PARALLEL if name in options.sizes), None)
     if dim is None:
         return None
-    began = time.monotonic()
+    began, device, own = time.monotonic(), options.on[0].device, options.sizes[dim]
     verdicts: dict[int, Verdict] = {}
     reserved: dict[int, int] = {}
     low, high = 0, LARGEST_SIZE.bit_length() - 1  # exponents
-    stopped = ""
+    early_end = ""
     kinds: list[RankKind] = []
-    while low <= high and not stopped:
+    while low <= high and not early_end:
         middle = (low + high) // 2
-        own = options.sizes[dim]
         if not verdicts and own.bit_count() == 1 and own <= LARGEST_SIZE:
             middle, kinds = own.bit_length() - 1, counted
         else:
@@ -204,9 +203,9 @@ def _smallest(
             try:
                 kinds = _trial(Variant(target, trial), source)
             except TorchgaugeError as error:
-                stopped = f"{dim} {2**middle}: {error.message}"
+                early_end = f"{dim} {2**middle}: {error.message}"
                 continue
-        fits = [kind.fits[0] for kind in kinds if kind.fits]
+        fits = [fit for kind in kinds for fit in kind.fits if fit.device == device]
         if not fits:
             return None
         worst = min(fits, key=lambda fit: fit.margin)
@@ -214,15 +213,15 @@ def _smallest(
         reserved[2**middle] = max(kind.memory.reserved for kind in kinds)
         low, high = (low, middle - 1) if worst.verdict == "fits" else (middle + 1, high)
         if low <= high and time.monotonic() - began > SEARCH_SECONDS:
-            stopped = f"no trial begins after {SEARCH_SECONDS:.0f} s."
+            early_end = f"no trial begins after {SEARCH_SECONDS:.0f} s."
     fitting = [size for size, verdict in verdicts.items() if verdict == "fits"]
     return SmallestMesh(
-        device=options.on[0].device,
+        device=device,
         dim=dim,
         size=min(fitting, default=None),
         verdicts=dict(sorted(verdicts.items())),
         reserved=dict(sorted(reserved.items())),
-        stopped=stopped,
+        early_end=early_end,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,64 +30,38 @@ def ring_attention() -> Iterator[None]:
         yield
         return
     torchs: Any = _attention
-    ring = _Ring(torchs)
-    handlers = {_FORWARD: ring.forward, _BACKWARD: ring.backward}
     style = torchs._ContextParallel  # noqa: SLF001 - what both of its interfaces call
-    hooks = {"sdpa_input_fn": ring.entering, "sdpa_output_fn": ring.leaving}
-    originals = {name: getattr(style, name) for name in (*hooks, "flex_input_fn")}
-    for name, hook in hooks.items():
-        setattr(style, name, hook(originals[name]))
+    originals = style.sdpa_output_fn, style.flex_input_fn
+    by_ring = False
+
+    def forward(function: Any, args: Any, kwargs: Any) -> Any:
+        nonlocal by_ring
+        if kwargs.get("attn_mask") is not None:
+            _refuse("it has a mask")
+        by_ring = True
+        return _on_shards(torchs._templated_ring_attention, function, args, kwargs)  # noqa: SLF001
+
+    def backward(function: Any, args: Any, kwargs: Any) -> Any:
+        named = kwargs | {"grad_out_name": "grad_out"}
+        return _on_shards(torchs._templated_ring_attention_backward, function, args, named)  # noqa: SLF001
+
+    def leave(*args: Any, **kwargs: Any) -> Any:
+        nonlocal by_ring
+        if not by_ring:
+            _refuse("it has dropout or shapes of which the CPU has no such kernel")
+        by_ring = False
+        return originals[0](*args, **kwargs)
+
+    handlers = {_FORWARD: forward, _BACKWARD: backward}
+    style.sdpa_output_fn = leave
     style.flex_input_fn = lambda *_args, **_kwargs: _refuse("flex_attention gathers in its own way")
     torchs.custom_ops.update(handlers)
     try:
         yield
     finally:
-        for name, original in originals.items():
-            setattr(style, name, original)
+        style.sdpa_output_fn, style.flex_input_fn = originals
         for function in handlers:
             del torchs.custom_ops[function]
-
-
-class _Ring:
-    """Attention by which each rank's keys and values come by; `ran` whether it ran since entry."""
-
-    def __init__(self, torchs: Any) -> None:
-        self.ran = False
-        self._forward = torchs._templated_ring_attention  # noqa: SLF001
-        self._backward = functools.partial(
-            torchs._templated_ring_attention_backward,  # noqa: SLF001
-            grad_out_name="grad_out",
-        )
-
-    def forward(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Run the kernel on this rank's queries and each rank's keys and values in turn."""
-        if kwargs.get("attn_mask") is not None:
-            _refuse("it has a mask")
-        self.ran = True
-        return _on_shards(self._forward, function, args, kwargs)
-
-    def backward(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Do likewise, with gradients of keys and values that are passed on."""
-        return _on_shards(self._backward, function, args, kwargs)
-
-    def entering(self, enter: Any) -> Any:
-        """Return what torch calls before attention."""
-
-        def entered(*args: Any, **kwargs: Any) -> Any:
-            self.ran = False
-            return enter(*args, **kwargs)
-
-        return entered
-
-    def leaving(self, leave: Any) -> Any:
-        """Return what torch calls after attention, which must have been by a ring."""
-
-        def left(*args: Any, **kwargs: Any) -> Any:
-            if not self.ran:
-                _refuse("it has dropout or shapes of which the CPU has no such kernel")
-            return leave(*args, **kwargs)
-
-        return left
 
 
 def _refuse(reason: str) -> None:
@@ -101,22 +74,17 @@ def _refuse(reason: str) -> None:
 
 
 def _on_shards(ring: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """Run a kernel on this rank's queries and each rank's keys and values in turn."""
     names = [argument.name for argument in function._schema.arguments]  # noqa: SLF001
-    given = dict(zip(names, args, strict=False)) | kwargs
-    given.pop("attn_mask", None)
-    spec = given["query"]._spec  # as torch's own handlers do
-    local = {
-        name: value._local_tensor if isinstance(value, DTensor) else value  # noqa: SLF001
-        for name, value in given.items()
-    }
-    results = ring(spec.mesh.get_group(), _SEQUENCE, function, **local)
-    return tuple(_sharded(result, spec) for result in results)
-
-
-def _sharded(result: torch.Tensor, spec: DTensorSpec) -> DTensor:
-    shape = list(result.shape)
-    shape[_SEQUENCE] *= spec.mesh.size()
-    meta = TensorMeta(torch.Size(shape), result.stride(), result.dtype)
-    return DTensor(
-        result, DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta), requires_grad=False
-    )
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    arguments.pop("attn_mask", None)
+    spec = arguments["query"]._spec  # noqa: SLF001 - as torch's own handlers do
+    local = {name: getattr(value, "_local_tensor", value) for name, value in arguments.items()}
+    sharded = []
+    for result in ring(spec.mesh.get_group(), _SEQUENCE, function, **local):
+        shape = list(result.shape)
+        shape[_SEQUENCE] *= spec.mesh.size()
+        meta = TensorMeta(torch.Size(shape), result.stride(), result.dtype)
+        whole = DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta)
+        sharded.append(DTensor(result, whole, requires_grad=False))
+    return tuple(sharded)

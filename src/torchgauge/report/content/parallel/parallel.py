@@ -201,7 +201,9 @@ def smallest(trials: SmallestMesh) -> Table:
         if trials.size is None
         else f"The smallest that fits {model_name(trials.device)}: {trials.dim} {trials.size}."
     )
-    notes = (answer, f"The search ended early: {trials.stopped}") if trials.stopped else (answer,)
+    notes: tuple[str, ...] = (answer,)
+    if trials.early_end:
+        notes = (answer, f"The search ended early: {trials.early_end}")
     return Table(
         title="Smallest mesh", how="estimated", first="mesh", columns=columns, rows=rows,
         notes=notes,
