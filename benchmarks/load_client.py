@@ -4,7 +4,9 @@
         [--peers PYTHON] [--aiperf PROGRAM] [--guidellm PROGRAM] [--tokenizer FOLDER]
 
 The server is `load_server.c`, which a C compiler makes; it has the last core to itself, and each
-client the first. Every client sends the same Poisson schedule in an open loop. Late is from when a
+client the first. Every client sends the same Poisson schedule in an open loop. Beside them is a
+process that sends nothing and does not sleep: how late it reads its clock is what the machine
+itself costs, below which no client can be. Late is from when a
 request was due until its bytes were given to the socket; CPU is that of the client's process while
 it sends. PYTHON has aiohttp and httpx, each of which starts a task per request at its moment by
 the same timer as ours. AIPerf and guidellm are whole programs: of them counts the CPU of all their
@@ -69,6 +71,16 @@ def own(url: str, rate: float, seconds: float) -> Row:
 
     with asyncio.Runner(loop_factory=SendingLoop) as runner:
         return runner.run(main())
+
+
+def clock(rate: float, seconds: float) -> Row:
+    """Do nothing but read the clock until each moment of the schedule."""
+    late, cpu, begin = [], time.process_time(), time.monotonic() + 0.02
+    for moment in poisson(rate, seconds):
+        while (now := time.monotonic()) < begin + moment:
+            pass
+        late.append(now - begin - moment)
+    return row(late, time.process_time() - cpu)
 
 
 def peer(name: str, url: str, rate: float, seconds: float) -> Row:
@@ -157,14 +169,14 @@ def in_process(python: str, name: str, url: str, rate: float, seconds: float) ->
 
 
 @contextlib.contextmanager
-def cheap_server() -> Iterator[str]:
-    """Compile and run the server, and return its URL."""
+def cheap_server(*arguments: str) -> Iterator[str]:
+    """Compile and run the server on the last core, and return its URL."""
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/load_server"
         source = str(Path(__file__).with_name("load_server.c"))
         subprocess.run(["cc", "-O2", "-o", program, source], check=True)
         pipe = subprocess.PIPE
-        with subprocess.Popen([program], stdin=pipe, stdout=pipe, text=True) as server:
+        with subprocess.Popen([program, *arguments], stdin=pipe, stdout=pipe, text=True) as server:
             os.sched_setaffinity(server.pid, [max(os.sched_getaffinity(0))])
             assert server.stdin is not None and server.stdout is not None  # noqa: PT018
             yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
@@ -173,7 +185,10 @@ def cheap_server() -> Iterator[str]:
 
 def compare_clients(options: argparse.Namespace) -> None:
     """Print a line for each client and rate."""
-    cells = [(sys.executable, "torchgauge", float(rate)) for rate in options.rates.split(",")]
+    rates = [float(rate) for rate in options.rates.split(",")]
+    cells = [
+        (sys.executable, name, rate) for rate in rates for name in ("clock alone", "torchgauge")
+    ]
     if options.peers:
         cells += [(sys.executable, "torchgauge", rate) for rate in RATES_OF_PEERS.values()]
         cells += [(options.peers, name, rate) for name, rate in RATES_OF_PEERS.items()]
@@ -291,6 +306,8 @@ def main() -> None:
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     if name == "stream":
         stream(url, int(rate))
+    elif name == "clock alone":
+        print(json.dumps(clock(float(rate), float(seconds))))
     elif name in PEERS:
         print(json.dumps(peer(name, url, float(rate), float(seconds))))
     else:

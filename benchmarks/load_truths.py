@@ -2,8 +2,9 @@
 
     python benchmarks/load_truths.py [--requests 2000] [--seconds 20]
 
-Queues: servers of constant and of exponential service times at two loads; each request's latency
-beside Lindley's recursion on the same schedule. A pause: 50 requests/s at a server that stops for
+Queues: constant and exponential service times at two loads, served by `load_server.c`, which has
+the last core to itself; each request's latency beside Lindley's recursion on the same schedule, and
+the client's own lateness, which is in the error. A pause: 50 requests/s at a server that stops for
 2 s; mean, p90 and p95 beside the server's own log, and beside those the figures of clients that
 wait for their answers: hey, wrk (where they are installed) and a loop of Python's http.client. A
 stall: first tokens of a language model's server that stops for 3 s, beside its log.
@@ -38,29 +39,33 @@ PAUSE_RATE = 50
 
 def compare_queues(count: int) -> None:
     """Print the errors of single requests, and of the percentiles."""
-    from tests.support.servers.running import running
+    from benchmarks.load_client import cheap_server
     from tests.support.simulated_loads import lindley
 
+    cores = os.sched_getaffinity(0)
     for kind in ("constant", "exponential"):
         for utilization in (0.5, 0.8):
             services = np.full(count, SERVICE)
             if kind == "exponential":
                 services = np.random.default_rng(5).exponential(SERVICE, count)
-            with tempfile.TemporaryDirectory() as folder, running("fifo_server") as server:
+            with tempfile.TemporaryDirectory() as folder, cheap_server("queue") as url:
+                os.sched_setaffinity(0, cores - {max(cores)} or cores)
                 bodies = Path(folder, "bodies.jsonl")
                 bodies.write_text("".join(json.dumps({"service": s}) + "\n" for s in services))
                 serving = tg.measure_serving(
-                    server.address, rate=utilization / SERVICE, requests=count, body=bodies, seed=3
+                    url, rate=utilization / SERVICE, requests=count, body=bodies, seed=3
                 )
+            os.sched_setaffinity(0, cores)
             requests = serving.levels[0].requests
             scheduled, last = np.array(requests.scheduled), np.array(requests.last, dtype=float)
             truth = lindley(scheduled, services[: len(scheduled)]) - scheduled
             error = last - scheduled - truth
             middle, high = np.quantile(np.abs(error), (0.5, 0.99)) * 1e3
+            late = np.quantile(np.array(requests.sent, dtype=float) - scheduled, 0.99) * 1e3
             p99 = np.quantile(last - scheduled, 0.99) / np.quantile(truth, 0.99) - 1
             print(
                 f"{kind:11} service, load {utilization:g}: error of a request p50 {middle:.2f}, "
-                f"p99 {high:.2f} ms; of the p99 {100 * p99:+.1f} %"
+                f"p99 {high:.2f} ms (late p99 {late:.2f} ms); of the p99 {100 * p99:+.1f} %"
             )
 
 

@@ -297,7 +297,7 @@ REFUSED = [
     Case("@program.pt2", "untrusted-file", "holds a program", "whoever wrote it", "--trust"),
     pytest.param(
         Case("@program.pt2 --trust", "program-unreadable", "saved program"),
-        marks=pytest.mark.thorough,
+        marks=pytest.mark.slow,
     ),
     Case("@program.pt", "target-not-supported", "", "a checkpoint", "--weights"),
     Case("@hf", "hf-remote-code", "not run", "auto_map"),
@@ -386,7 +386,7 @@ FAILED = [
 FAILED += [
     Case("@models.py:killed --processes 2", "child-killed", "SIGKILL", "Signal 9"),
     *(
-        pytest.param(case, marks=pytest.mark.thorough)
+        pytest.param(case, marks=pytest.mark.slow)
         for case in (
             Case("@models.py:exiting_at_once --processes 2", "child-failed", "", "Exit code 5"),
             Case(
@@ -594,7 +594,7 @@ def test_a_disk_that_fills_while_measuring_loses_no_measurement(
     assert "[output-unwritable]" in errors
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_is_not_needed(folder):
     home = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": "/proc/nowhere", "USER": "nobody"}
     command = [sys.executable, "-m", "torchgauge", "profile", f"{folder}/models.py:linear"]

@@ -79,7 +79,7 @@ def clone(tmp_path):
     return Clone(tmp_path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_larger_model_fails_at_the_assertion_and_at_the_gate(clone):
     clone.widen()
     tests = clone.step("Assert figures")

@@ -74,6 +74,7 @@ SPECS |= st.builds(
 )
 
 
+@pytest.mark.thorough
 @cases(4000)
 def test_input_specs(cases):
     def check(texts: list[str]) -> None:
@@ -111,6 +112,7 @@ def fails(): raise KeyError("x")
 """
 
 
+@pytest.mark.thorough
 @cases(2000)
 def test_target_strings(cases, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

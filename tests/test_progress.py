@@ -190,7 +190,7 @@ class Stages:
     [
         pytest.param({}, marks=pytest.mark.slow),
         pytest.param({"detail": "summary"}, marks=pytest.mark.slow),
-        pytest.param({"lines": True}, marks=pytest.mark.thorough),
+        pytest.param({"lines": True}, marks=pytest.mark.slow),
         {"effort": "quick"},
         {"effort": "quick", "roofs": None},
         {"device": "meta"},

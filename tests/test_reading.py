@@ -80,6 +80,7 @@ def test_packed_spaces_are_no_trace(tmp_path, monkeypatch):
     assert LIMIT in caught.value.remedy
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("container", [b"\x8f", b"}", b"]"])
 def test_a_pickle_of_empty_containers_is_refused(container, tmp_path):
     data = b"\x80\x04](" + container * (8 << 20) + b"e."

@@ -60,7 +60,7 @@ def test_every_command_shows_what_it_prints():
     assert README.count("```bash") == len(SHOWN.findall(README)) == 2
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_count_prints_what_is_shown(tmp_path):
     command, text = shown("count")
     count = run(command, tmp_path)

@@ -125,7 +125,7 @@ def test_measuring_without_torch_names_the_extra():
     assert done.stdout.strip() == "missing-extra pip install 'torchgauge[torch]'"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_profile_imports_no_compiler_and_no_statistics_package(tmp_path):
     code = (
         "import sys, torch, torchgauge as tg\n"
@@ -138,7 +138,7 @@ def test_a_profile_imports_no_compiler_and_no_statistics_package(tmp_path):
     assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_starting_takes_at_most_four_times_an_empty_python():
     medians = startup.measure(rounds=11)
     base = medians.pop("python -c pass")
@@ -212,6 +212,7 @@ def shown_elsewhere(tmp_path_factory):
     return dict(zip(SHOWING, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", SHOWING)
 def test_what_measures_nothing_works_without_what_linux_alone_has(command, shown_elsewhere):
     code, shown, errors = shown_elsewhere[command]

@@ -49,7 +49,7 @@ print(json.dumps(changes))
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_method_changes_the_process(tmp_path):
     attack = Path(__file__).with_name("attack")
     run = subprocess.run(

@@ -165,7 +165,7 @@ def test_running_processes_are_stopped_when_it_is_over():
             work()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_budget_that_ends_before_the_model_is_known_is_an_error():
     model = Stuck()
     model.stuck = True

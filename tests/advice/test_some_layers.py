@@ -278,7 +278,7 @@ def uneven_world():
     return real
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_layers_are_chosen_in_a_fresh_process():
     found = uneven_world().choose(KNOWN["int8-dynamic"].by_layer, 0.1)
     assert found.paths == ("wide", "last")

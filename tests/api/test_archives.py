@@ -31,7 +31,7 @@ def sources(tmp_path):
     return folder, packed
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_archive_says_what_its_folder_does(sources, tmp_path, workers):
     folder, packed = sources
@@ -104,7 +104,7 @@ def test_a_rank_of_an_archive_is_converted(sources, tmp_path):
     assert "0, 1, 2" in caught.value.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_archives_are_compared_as_folders_are(sources, capsys):
     folder, packed = sources
     assert main(["compare", str(packed), str(packed), "--rank", "1", "--json"]) == 0

@@ -59,7 +59,7 @@ def test_what_a_model_raises_is_the_cause_of_an_input_error(name):
     assert "In linear (Linear)" in caught.value.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["advise", *(pytest.param(verb, marks=pytest.mark.slow) for verb in ("gate", "compare"))],
@@ -71,7 +71,7 @@ def test_so_it_is_where_another_process_measures(name):
     assert "mat1 and mat2" in str(caught.value.__cause__)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_processes_of_their_own_tell_the_models_error():
     with pytest.raises(tg.InputError) as caught:
         tg.measure_latency(raising, torch.ones(1), processes=2, **QUICK)
@@ -80,13 +80,13 @@ def test_processes_of_their_own_tell_the_models_error():
     assert "in raising" in caught.value.traceback
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_sweep_raises_where_no_cell_was_measured():
     with pytest.raises(tg.InputError, match="No cell was measured"):
         SLOW["sweep"](Net(), torch.ones(2, 5))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_sweep_that_keeps_going_tells_how_its_cells_ended():
     swept = tg.sweep(Net(), torch.ones(2, 5), {"batch": [1]}, keep_going=True, **QUICK)
     assert [(cell.status, cell.error) for cell in swept.cells] == [("failed", "forward-raised")]

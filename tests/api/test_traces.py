@@ -22,7 +22,7 @@ def write(path, events=EVENTS, **header):
     return path
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path):
     factors = [1.0, 1.01, 0.99, 1.0, 1.0, 1.15, 1.02, 1.0]
     clocks = [0, 4000.0, -2500.0, 100.0, 7.0, 900.0, -40.0, 12_345.0]
@@ -54,6 +54,7 @@ def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path
     )
 
 
+@pytest.mark.thorough
 def test_of_equal_ranks_none_is_named(tmp_path):
     write_ranks(recorded(RANK), tmp_path, factors=[1.0] * 3, clocks=[0, 5000.0, 9.0], slow={})
     found = tg.read_trace(tmp_path, workers=1)

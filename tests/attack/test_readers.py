@@ -28,6 +28,7 @@ def test_a_reader_gives_a_result_or_one_of_our_errors(reader, tmp_path):
     assert len(found.said) > 1 or reader in DONE_WITHOUT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reader", READERS)
 def test_a_few_cases_of_a_reader(reader, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path / "state"))

@@ -51,7 +51,7 @@ def survives(count, seconds):
     assert done.stderr == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_hundred_recordings_beside_four_busy_threads():
     survives(100, 120)
 

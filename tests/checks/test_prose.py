@@ -14,7 +14,7 @@ def phrases(text):
     return [phrase for phrase, _, _ in prose.awkward_phrases(text, PHRASES)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_page_and_no_text_has_an_awkward_phrase(capsys):
     assert prose.main() == 0, capsys.readouterr().out
 

@@ -34,7 +34,7 @@ def diagnosis(root, **faults):
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_verb_prints_json_and_exits_with_zero():
     done = torchgauge("doctor", "--quick", "--json")
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_the_verb_prints_json_and_exits_with_zero():
     assert record["noise"] is None
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_strict_exits_with_one_for_a_planted_fault():
     fault = {"CUDA_LAUNCH_BLOCKING": "1"}
     done = torchgauge("doctor", "--quick", "--strict", "--quiet", **fault)
@@ -70,6 +70,7 @@ def test_strict_counts_what_is_worse_than_a_note(severity, code, tmp_path, monke
     assert main(["doctor"]) == 0
 
 
+@pytest.mark.thorough
 def test_it_works_without_torch():
     code = (
         "import importlib.util as u, sys\n"

@@ -171,7 +171,7 @@ def test_processes_that_a_forward_starts_end_as_they_like(models, name, tmp_path
     assert list((tmp_path / "tmp").glob("torchgauge-*")) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 6))])
 def test_ctrl_c_several_times_in_a_row_ends_with_130(models, tmp_path, times):
     ready = tmp_path / "ready"
@@ -210,7 +210,7 @@ def test_ctrl_c_while_the_first_one_is_told_is_130_too(models, monkeypatch):
     assert ended.value.code == 130
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_ctrl_c_while_a_text_is_evaluated_is_130(models):
     """Python ends by the signal where an interrupt left an `exec`, whatever is returned."""
     models.write_text(MODEL + '\ndef interrupting():\n    exec("raise KeyboardInterrupt")\n')

@@ -59,7 +59,7 @@ def test_attributes_and_items_are_variables_too(shell):
     assert done.result.macs == 30
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_targets_of_the_command_line_run_in_a_process_of_their_own(shell, tmp_path):
     (tmp_path / "net.py").write_text(FACTORY)
     count = shell.run_cell("%torchgauge count net.py:make --input 2x3").result
@@ -75,7 +75,7 @@ def test_what_is_no_record_is_printed(shell, capsys):
     assert capsys.readouterr().out.startswith("torchgauge ")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_error_of_the_command_is_raised(shell, capsys):
     done = shell.run_cell("%torchgauge count nowhere.py:make")
     assert isinstance(done.error_in_exec, tg.TorchgaugeError)

@@ -52,7 +52,7 @@ def test_progress_leaves_no_line(outputs, name):
     assert result.output_type == "execute_result"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["profile", "part", "table", "line"])
 def test_a_result_is_shown_as_html_and_logged_as_a_line(outputs, name):
     (result,) = visible_outputs(outputs[name])

@@ -24,6 +24,7 @@ def gated(folder, redirected, **variables):
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.thorough)])
 def test_an_encoding_without_our_signs_costs_signs_and_no_verdict(tmp_path, encoding):
     done = gated(tmp_path, "", PYTHONIOENCODING=encoding)

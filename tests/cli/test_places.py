@@ -76,7 +76,7 @@ def test_a_profile_of_a_model_that_changes_folders(folder):
         assert f"Wrote {folder / name}\n" in done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_that_changes_folders(folder):
     done = torchgauge(folder, "run", "--output-dir", "out", "--html", "page.html", "script.py")
     assert done.returncode == 0, done.stderr

@@ -99,7 +99,7 @@ def test_the_main_job(model, tmp_path, capsys):
     }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_reader_that_goes_away_loses_nothing(model, tmp_path):
     command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:wrong_shape", "--json",
                "--output-dir", str(tmp_path)]  # fmt: skip
@@ -112,7 +112,7 @@ def test_a_reader_that_goes_away_loses_nothing(model, tmp_path):
     assert tg.load(tmp_path / "profile.json").size.parameters == 20
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_json_on_standard_output_is_nothing_but_the_record(model):
     done = torchgauge("profile", f"{model}:talking", *QUICK, "--json")
     assert done.returncode == 0
@@ -310,7 +310,7 @@ def test_a_killed_child_is_named_and_the_rest_is_measured(model, tmp_path):
     assert "SIGKILL" in (tmp_path / "profile.json").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_what_ends_a_job_keeps_what_was_measured(model, tmp_path, sent):
     command = [sys.executable, "-m", "torchgauge", "profile", f"{model}:slow", "--iterations",

@@ -83,7 +83,7 @@ def test_a_training_script_finds_what_is_beside_it(script, arguments):
     assert (record["by"], record["count"]) == ("optimizer", 25)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_record_alone_is_on_standard_output_where_it_was_asked_for(script):
     done = run(script("print('mine')" + INFERENCE), "--json", "script.py", "9")
     assert json.loads(done.stdout)["count"] == 9
@@ -93,9 +93,9 @@ def test_the_record_alone_is_on_standard_output_where_it_was_asked_for(script):
 @pytest.mark.parametrize(
     ("end", "code"),
     [
-        ("sys.exit(3)", 3),
-        pytest.param("sys.exit()", 0, marks=pytest.mark.thorough),
-        pytest.param("sys.exit('sorry')", 1, marks=pytest.mark.thorough),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.thorough),
+        pytest.param("sys.exit()", 0, marks=pytest.mark.slow),
+        pytest.param("sys.exit('sorry')", 1, marks=pytest.mark.slow),
     ],
 )
 def test_the_script_s_exit_code_is_passed_on(script, end, code):
@@ -159,7 +159,7 @@ print([event.count for event in other.key_averages() if event.key == "aten::addm
     assert "torch.profiler.profile" in done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_timeline_in_the_script_is_refused(script):
     text = "\nimport torchgauge as tg\nwith tg.timeline(model): pass\n"
     done = run(script(text), "script.py")
@@ -182,7 +182,7 @@ print(Owner().twice(3), sys.argv, __name__)
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_script_without_a_model_is_an_error_unless_lines_are_asked_for(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     done = run(tmp_path, "--output-dir", "out", "plain.py", "a")
@@ -191,7 +191,7 @@ def test_a_script_without_a_model_is_an_error_unless_lines_are_asked_for(tmp_pat
     assert list((tmp_path / "out").iterdir()) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_lines_of_a_script_without_a_model(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN + "sys.exit(3)")
     formats = ("--output-dir", "out", "--format", "json,lines,markdown,html")
@@ -212,7 +212,7 @@ def test_lines_of_a_script_without_a_model(tmp_path):
     assert "lines of functions" in (tmp_path / "out" / "loop.html").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_functions_by_name_and_one_that_never_ran(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     asked = ("--function", "plain.py:total", "--function", "absent")
@@ -236,7 +236,7 @@ def test_bytes_by_line(tmp_path):
     assert functions["<module>"]["allocated"] >= functions["Owner.twice"]["allocated"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_bytes_by_line_name_the_extra_they_need(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     (tmp_path / "memray.py").write_text("raise ImportError")
@@ -245,7 +245,7 @@ def test_bytes_by_line_name_the_extra_they_need(tmp_path):
     assert done.stdout == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_lines_beside_a_model_and_a_script_that_fails(script):
     text = INFERENCE + "def fail():\n    raise ValueError('mine')\nfail()\n"
     folder = script(text)
@@ -391,7 +391,7 @@ loop_record.read_events = slowly
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_ctrl_c_after_the_last_line_costs_no_record(script, sent):
     folder = script(READ_SLOWLY + INFERENCE)
@@ -415,7 +415,7 @@ def test_ctrl_c_after_the_last_line_costs_no_record(script, sent):
             "sys.stdout = sys.stderr = None", ("--json",), marks=pytest.mark.thorough
         ),
         *(
-            pytest.param(end, option, marks=pytest.mark.thorough)
+            pytest.param(end, option, marks=pytest.mark.slow)
             for end in ("sys.stderr.close()", "sys.stdout.close()", "import os; os.close(2)")
             for option in ((), ("--json",))
         ),

@@ -118,7 +118,7 @@ def test_json_is_the_record(folder, capsys):
     assert found.job.calls == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_tables_are_of_all_ranks_or_of_one(folder, capsys):
     def rows(*arguments):
         assert main(["trace", str(folder), *arguments]) == 0

@@ -99,7 +99,7 @@ def test_detailed_analysis():
     assert not {"host_time", "Self CPU", "CPU total"} & {*whole, *addmm}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_benchmark(profiler):
     found = profiler.benchmark(
         [
@@ -169,7 +169,7 @@ def test_profile_layers(profiler):
     assert all(figures["latency"] > 0 for figures in layers.values())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_layers_by_path_pattern_and_class(profiler):
     names = ["blocks.1", "*.0.mlp", "gelu", "conv"]
     layers = profiler.profile_layers(layer_names=names)
@@ -337,7 +337,7 @@ class Tokens(nn.Module):
         return self.table(input_ids)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_positional_input_has_the_name_that_the_signature_gives_it():
     profiler = ModelProfiler(Tokens())
     ids = torch.randint(0, 50, (2, 16))

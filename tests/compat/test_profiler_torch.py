@@ -220,7 +220,7 @@ except tg.MissingExtraError as error:
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_nothing_of_it_needs_torch():
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False

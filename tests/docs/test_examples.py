@@ -11,11 +11,9 @@ import torchgauge as tg
 from torchgauge.formulas import registry
 
 FUNCTIONS = sorted(name for name in tg.__all__ if name[0].islower())
-# These start processes, which import torch.
-RUN = [
-    pytest.param(name, marks=[pytest.mark.thorough] if name in ("advise", "sweep") else [])
-    for name in FUNCTIONS
-]
+# These start processes, which import torch, or compute for seconds.
+LONG = ("advise", "count_parallel", "measure_serving", "plan_capacity", "sweep")
+RUN = [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in FUNCTIONS]
 
 
 def examples(name):

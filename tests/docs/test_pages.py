@@ -15,10 +15,13 @@ RUNNER = Path(__file__).with_name("run_page.py")
 LOOSE = re.compile(r"^    (torchgauge|torchrun|import|with tg|tg\.)\b", re.MULTILINE)
 
 
+LONG = ("model-profiler", "timeline", "trackers", "faq", "intervals", "warm-up")
+
+
 def pages():
-    """Yield every page; one with commands of its own, a process each, takes its time."""
+    """Yield every page; one with commands of its own, or with much to measure, takes its time."""
     for page in sorted(DOCS.rglob("*.md")):
-        slow = any(block.kind == "bash" for block in blocks(page.read_text()))
+        slow = page.stem in LONG or any(b.kind == "bash" for b in blocks(page.read_text()))
         marks = [pytest.mark.slow] if slow else []
         yield pytest.param(page, marks=marks, id=str(page.relative_to(DOCS)))
 

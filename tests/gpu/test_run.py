@@ -126,7 +126,7 @@ def test_rows_have_files_and_names_of_their_own():
         gpu.chosen("nothing")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_every_row_says_so(tmp_path):
     command = [sys.executable, SCRIPT, "--out", str(tmp_path)]

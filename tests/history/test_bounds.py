@@ -11,6 +11,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.thorough
 def test_a_query_without_end_is_given_up(location, monkeypatch):
     monkeypatch.setenv("TORCHGAUGE_STORE_TIMEOUT", "0.2")
     with Store.open(location) as store:

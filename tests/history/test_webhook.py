@@ -84,6 +84,7 @@ def test_nothing_is_sent_where_nothing_is_asked(server):
     assert server.got == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", [301, 302, 303, 304, 307, 308, 404, 503])
 def test_all_but_success_is_said_and_nobody_else_is_asked(server, status):
     """A redirected POST becomes a GET without the alerts, whose 200 would count as delivered."""
@@ -93,6 +94,7 @@ def test_all_but_success_is_said_and_nobody_else_is_asked(server, status):
     assert [path for path, *_ in server.got] == [SECRET]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("status", [200, 201, 204])
 def test_every_success_counts(server, status):
     server.status = status
@@ -144,6 +146,7 @@ SLOW = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parts", SLOW.values(), ids=SLOW)
 def test_a_server_that_does_not_come_to_an_end_is_not_waited_for(monkeypatch, parts):
     """Each byte is in time for a limit on one; the whole has one, too."""

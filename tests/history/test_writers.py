@@ -12,7 +12,7 @@ RIGHT = {"lost": 0, "doubled": 0, "unreadable": 0, "incomplete": 0}
 MANY = [pytest.param(8, 1000, marks=pytest.mark.slow)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("writers", "runs"), [(3, 10), *MANY])
 def test_all_that_is_written_together_is_there(writers, runs, location):
     said, seconds = together(location, writers, runs)
@@ -22,6 +22,7 @@ def test_all_that_is_written_together_is_there(writers, runs, location):
     assert max(seconds) < LONGEST_WAIT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.slow)])
 def test_killed_writers_leave_whole_runs(kills, location):
     said, _ = killed(location, kills)

@@ -188,7 +188,7 @@ def test_files_of_tests_do_not_meet(tmp_path):
     assert Baselines(single, "a").next() == single
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_more_work_than_in_the_saved_run_fails(tmp_path, noted):
     def gauge(**more):
         return Assertions(

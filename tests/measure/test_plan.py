@@ -185,7 +185,7 @@ def test_profiling_twice_gives_the_same_counts(model):
     assert first.target == second.target
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
     kinds = {}
     for detail in ("summary", "layers", "operators"):
@@ -200,7 +200,7 @@ def test_the_detail_asked_for_is_how_far_down_the_tree_goes():
         tg.profile(nn.Linear(4, 4), torch.ones(2, 4), detail="deep")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_tables_of_a_profile():
     profile = tg.profile(nn.Sequential(nn.Linear(4, 4)), torch.ones(2, 4), iterations=2)
     assert profile.table("layers").columns["path"] == ["", "0"]
@@ -228,7 +228,7 @@ def test_a_profile_comes_back_from_disk_with_its_tree(tmp_path):
 @pytest.mark.parametrize(
     ("processes", "detail"),
     [
-        pytest.param(2, "layers", marks=pytest.mark.thorough),
+        pytest.param(2, "layers", marks=pytest.mark.slow),
         pytest.param(2, "summary", marks=pytest.mark.slow),
         (1, "layers"),
     ],

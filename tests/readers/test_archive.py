@@ -177,6 +177,7 @@ def test_mutated_archives_are_traces_or_errors(cases, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("packing", ["", "gz"])
 def test_a_tar_archive_is_as_its_folder(tmp_path, packing):
     path = written(tmp_path / "job.tar", tar(job("out/today/"), packing=packing))

@@ -103,6 +103,7 @@ def strict_spans(draw):
     return draw(st.permutations(spans))
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(strict_spans())
 def test_strict_nesting_needs_no_loop(spans):
@@ -133,6 +134,7 @@ def test_deep_nesting_and_none():
     assert empty.innermost_at(np.array([3]), np.array([0], dtype=np.int32)).tolist() == [-1]
 
 
+@pytest.mark.thorough
 def test_thousands_that_overlap_take_no_square_of_time():
     # Each begins in the one before and ends after it: compared pairwise that is 2·10¹⁰.
     found = run([(0, i, i + 200_000) for i in range(200_000)])

@@ -29,6 +29,7 @@ def model():
     return nn.Sequential(nn.Linear(16, 16), nn.ReLU())
 
 
+@pytest.mark.thorough
 def test_an_endpoint_under_load_has_its_record_and_comes_back_from_its_file(tmp_path):
     with running("fifo_server", service=0.001) as server:
         serving = tg.measure_serving(
@@ -47,7 +48,7 @@ def test_an_endpoint_under_load_has_its_record_and_comes_back_from_its_file(tmp_
     assert tg.load(path) == serving
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_latencies_are_those_of_lindleys_recursion_on_the_servers_log():
     with running("fifo_server", service=0.005) as server:
         serving = tg.measure_serving(server.address, rate=120, duration=2, seed=3)
@@ -82,7 +83,7 @@ def test_levels_before_a_client_that_died_are_kept(monkeypatch):
     assert (warning.id, len(sends)) == ("client-failed", 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_ends_a_whole_job_keeps_its_levels(tmp_path):
     command = ["load", str(EXAMPLE), "--rate", ",".join(["20"] * 9), "--for", "2s"]
     path = tmp_path / "load.json"
@@ -102,6 +103,7 @@ def test_what_ends_a_whole_job_keeps_its_levels(tmp_path):
     assert sum(len(level.requests) for level in serving.levels) > 0
 
 
+@pytest.mark.thorough
 def test_a_target_runs_behind_the_reference_server_in_batches():
     serving = tg.measure_serving(
         model(), torch.randn(1, 16), rate=400, duration=1, max_batch=4, max_delay=0.02, workers=2
@@ -117,7 +119,7 @@ def test_a_target_runs_behind_the_reference_server_in_batches():
     assert level.server.processes == 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_target_that_cannot_be_batched_is_refused_by_name():
     source = Source.of_object(lambda a, b: a, (torch.randn(3, 2), torch.randn(2, 2)))
     with pytest.raises(InputError) as raised, reference_server(source, max_batch=2):
@@ -130,7 +132,7 @@ def test_a_target_that_cannot_be_batched_is_refused_by_name():
     assert "max_batch=1" in raised.value.remedy
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_processes_of_the_server_end_with_the_block_and_with_the_last_worker():
     with reference_server(Source.of_object(model(), torch.randn(1, 16))) as server:
         front, worker = server.processes
@@ -166,7 +168,7 @@ def after(server, requests, action):
     threading.Thread(target=wait, daemon=True).start()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_server_that_dies_is_a_result():
     with running("fifo_server", service=0.001) as server:
         after(server, 30, server.kill)
@@ -209,6 +211,7 @@ def test_scenarios_call_a_target_here(scenario, size):
         assert level.requests.scheduled == level.requests.sent
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scenario", ["single-stream", "multi-stream", "offline"])
 def test_scenarios_send_to_an_endpoint(scenario):
     with running("fifo_server", service=0.001) as server:

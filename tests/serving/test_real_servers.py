@@ -96,6 +96,7 @@ def test_a_torch_model_behind_fastapi(tmp_path):
     assert set(missing.levels[0].requests.status) == {404}
 
 
+@pytest.mark.slow
 def test_the_knee_of_a_torch_server_is_confirmed_by_further_runs(tmp_path):
     """The rate that a search reports meets the goal, and half as much again misses it."""
     goal = {"goals": "p95<100ms", "body": body(tmp_path)}
@@ -110,6 +111,7 @@ def test_the_knee_of_a_torch_server_is_confirmed_by_further_runs(tmp_path):
     assert beyond.levels[0].verdict != "met"
 
 
+@pytest.mark.slow
 def test_nginx_before_a_torch_model_that_ends(tmp_path):
     with torch_service() as (address, child), nginx(address, tmp_path) as front:
         serving = tg.measure_serving(f"{front}/predict", rate=40, duration=2, body=body(tmp_path))

@@ -66,7 +66,7 @@ def test_a_cell_is_measured_and_bad_ends_are_results(request_of):
     assert found[4].cell.error == "out-of-memory"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_process_is_held_to_its_memory(request_of):
     """The data segment of a process that has imported torch is larger than this."""
     cell = perform(job(request_of, memory_limit=50_000_000)).cell

@@ -107,7 +107,7 @@ def test_a_callable_that_raises_at_every_attribute_is_profiled():
 NESTED = torch.nested.nested_tensor([torch.ones(1, 4), torch.ones(3, 4)])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "inputs"), [(nn.LazyLinear(3), X), (nn.Linear(4, 4), NESTED)])
 def test_tensors_without_a_shape_of_their_own_are_swept(model, inputs):
     result = tg.sweep(

@@ -64,6 +64,7 @@ def reading(tmp_path, monkeypatch, started):
     return read
 
 
+@pytest.mark.thorough
 def test_many_files_are_read_by_as_many_processes_as_are_allowed(reading, started):
     results = reading(*(f"rank{number:02}" for number in range(12)), workers=2)
     assert [result.rank.file for result in results] == [f"rank{n:02}.json" for n in range(12)]
@@ -71,7 +72,7 @@ def test_many_files_are_read_by_as_many_processes_as_are_allowed(reading, starte
     assert all(process.poll() is not None for process in started)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_file_that_ends_its_process_costs_itself_alone(reading, started):
     results = reading("a", "dies", "b", "raises", "c")
     assert [result.rank is not None for result in results] == [True, False, True, False, True]
@@ -83,12 +84,13 @@ def test_a_file_that_ends_its_process_costs_itself_alone(reading, started):
     assert len(started) == 5
 
 
+@pytest.mark.thorough
 def test_a_file_that_harms_its_process_costs_no_file_after_it(reading):
     results = reading("poisons", "b", "c")
     assert [result.error for result in results] == [None] * 3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_process_that_has_worked_for_its_lifetime_is_replaced(reading, started):
     results = reading("a", "b", "c", lifetime=0.0)
     assert [result.error for result in results] == [None] * 3
@@ -100,6 +102,7 @@ class Interrupting(Silent):
         raise KeyboardInterrupt
 
 
+@pytest.mark.thorough
 def test_ctrl_c_leaves_no_process(reading, started):
     with pytest.raises(KeyboardInterrupt):
         reading("a", "b", "c", "d", workers=2, progress=Interrupting())

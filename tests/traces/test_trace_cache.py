@@ -47,6 +47,7 @@ def readings(monkeypatch):
     return made
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TRACED)
 def test_the_record_of_the_cache_is_that_of_the_file(name, tmp_path, readings):
     path = public_trace(name)

@@ -42,6 +42,7 @@ def test_fewest_workers_by_arithmetic():
     assert "800 requests/s at most: 100 more" in finding.evidence
 
 
+@pytest.mark.thorough
 def test_worker_that_may_fail():
     made = planned(worlds.exact((1, 2, 4, 8)), rate=900, failures=1)
     assert made.needed.workers == 4
@@ -70,7 +71,7 @@ def test_given_workers():
     assert planned(worlds.exact((1,)), rate=200, workers=4).needed.workers == 4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_front():
     made = planned(worlds.exact((1, 2, 4)), rate=300, tune=True, effort=0.03)
     assert made.front
@@ -119,7 +120,7 @@ def test_unbeaten():
     assert [setting.workers for setting in unbeaten(settings)] == [1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_plan_of_tokens():
     goal = Goal(metric="ttft", fraction=0.95, limit=0.2, text="ttft_p95<200ms")
     made = planned(worlds.tokens(), rate=60, goals=(goal,))

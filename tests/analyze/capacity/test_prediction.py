@@ -121,6 +121,7 @@ def test_predictions_hold_in_other_worlds():
     assert np.mean(inside) >= 0.9
 
 
+@pytest.mark.thorough
 def test_knee_is_where_the_goal_is_reached():
     # p99 of M/D/1 at 6 ms grows through 30 ms; there a run at that rate shows it.
     goals = (Goal(metric="latency", fraction=0.99, limit=0.03),)

@@ -54,6 +54,7 @@ def test_a_server_of_other_times_is_refused():
     assert "times as long" in made.refused
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -69,6 +70,7 @@ def test_a_load_that_shows_nothing_is_a_warning(changes, words):
     assert words in warning.message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "cores", "words"),
     [({}, 4, "no continuous batching"), ({"tokens": ((9, 2), (5, 3))}, None, "several lengths")],

@@ -83,6 +83,7 @@ def test_a_sound_model_has_no_fault(model, inputs):
     assert faults(model(), torch.randn(inputs)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "inputs", "expected"),
     [

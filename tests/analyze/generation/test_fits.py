@@ -94,7 +94,7 @@ def test_exact_times_are_predicted_exactly(fixed, per_token, per_context, stage)
     assert stage_time(fit, 16, (2048, 2048)).seconds == pytest.approx(expected[1], rel=1e-2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @given(
     scale=st.floats(1e-6, 1e6),
     noise=st.sampled_from([0.0, 0.05, 0.5]),
@@ -313,7 +313,7 @@ def test_a_window_bounds_what_is_attended_to():
     assert {fit.window for fit in fits(windowed)} == {40}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "noise", "drift", "bend"),
     [("prefill", 0.1, 0.0, False), ("decode", 0.05, 0.1, True), ("prefill", 0.05, 0.1, True)],

@@ -155,6 +155,7 @@ def test_work_that_moved_further_than_ever_leaves_more_open():
     assert unusual.error > 2 * usual.error
 
 
+@pytest.mark.thorough
 def test_simulated_runs_of_one_build_rarely_differ_and_a_tenth_more_is_found():
     alarms = found = 0
     for seed in range(40):

@@ -96,6 +96,7 @@ def _wandering(noise):
     return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("past", [5, 12])
 def test_an_interval_of_a_new_run_by_the_spread_of_past_ones_holds(noise, past):

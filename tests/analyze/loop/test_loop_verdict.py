@@ -112,6 +112,15 @@ def test_code_that_reads_values_is_named_by_its_line():
     assert loop_verdict(loop(times, rows=rows, scalars=(few,))).cause == "host code"
 
 
+def test_recorded_steps_that_are_shorter_than_the_others_are_told():
+    def told(**seconds):
+        return [line for line in verdict(**seconds).evidence if line.startswith("The recorded")]
+
+    assert told() == []  # 34 ms recorded, 34 ms measured
+    (line,) = told(backward=0.040)
+    assert line.startswith("The recorded steps took 34.0 ms each, less than the others")
+
+
 def test_long_operators_outside_of_the_model_are_no_fault():
     rows = [*ROWS, ("aten::cross_entropy_loss", "operator", 7, "outside", 1, 7.0)]
     assert verdict(rows, outside=0.008).fault is False

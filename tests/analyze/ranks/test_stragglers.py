@@ -26,7 +26,7 @@ def named(calls):
     return [straggler.rank for straggler in compared(calls).stragglers]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [

@@ -67,6 +67,7 @@ def test_levels_that_are_too_short_have_no_interval_and_say_how_long_they_must_b
     assert "times longer levels" in capacity.reason
 
 
+@pytest.mark.thorough
 def test_levels_of_a_late_client_are_left_out():
     load = SimulatedLoad("p95<20ms", kind="exponential")
     late = ClientLoad(lateness_p99=0.1, limited=True)

@@ -92,6 +92,7 @@ def autoregressive(count, correlation, random):
     return noise[200:]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
 def test_intervals_cover_the_truth_under_correlation(correlation):
     random = np.random.default_rng(4)

@@ -115,6 +115,7 @@ def asked(folder, *questions):
     return anyio.run(ask)
 
 
+@pytest.mark.thorough
 def test_a_client_lists_reads_and_compares(session):
     about, tools, answers, *_ = session
     assert about.server_info.name == "torchgauge"

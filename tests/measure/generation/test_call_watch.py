@@ -368,7 +368,7 @@ def test_what_is_no_model_is_refused():
         CallWatch("llama")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["module", "compile", "forward"])
 def test_compiled_models_are_not_compiled_again(ids, how):
     torch._dynamo.reset()

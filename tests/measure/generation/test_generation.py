@@ -33,6 +33,7 @@ def own_warnings(generation):
     return [warning.id for warning in generation.warnings if warning.id not in of_machine]
 
 
+@pytest.mark.thorough
 def test_every_combination_is_a_cell_of_as_many_calls():
     generation = measured(models.llama(), prompt=(8, 16), batch=(1, 2), cache=("dynamic", "none"))
     shapes = [(cell.cache_kind, cell.batch, cell.prompt) for cell in generation.cells]

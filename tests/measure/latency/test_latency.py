@@ -148,7 +148,7 @@ def test_a_real_sleep_is_measured():
     assert latency.median == pytest.approx(statistics.median(latency.samples))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_meta_models_cannot_be_timed():
     with torch.device("meta"):
         model = nn.Linear(2, 2)

@@ -248,7 +248,7 @@ def test_an_interrupt_brings_back_what_the_forked_process_has(tmp_path):
     assert all(one.samples for one in latency.processes)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @linux
 def test_a_child_that_takes_too_long_is_killed(tmp_path):
     server = ForkServer()

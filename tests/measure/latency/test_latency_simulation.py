@@ -24,7 +24,7 @@ def covered(found):
     return sum(outcome.covered for outcome in found) / len(found)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("row", simulation.coverage_rows()[::2], ids=lambda row: row.name)
 def test_interval_covers_the_true_median(row):
     """Of 200 runs at 95 %, 90 % or fewer come once in 500 tests."""
@@ -34,13 +34,13 @@ def test_interval_covers_the_true_median(row):
     assert not any(outcome.p99_wrong for outcome in found)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("row", simulation.warmup_rows()[::2], ids=lambda row: row.name)
 def test_no_warmup_sample_is_among_the_steady_ones(row):
     assert not any(outcome.warmup_left_in for outcome in simulation.outcomes(row, 100))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "row",
     [row for row in simulation.step_rows() if "200 of 400" in row.name],

@@ -5,6 +5,7 @@ import sys
 import threading
 
 import pytest
+from tests.support.fakes import FakeClock
 
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.lines.line_memory import allocated
@@ -14,22 +15,9 @@ from torchgauge.records.timeline.traced_lines import TracedFunction, TracedLine
 FILE = __file__
 
 
-class Clock:
-    """Nanoseconds that pass only where a function says so."""
-
-    def __init__(self):
-        self.time = 0
-
-    def __call__(self):
-        return self.time
-
-    def pass_by(self, seconds):
-        self.time += int(seconds * 1e9)
-
-
 def traced(work, *names):
     """Return the functions of these names that `work` called, by name, with times by offset."""
-    clock = Clock()
+    clock = FakeClock()
     trace = LineTrace(names, clock)
     with trace.tracing():
         work(clock)
@@ -43,13 +31,13 @@ def by_line(function):
 
 def test_a_line_has_its_hits_and_the_time_of_what_it_calls():
     def inner(clock):
-        clock.pass_by(2)
-        clock.pass_by(3)
+        clock.advance(2)
+        clock.advance(3)
 
     def outer(clock):
         for _ in range(4):
             inner(clock)
-        clock.pass_by(1)
+        clock.advance(1)
 
     functions, trace = traced(outer, "inner", "outer")
     assert by_line(functions["inner"]) == {1: (4, 8), 2: (4, 12)}
@@ -63,10 +51,10 @@ def test_a_line_has_its_hits_and_the_time_of_what_it_calls():
 
 def test_of_recursion_the_innermost_call_has_the_time():
     def down(clock, depth):
-        clock.pass_by(1)
+        clock.advance(1)
         if depth:
             down(clock, depth - 1)
-        clock.pass_by(10)
+        clock.advance(10)
 
     functions, _ = traced(lambda clock: down(clock, 3), "down")
     # Four seconds, three returns of nothing, forty seconds: not 10 × (1 + 2 + 3 + 4).
@@ -76,7 +64,7 @@ def test_of_recursion_the_innermost_call_has_the_time():
 
 def test_a_line_goes_on_where_the_same_function_was_called_in_it():
     def down(clock, depth):
-        return depth and (down(clock, depth - 1), clock.pass_by(5))
+        return depth and (down(clock, depth - 1), clock.advance(5))
 
     functions, _ = traced(lambda clock: down(clock, 3), "down")
     assert by_line(functions["down"]) == {1: (4, 15)}
@@ -86,11 +74,11 @@ def test_a_generator_has_no_time_while_it_waits():
     def numbers(clock):
         for number in range(3):
             yield number
-            clock.pass_by(1)
+            clock.advance(1)
 
     def use(clock):
         for _ in numbers(clock):
-            clock.pass_by(100)
+            clock.advance(100)
 
     functions, _ = traced(use, "numbers")
     assert by_line(functions["numbers"]) == {1: (4, 0), 2: (3, 0), 3: (3, 3)}
@@ -100,7 +88,7 @@ def test_a_generator_has_no_time_while_it_waits():
 def test_a_coroutine_has_no_time_while_another_runs():
     async def sleeper(clock, seconds):
         await asyncio.sleep(0)
-        clock.pass_by(seconds)
+        clock.advance(seconds)
 
     async def both(clock):
         await asyncio.gather(sleeper(clock, 1), sleeper(clock, 10))
@@ -111,15 +99,15 @@ def test_a_coroutine_has_no_time_while_another_runs():
 
 def test_what_is_raised_passes_and_ends_its_lines():
     def failing(clock):
-        clock.pass_by(2)
+        clock.advance(2)
         raise KeyError
 
     def catching(clock):
         try:
             failing(clock)
         except KeyError:
-            clock.pass_by(5)
-        clock.pass_by(7)
+            clock.advance(5)
+        clock.advance(7)
 
     functions, _ = traced(catching, "failing", "catching")
     assert by_line(functions["failing"]) == {1: (1, 2), 2: (1, 0)}
@@ -133,7 +121,7 @@ def test_what_is_raised_passes_and_ends_its_lines():
 def test_threads_are_traced_together_and_each_has_its_own_clock():
     def work(clock):
         for _ in range(1000):
-            clock.pass_by(0.001)
+            clock.advance(0.001)
 
     def start(clock):
         threads = [threading.Thread(target=work, args=(clock,)) for _ in range(4)]
@@ -158,7 +146,7 @@ def test_a_thread_that_goes_on_is_left_alone_and_has_its_time_until_then():
     def start(clock):
         threading.Thread(target=work, args=(clock,), daemon=True).start()
         waiting.wait()
-        clock.pass_by(3)
+        clock.advance(3)
 
     functions, _ = traced(start, "work")
     go_on.set()

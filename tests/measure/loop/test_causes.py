@@ -9,8 +9,9 @@ import torchgauge as tg
 
 CAUSES = {cause for cause in EXPECTED.values() if cause is not None}
 ATTEMPTS = 3
+THOROUGH = pytest.mark.thorough
 FAULTS = [
-    pytest.param(fault, marks=() if fault in ("clean", "loader") else pytest.mark.thorough)
+    pytest.param(fault, marks=THOROUGH if fault in ("clean", "loader") else pytest.mark.slow)
     for fault in EXPECTED
 ]
 
@@ -75,7 +76,7 @@ def test_the_first_finding_of_an_export_names_what_is_wrong(fault, tmp_path):
     assert all(finding.time <= record.window for finding in record.findings)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_comparison_of_no_and_two_workers_names_the_loader(tmp_path):
     sides = [exported(FaultyLoop("loader", n), 20, tmp_path / f"{n}.json") for n in (0, 2)]
     difference = tg.compare(*sides)

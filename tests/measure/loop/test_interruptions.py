@@ -3,17 +3,10 @@
 import gc
 
 import pytest
+from tests.support.fakes import FakeClock
 
 from torchgauge.measure.loop import interruptions
 from torchgauge.measure.loop.interruptions import Interruptions
-
-
-class Clock:
-    def __init__(self):
-        self.time = 0
-
-    def __call__(self):
-        return self.time
 
 
 @pytest.fixture
@@ -32,7 +25,7 @@ def collect():
 
 
 def test_collections_count_in_steps_that_count(collect):
-    clock = Clock()
+    clock = FakeClock()
     watched = Interruptions(clock)
     before = list(gc.callbacks)
     with watched.watching():
@@ -57,7 +50,7 @@ def test_collections_count_in_steps_that_count(collect):
 def test_compilation_is_what_dynamo_counts_meanwhile(monkeypatch, collect):
     counters = [(3, 1000)]
     monkeypatch.setattr(interruptions, "_compiled", lambda: counters[0])
-    clock = Clock()
+    clock = FakeClock()
     watched = Interruptions(clock)
     for compiled in ((4, 1600), (4, 1600), (6, 1900)):
         watched.begin(counts=True)

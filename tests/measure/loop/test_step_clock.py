@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from tests.support.fakes import FakeClock
 from torch import nn
 from torch.utils.data import DataLoader, dataloader
 
@@ -14,18 +15,10 @@ from torchgauge.measure.loop.step_clock import StepClock
 from torchgauge.records.timeline.step_times import STEP_KINDS
 
 
-class Clock:
-    def __init__(self):
-        self.time = 0
-
-    def __call__(self):
-        return self.time
-
-
 @pytest.fixture
 def clock():
     gc.disable()
-    yield Clock()
+    yield FakeClock()
     gc.enable()
 
 

@@ -25,6 +25,7 @@ def no_collection_by_itself(monkeypatch):
     gc.freeze()
 
 
+@pytest.mark.thorough
 def test_cycles_of_the_block_are_collected_and_older_ones_afterwards():
     older = weakref.ref(Cycle())
     with collecting_cycles() as collect:

@@ -644,7 +644,7 @@ def test_nothing_is_printed(capfd):
     assert (captured.out, captured.err) == ("", "")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_nothing_is_printed_by_the_first_measurement_of_a_process():
     # Of blocks older than the recording torch warns at the very first free, too: here `last`.
     code = (
@@ -672,7 +672,7 @@ def test_what_others_write_to_stderr_is_passed_on(capfd):
     assert capfd.readouterr().err == "from elsewhere\nfrom the model\n"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_closed_stderr_is_no_obstacle():
     code = (
         "import os, torch; os.close(2)\n"

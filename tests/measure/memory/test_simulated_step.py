@@ -50,7 +50,7 @@ def test_the_peak_is_near_what_a_real_step_takes(name, optimizer):
     assert sum(step.at_peak.values()) == step.total
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_checkpointed_step_is_near_too_and_smaller():
     case = CASES["Transformer encoder"]
     step = estimated(case, again=True, optimizer="sgd").assumed

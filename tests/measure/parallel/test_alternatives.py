@@ -67,7 +67,7 @@ def test_a_function_is_changed_by_its_own_parameters():
     assert names(target(bare), options("tp=2")) == []
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_each_change_is_counted():
     blocks = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(3)))
     record = tg.count_parallel(

@@ -58,6 +58,7 @@ def telling(file):
     return call
 
 
+@pytest.mark.slow
 def test_several_forked_processes_wait_beside_each_other(server, tmp_path):
     with (
         waiting(build(time.sleep, 0.01), tmp_path / "a", server=server) as short,
@@ -111,6 +112,7 @@ def test_a_forked_process_does_other_work_too(server, tmp_path):
     assert set(parents_of(file)) == {server._process.pid}
 
 
+@pytest.mark.slow
 def test_a_signal_that_ends_the_server_as_well_is_ctrl_c():
     """As where a job is cancelled: all its processes get SIGTERM, and this one takes it so."""
     process = os.getpid()
@@ -192,6 +194,7 @@ def test_a_process_that_takes_too_long_is_killed(server, tmp_path):
     assert caught.value.id == "child-timeout"
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_an_error_of_those_who_wait(tmp_path):
     with forking() as other:
         with waiting(build(time.sleep, 0.0), tmp_path / "a", server=other) as one:

@@ -152,7 +152,7 @@ def test_a_child_measures_under_the_settings_of_its_parent(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_error_arrives_with_its_class_and_the_users_traceback(tmp_path):
     path = tmp_path / "mymodel.py"
     path.write_text("def broken(x):\n    raise KeyError('missing thing')  # my line\n")
@@ -167,7 +167,7 @@ def test_the_error_arrives_with_its_class_and_the_users_traceback(tmp_path):
     assert "src/torchgauge" not in user_traceback(caught.value)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_an_error_that_no_file_can_hold_arrives_all_the_same():
     names = {}
     exec("def broken(x):\n    raise ValueError('half a \\ud800')", names)
@@ -249,7 +249,7 @@ def test_ctrl_c_keeps_the_runs_there_are(monkeypatch):
         repeated(source, options, Silent())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupt_brings_back_what_the_child_has(tmp_path, times, monkeypatch):
     """The terminal tells both processes, and then this one tells the child again."""
@@ -338,7 +338,7 @@ def test_no_answer_is_a_failed_child_whose_last_words_are_shown(monkeypatch, tmp
     assert len(caught.value.cause) < 100
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_process_that_the_model_started_does_not_hold_up_the_answer(tmp_path):
     pid = tmp_path / "pid"
 

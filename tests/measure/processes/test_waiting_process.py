@@ -204,7 +204,7 @@ def test_one_at_a_time_trains_a_step(model):
     assert [len(visits) for visits in found.figures["latency"]] == [1, 1, 1, 1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_a_build_raises_is_its_own(model, tmp_path):
     with (
         pytest.raises(InputError) as caught,
@@ -215,7 +215,7 @@ def test_what_a_build_raises_is_its_own(model, tmp_path):
     assert "my own mistake" in caught.value.message
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_code_of_the_other_build_is_found_out(model):
     home = Home(tuple(sys.path), str(Path.cwd()), foreign=str(model.parent))
     build = request(model, "quick")._replace(home=home)

@@ -131,7 +131,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("make", EVERY)
 def test_what_was_compiled_stays_so_and_nothing_is_compiled_for_us(make):
     model = make()
@@ -145,7 +145,7 @@ def test_what_was_compiled_stays_so_and_nothing_is_compiled_for_us(make):
         assert (found.graphs, found.compile_time) == (None, None)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("make", EVERY)
 def test_compiled_by_the_profile_it_is_compiled_afterwards(make):
     alone = make()
@@ -179,7 +179,7 @@ def test_a_model_that_is_not_compiled_has_none():
     assert profiled(Net().eval(), detail="summary").compilation is None
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_training_step_s_layers_are_told_too():
     model = torch.compile(Net(), backend="aot_eager")
     step = tg.Training(lambda out, _: out.sum(), lambda p: torch.optim.SGD(p, lr=0.1))

@@ -63,7 +63,7 @@ def test_fake_and_meta_tensors_have_the_products_of_real_ones(case, backward):
     assert on_meta.macs + state == real.macs
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_largest_llama_in_seconds_on_meta():
     import transformers
 

@@ -47,7 +47,7 @@ def used(run, products, parameters):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "7b" else pytest.mark.thorough) for name in MPT]
+    "name", [pytest.param(name, marks=[] if name == "7b" else pytest.mark.slow) for name in MPT]
 )
 def test_mpt_reaches_the_mfu_that_llm_foundry_prints(name):
     run = MPT[name]
@@ -66,7 +66,7 @@ def test_mpt_reaches_the_mfu_that_llm_foundry_prints(name):
     assert 0.98 * run.mfu < 100 * result.mfu < run.mfu
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_palm_reaches_its_mfu_by_its_counted_products():
     products, parameters = counted(PALM.sizes, PALM.sequence)
     assert parameters == pytest.approx(PALM.parameters, rel=1e-4)
@@ -77,7 +77,7 @@ def test_palm_reaches_its_mfu_by_its_counted_products():
     assert 100 * result.formula.mfu * without_attention == pytest.approx(45.7, abs=ROUNDING)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_mt_nlg_reaches_its_rates_with_what_is_computed_again():
     products, _ = counted(MT_NLG, MT_NLG_SEQUENCE, checkpointed=True)
     assert products.executed > 1.3 * products.model

@@ -67,7 +67,7 @@ def nothing_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_by_default_a_profile_says_what_bounds_the_model(nothing_kept):
     model, x = nn.Sequential(*(nn.Linear(8, 8) for _ in range(20))), torch.ones(1, 8)
     profile = tg.profile(model, x, warmup=1, iterations=5)

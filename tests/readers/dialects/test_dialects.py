@@ -350,7 +350,7 @@ def test_an_event_without_category_in_a_kineto_trace_stays_unknown():
     assert events.category.codes[1] == ABSENT
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_shuffled_and_cut_files_give_a_result_or_an_error():
     dice = random.Random(3)
     for whole in (GPU, TPU, PROTON):

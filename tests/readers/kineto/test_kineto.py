@@ -597,7 +597,7 @@ def some_events(draw):
 
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(some_events(), st.integers(1, 400))
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_any_chunk_size_reads_what_a_plain_decode_reads(text, chunk):
     raw = plain(text)
     events = read_events(text.encode(), chunk_size=chunk)

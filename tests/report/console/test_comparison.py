@@ -128,7 +128,7 @@ def test_markdown_for_a_pull_request():
     assert "`head`" in found
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_markdown_stays_below_60_kb_whatever_the_record_holds():
     evil = "`|<b>" * 4_000
     place = msgspec.structs.replace(slower().layers[0], type=evil, significant=True)

@@ -160,6 +160,7 @@ def huge(text, count):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", ["漢" * 5000, "&<`" * 2000, "|" * 900, "x"])
 def test_a_comment_always_fits(text):
     written = huge(text, 800).to_markdown()

@@ -126,7 +126,7 @@ def test_work_that_names_no_stream_is_there():
     assert [one["name"] for one in found["profiles"]] == ["device work of an unknown stream"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_stacks_may_be_deeper_than_python_calls():
     depth = 3000
     events = read(*(op(f"aten::op{at % 3}", at, 2 * (depth - at)) for at in range(depth)))
@@ -185,6 +185,7 @@ def _fourth(event):
     return event["ph"] == "M" or launched or flow or (own and not device)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["h100_bert_small", "h100_qwen_0.5b"])
 def test_chrome_of_all_of_it_is_all_of_it(name, tmp_path):
     path, out = public_trace(name), tmp_path / "all.json.gz"
@@ -195,6 +196,7 @@ def test_chrome_of_all_of_it_is_all_of_it(name, tmp_path):
     assert after.contents == before.contents
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["h100_bert_small", "h100_qwen_0.5b", "a100_nccl_rank0of2"])
 def test_times_add_up_to_those_of_the_record(name):
     path = public_trace(name)

@@ -193,7 +193,7 @@ def many(ranks, nodes):
     return Trace(name="job", ranks=tuple(found))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_page_of_many_ranks_and_deep_trees_stays_small():
     text = render(many(64, 2_000))
     assert len(text) < 12_000_000

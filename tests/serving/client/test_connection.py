@@ -228,7 +228,7 @@ def test_reasoning_is_no_content():
         assert columns.reasoning[0] <= columns.first[0]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @settings(max_examples=5000, deadline=None)
 @given(
     st.integers(0, 2**63),

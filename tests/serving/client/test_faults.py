@@ -125,10 +125,10 @@ def test_faults_beside_each_other_each_keep_their_own(faulty):
 @pytest.mark.parametrize(
     ("number", "api"),
     [
-        (500, "json"),
-        (500, "openai-chat"),
-        pytest.param(5000, "json", marks=pytest.mark.thorough),
-        pytest.param(5000, "openai-chat", marks=pytest.mark.thorough),
+        pytest.param(500, "json", marks=pytest.mark.thorough),
+        pytest.param(500, "openai-chat", marks=pytest.mark.thorough),
+        pytest.param(5000, "json", marks=pytest.mark.slow),
+        pytest.param(5000, "openai-chat", marks=pytest.mark.slow),
     ],
 )
 def test_mutated_answers(faulty, number, api):
@@ -163,7 +163,7 @@ def test_users_of_a_server_that_refuses_do_not_spin():
     assert 2 <= len(load.requests) <= 12
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_server_that_is_killed():
     schedule = [index * 0.01 for index in range(300)]
     with running("fifo_server", service=0.001) as server:

@@ -1,7 +1,9 @@
 """Sending by libraries: HTTP/2 and gRPC, at real servers."""
 
+import asyncio
 import dataclasses
 import json
+import subprocess
 import sys
 
 import pytest
@@ -10,7 +12,10 @@ from tests.support.servers.running import running
 import torchgauge as tg
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.columns import Columns
+from torchgauge.serving.client.dialects.every import DIALECTS
 from torchgauge.serving.client.grpc_client import infer_request
+from torchgauge.serving.client.http2_client import Http2Client
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
 
@@ -89,15 +94,69 @@ def test_a_request_that_takes_too_long_is_a_timeout(http2):
     assert load.requests.fate == ("timeout",)
 
 
-@pytest.mark.xfail(
-    reason="a request that is cancelled may end its neighbour in httpcore, as `protocol`",
-    strict=False,
-)
 def test_two_that_take_too_long_over_one_connection_are_timeouts(http2):
     load = sent(f"{http2.address}/slow", schedule=[0.0, 0.01], timeout=0.05)
     assert load.requests.fate == ("timeout", "timeout")
 
 
+class Requests:
+    """Two requests, and the fates that are reported of them."""
+
+    def __init__(self):
+        self.columns, self.fates = Columns(), {}
+        for moment in (0.0, 1.0):
+            self.columns.add(moment, 0)
+
+    def ended(self, row, fate, moment, problem=""):
+        self.fates[row] = fate + problem
+
+    def served_by(self, software):
+        pass
+
+
+def test_a_timeout_while_a_connection_is_set_up_is_no_fault_of_the_next(http2, monkeypatch):
+    http2_connection = pytest.importorskip("httpcore._async.http2").AsyncHTTP2Connection
+    requests = Requests()
+
+    async def exchange():
+        client = Http2Client(parse_address(http2.address), [b""], DIALECTS["json"], None, requests)
+        first = asyncio.ensure_future(client.exchange(0, 0.0))
+        original = http2_connection._send_connection_init
+
+        async def initialised(*arguments, **options):
+            await original(*arguments, **options)
+            first.cancel()
+
+        monkeypatch.setattr(http2_connection, "_send_connection_init", initialised)
+        await asyncio.wait([first])
+        await client.exchange(1, 0.0)
+        await client.close()
+
+    asyncio.run(exchange())
+    assert requests.fates == {1: "done"}
+
+
+SCRIPT = """
+import sys
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.send import send
+from torchgauge.serving.client.send_plan import SendPlan
+
+plan = SendPlan(address=parse_address(sys.argv[1]), protocol="HTTP/2", schedule=[0.0])
+print(*send(plan).requests.fate)
+"""
+
+
+@pytest.mark.thorough
+def test_a_script_with_the_name_of_a_library_is_not_taken_for_it(http2, tmp_path):
+    script = tmp_path / "h2.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, script, http2.address]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (run.stdout, run.stderr) == ("done\n", "")
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("protocol", ["HTTP/2", "gRPC"])
 def test_nobody_listens(protocol):
     scheme = "http" if protocol == "HTTP/2" else "grpc"

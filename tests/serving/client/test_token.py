@@ -45,6 +45,7 @@ def echo():
     server.server_close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("path", "fate"), [("/ok", "done"), ("/refused", "redirect")])
 def test_a_token_is_sent_and_kept_nowhere(echo, path, fate, monkeypatch):
     monkeypatch.setenv("MODEL_TOKEN", SECRET)

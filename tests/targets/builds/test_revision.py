@@ -208,6 +208,7 @@ def test_a_module_of_the_other_folder_is_found(tmp_path, monkeypatch):
     assert foreign_module(tmp_path) == ("theirs", str(tmp_path / "src" / "theirs.py"))
 
 
+@pytest.mark.thorough
 def test_a_check_out_within_the_project_is_not_the_other_build(repository, monkeypatch):
     import types
 

@@ -306,7 +306,7 @@ def test_weights_that_do_not_fill_the_model(folder: Path) -> None:
     assert "classifier.weight" in error.cause
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_network_is_never_tried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
 

@@ -70,7 +70,7 @@ def test_own_values_come_after_the_published_ones():
     assert (target.model.config.n_layer, target.model.config.n_embd) == (2, 1600)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_seventy_billion_parameters_are_counted_without_memory_for_them(capsys):
     before = psutil.Process().memory_info().rss
     assert main(["count", "hf:llama-3-70b", "--precision", "bf16", "--depth", "0"]) == 0

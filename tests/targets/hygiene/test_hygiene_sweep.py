@@ -55,7 +55,7 @@ def _run(sweep, wanted, *, faults):
     return tally
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quiet")
 def test_a_handful_of_models_is_left_as_it_came(sweep):
     tally = _run(sweep, lambda candidate: candidate.name in FEW, faults=8)

@@ -68,7 +68,7 @@ def test_one_that_is_loaded_stays(answer):
     assert answer(f"{before}{IMPORT}{same}") == ["loaded", "True", "True"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_torchvision_model_needs_no_compiler_before_it_is_compiled():
     code = (
         "import sys\n"

@@ -120,7 +120,7 @@ def test_weights_file_is_loaded_and_named(tmp_path: Path) -> None:
     assert target.model.state_dict()[name].unique().item() == 5.0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_loading_imports_only_the_library_that_is_needed() -> None:
     program = (
         "import sys\nimport torchgauge.targets.loaders.load\n"

@@ -24,7 +24,7 @@ def test_torch_is_not_imported_before_torchvision_is() -> None:
     assert run("import torchvision_schemas; print('torch' in sys.modules)") == "False"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_operator_torchvision_registers_is_defined() -> None:
     program = """
 import torchvision_schemas, torchvision, torch, inspect, re

@@ -60,8 +60,9 @@ class RunsTest:
                 "other, so that sessions may differ by 20 % (assumed): record them over a longer "
                 "time"
             )
+        low = 5 * math.floor(20 * self.spread)  # in steps, so that figures share a reason
         return (
-            f"{self.runs} runs of the baseline scatter by {self.spread:.1%}: more of them, or a "
+            f"{self.runs} runs of the baseline scatter by {low} to {low + 5} %: more of them, or a "
             "wider tolerance, can be decided"
         )
 

@@ -13,7 +13,14 @@ import dataclasses
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.loop.step_shares import share_of
+from torchgauge.analyze.loop.step_evidence import (
+    KIND_NAMES,
+    delay_evidence,
+    further_evidence,
+    mean_duration,
+    steps_by_kind,
+)
+from torchgauge.analyze.loop.step_shares import Shares, share_of
 from torchgauge.analyze.loop.tree_split import TreeSplit, Work, tree_split
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline.loop import Loop
@@ -36,15 +43,6 @@ SMALLEST_WAITING = 0.25
 MIN_STEPS = 8
 # `item()` and its like explain what is in Python where so much of it is inside of these calls.
 SCALAR_SHARE = 0.2
-_NAMES: dict[StepKind, str] = {
-    "loading": "loading",
-    "forward": "forward",
-    "backward": "backward",
-    "optimizer": "optimizer",
-    "waiting": "waiting for other processes",
-    "collecting": "garbage collection",
-    "outside": "outside the model",
-}
 _WORK: dict[Work, LoopBound] = {
     "products": "compute",
     "memory traffic": "memory traffic",
@@ -88,7 +86,7 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     if max(shares.values(), key=lambda share: share[0])[1] is None:
         return _unclear(count, f"{count} steps that resemble their neighbours are too few")
     split = None if loop.tree is None else tree_split(loop.tree)
-    evidence = (_step_text(times, shares), *_further(loop, times))
+    evidence = (steps_by_kind(times, shares), *further_evidence(loop, times))
     faults = list(_faults(loop, shares, split))
     if faults:
         worst = max(faults, key=lambda fault: fault.low)
@@ -105,7 +103,7 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     return LoopVerdict(
         bound="nothing stands out",
         title=f"Nothing stands out: {listed} of a step",
-        time=_mean(times),
+        time=mean_duration(times),
         steps=count,
         evidence=evidence,
         command=command(loop.program, largest.options),
@@ -132,7 +130,7 @@ def _verdict(
         layer=named.layer,
         share=named.share,
         interval=interval,
-        time=None if times is None else _mean(times),
+        time=None if times is None else mean_duration(times),
         steps=0 if times is None else len(times.steps),
         evidence=(*named.evidence, *evidence),
         command=command(loop.program, named.options),
@@ -162,19 +160,16 @@ def _unclear(count: int, reason: str) -> LoopVerdict:
     )
 
 
-_Shares = dict[StepKind, tuple[float, Interval | None]]
-
-
-def _faults(loop: Loop, shares: _Shares, split: TreeSplit | None) -> Iterator[_Candidate]:
+def _faults(loop: Loop, shares: Shares, split: TreeSplit | None) -> Iterator[_Candidate]:
     """Yield what is worth naming as something that need not be."""
     named = [
         _Candidate(
             "loader", "data loading", *shares["loading"], "waits for data",
-            evidence=_delay_text(loop, "data loading"),
+            evidence=delay_evidence(loop, "data loading"),
         ),
         _Candidate(
             "host", "garbage collection", *shares["collecting"],
-            "is Python's garbage collection", evidence=_delay_text(loop, "garbage collection"),
+            "is Python's garbage collection", evidence=delay_evidence(loop, "garbage collection"),
         ),
         _outside(loop, shares, split),
     ]  # fmt: skip
@@ -196,7 +191,7 @@ def _preempted(times: StepTimes) -> _Candidate | None:
     return delayed if delayed.low > SMALLEST_WITHOUT_CORE else None
 
 
-def _outside(loop: Loop, shares: _Shares, split: TreeSplit | None) -> _Candidate:
+def _outside(loop: Loop, shares: Shares, split: TreeSplit | None) -> _Candidate:
     """Return the time outside of the model that no long operator explains."""
     part = None if split is None else split.share("outside", "small operators", "python")
     share, interval = _scaled(shares["outside"], 1.0 if part is None else part)
@@ -212,7 +207,7 @@ def _outside(loop: Loop, shares: _Shares, split: TreeSplit | None) -> _Candidate
 
 
 def _python(
-    loop: Loop, kind: StepKind, shares: _Shares, split: TreeSplit | None
+    loop: Loop, kind: StepKind, shares: Shares, split: TreeSplit | None
 ) -> _Candidate | None:
     """Return the layer, backward function or optimizer with most time in no operator."""
     largest = None if split is None else split.most_python(kind)
@@ -231,7 +226,7 @@ def _python(
         ".item()" if scalars else kind,
         share,
         interval,
-        f"is {place}'s own code in the {_NAMES[kind]}, in no operator",
+        f"is {place}'s own code in the {KIND_NAMES[kind]}, in no operator",
         layer=layer,
         evidence=scalars,
         options=options,
@@ -249,7 +244,7 @@ def _scalars(loop: Loop, recorded: float) -> tuple[str, ...]:
     )
 
 
-def _work(shares: _Shares, split: TreeSplit | None) -> list[_Candidate]:
+def _work(shares: Shares, split: TreeSplit | None) -> list[_Candidate]:
     """Return what a step's time is in where nothing is wrong: each is part of a whole."""
     entries = [
         _Candidate("loader", "loading", *shares["loading"], "waits for data"),
@@ -269,7 +264,7 @@ def _work(shares: _Shares, split: TreeSplit | None) -> list[_Candidate]:
             before = totals.get(bound, (0.0, 0.0, 0.0))
             totals[bound] = (before[0] + share, before[1] + low, before[2] + high)
     phase = max(_COMPUTING, key=lambda kind: shares[kind][0])
-    phase_text = f", most of it {_NAMES[phase]} ({units.percent(shares[phase][0])})"
+    phase_text = f", most of it {KIND_NAMES[phase]} ({units.percent(shares[phase][0])})"
     predicates = {
         "compute": f"is in products of matrices{phase_text}",
         "memory traffic": f"is in operators that move data{phase_text}",
@@ -302,45 +297,3 @@ def _device_idle(loop: Loop) -> float:
     """
     devices = () if loop.tree is None else loop.tree.devices
     return max((use.idle / ((use.busy + use.idle) or 1.0) for use in devices), default=1.0)
-
-
-def _step_text(times: StepTimes, shares: _Shares) -> str:
-    ordered = sorted(STEP_KINDS, key=lambda kind: -shares[kind][0])
-    parts = [f"{_NAMES[k]} {units.percent(shares[k][0])}" for k in ordered if shares[k][0] > 0.005]
-    mean = units.time(_mean(times), 3)
-    return f"{mean} a step over {len(times.steps):,} undisturbed steps: {', '.join(parts)}."
-
-
-def _further(loop: Loop, times: StepTimes) -> Iterator[str]:
-    """Yield the rates of a step, and how much of it the machine was busy with something else."""
-    used = loop.utilization
-    rates = []
-    if used is not None:
-        rates += [f"MFU {units.percent(used.mfu)}"] if used.mfu is not None else []
-        if used.tokens_per_second:
-            rates.append(units.rate(used.tokens_per_second, "tokens"))
-        if used.samples_per_second:
-            rates.append(units.rate(used.samples_per_second, "samples"))
-    if rates:
-        yield ", ".join(rates) + "."
-    yield from _delay_text(loop, "allocation")
-    share, _ = share_of(times.preempted or (), times.durations if times.preempted else ())
-    if share > SMALLEST:
-        yield (
-            f"For {units.percent(share)} of all time the loop's thread had no core: other threads "
-            "or programs ran. Shares leave this out."
-        )
-
-
-def _delay_text(loop: Loop, cause: str) -> tuple[str, ...]:
-    return tuple(
-        f"{delay.calls:,} × {one_line(delay.name)} in {delay.steps:,} steps, the longest "
-        f"{units.time(delay.longest, 3)}."
-        for delay in loop.host_delays
-        if delay.cause == cause
-    )
-
-
-def _mean(times: StepTimes) -> float:
-    durations = times.durations
-    return sum(durations) / len(durations)

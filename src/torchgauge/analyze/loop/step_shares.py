@@ -10,7 +10,9 @@ import numpy.typing as npt
 from torchgauge.analyze.statistics.autocorrelation import cautious, initial_positive_sequence
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
+from torchgauge.records.timeline.step_times import StepKind
 
+Shares = dict[StepKind, tuple[float, Interval | None]]
 _Floats = npt.NDArray[np.float64]
 
 # Independent steps below which no interval is given.

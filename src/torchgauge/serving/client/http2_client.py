@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import ssl
 from time import monotonic
@@ -70,13 +71,13 @@ class Http2Client:
         head = self._head | ({"Content-Type": "application/json"} if body else {})
         request = self._client.build_request(
             "POST" if body else "GET", self._url, headers=head, content=body or None,
-            extensions={"sni_hostname": self._address.host, "trace": self._traced},
+            extensions={"sni_hostname": self._address.host},
         )  # fmt: skip
         now = monotonic()
         columns.lateness.append(now - ready)
         columns.sent[row] = now  # when it was handed to the library
         try:
-            response = await self._client.send(request, stream=True)
+            response = await self._send(request)
             try:
                 fate = await self._read(row, response)
             finally:
@@ -94,6 +95,35 @@ class Http2Client:
                 self._sender.ended(row, "protocol", monotonic(), text_of(error))
         else:
             self._sender.ended(row, fate, columns.last[row])
+
+    async def _send(self, request: Any) -> Any:
+        """Send a request, and return its answer's head.
+
+        A cancellation waits until the connection is set up: cancelled within that, httpcore leaves
+        a connection that fails whoever uses it next.
+        """
+        set_up = asyncio.Event()
+        set_up.set()
+
+        async def traced(event: str, _: object) -> None:
+            if event == "connection.connect_tcp.complete":
+                self.opened += 1
+                set_up.clear()
+            elif event == "http2.send_request_headers.started":
+                set_up.set()
+
+        request.extensions["trace"] = traced
+        sending = asyncio.ensure_future(self._client.send(request, stream=True))
+        sending.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            waiting = asyncio.ensure_future(set_up.wait())
+            await asyncio.wait((sending, waiting), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            raise
+        finally:
+            sending.cancel()
 
     async def _read(self, row: int, response: Any) -> Fate:
         """Read the answer into the columns, and return what it was."""
@@ -122,10 +152,6 @@ class Http2Client:
             return outcome
         location = response.headers.get("location", "")
         return "redirect" if location and self._sender.leads_elsewhere(location) else "status"
-
-    async def _traced(self, event: str, _: object) -> None:
-        if event == "connection.connect_tcp.complete":
-            self.opened += 1
 
 
 def _unconnected(error: BaseException, address: Address) -> Fate:

@@ -95,7 +95,7 @@ class _Process:
 
     def set_up(self) -> None:
         """Send it its plan."""
-        self.order(sys.path)
+        self.order(_import_path())
         self.order(self._plan)
 
     def order(self, message: object) -> None:
@@ -137,6 +137,16 @@ class _Process:
             cause=f"Signal {-code}." if code < 0 else (text[-1] if text else f"Exit code {code}."),
             remedy="If memory ran out, send fewer requests at once (--in-flight, --requests).",
         )
+
+
+def _import_path() -> list[str]:
+    """Return this process's `sys.path`, with the folder of its script at the end.
+
+    A script that has the name of a library (h2.py) would be run in place of that library.
+    """
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    own = {"", os.path.dirname(os.path.abspath(script))} if script else {""}  # noqa: PTH100, PTH120
+    return sorted(sys.path, key=own.__contains__)
 
 
 @restoring
