@@ -11,10 +11,11 @@ import torch
 from torch import distributed as dist
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.parallel.distinct_shards import Chunks, once_for_each
+from torchgauge.measure.parallel.distinct_shards import Chunks, with_distinct_specs
 from torchgauge.measure.parallel.ring_attention import ring_attention
 from torchgauge.signals import restoring
 
+_FLAG = "_propagate_use_strided_shard_flag"
 _GROUPED = torch.ops.aten._grouped_mm.default  # noqa: SLF001 - an operator
 
 
@@ -75,7 +76,7 @@ def _adapted() -> Iterator[None]:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp._fully_shard import _fsdp_param
-    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+    from torch.distributed.tensor import _sharding_prop
     from torch.nn.parallel import distributed
 
     def with_values(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,30 +87,33 @@ def _adapted() -> Iterator[None]:
         return call
 
     with contextlib.ExitStack() as undo:
-
-        def replace(owner: Any, name: str, value: Any) -> None:
-            undo.callback(setattr, owner, name, vars(owner)[name])
-            setattr(owner, name, value)
-
         # A mesh joins its dimensions by the coordinates of this rank.
         if (joined := getattr(DeviceMesh, "_concatenate", None)) is not None:
-            replace(DeviceMesh, "_concatenate", staticmethod(with_values(joined)))
+            replace(undo, DeviceMesh, "_concatenate", staticmethod(with_values(joined)))
         # A module that is converted swaps its parameters with new ones, which must have no weak
         # references; the converter of fake tensors may keep one, which it does not need again.
-        replace(torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))
+        replace(undo, torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))
         # DDP compares shapes of ranks and sends rank 0's values when it is made, before any step.
         for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
             if hasattr(distributed, name):
-                replace(distributed, name, lambda *_args, **_kwargs: None)
+                replace(undo, distributed, name, lambda *_args, **_kwargs: None)
         if hasattr(_fsdp_param, "_chunk_with_empty"):
-            replace(_fsdp_param, "_chunk_with_empty", Chunks)
-        name = "propagate_op_sharding_non_cached"
-        if (propagate := vars(ShardingPropagator).get(name)) is not None:
-            replace(ShardingPropagator, name, once_for_each(propagate))
+            replace(undo, _fsdp_param, "_chunk_with_empty", Chunks)
+        if (propagate := getattr(_sharding_prop, _FLAG, None)) is not None:
+            replace(undo, _sharding_prop, _FLAG, with_distinct_specs(propagate))
         shapes = fake_impls.op_implementations_dict
         if shapes.setdefault(_GROUPED, _grouped_shape) is _grouped_shape:
             undo.callback(shapes.pop, _GROUPED)
         yield
+
+
+def replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
+    """Give an attribute another value until `undo` ends."""
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
 
 
 def _grouped_shape(

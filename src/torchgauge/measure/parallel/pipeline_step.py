@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from torchgauge.errors import InputError
+from torchgauge.measure.parallel.fake_job import replace
 from torchgauge.measure.parallel.rank_step import optimizer_on_device
 from torchgauge.measure.work.internals import storage_key
 from torchgauge.records.parallel.rank_memory import StepPhase
@@ -38,6 +39,7 @@ class PipelineStep:
 
     def __call__(self, begin: Callable[[StepPhase], None] = lambda _: None) -> None:
         """Run the step; `begin` is called with the name of each phase."""
+        self.returned.clear()
         begin("forward")
         args = self.inputs.args if any(stage.is_first for stage in self._stages) else ()
         kwargs = {name: value for name, value in self.inputs.kwargs.items() if name != TARGET}
@@ -97,14 +99,11 @@ def _agreed(returned: set[int]) -> Iterator[None]:
 
         return operations
 
-    class_ = pipelining.PipelineStage
+    stage_type = pipelining.PipelineStage
     with contextlib.ExitStack() as undo:
         for name in ("_warmup_forward_vote", "_warmup_backward_result"):
-            if (original := getattr(class_, name, None)) is not None:
-                undo.callback(setattr, class_, name, original)
-                setattr(class_, name, vote)
+            if hasattr(stage_type, name):
+                replace(undo, stage_type, name, vote)
         for name in ("get_bwd_send_ops", "get_bwd_recv_ops"):
-            original = getattr(class_, name)
-            undo.callback(setattr, class_, name, original)
-            setattr(class_, name, noting(original))
+            replace(undo, stage_type, name, noting(getattr(stage_type, name)))
         yield

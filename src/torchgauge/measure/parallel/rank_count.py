@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +50,9 @@ SEARCH_SECONDS = 300.0
 class ParallelSource(Source):
     """A target with the job that it is part of, and how it is trained."""
 
-    options: ParallelOptions = dataclasses.field(default_factory=lambda: _single_rank())
+    options: ParallelOptions = dataclasses.field(
+        default_factory=functools.partial(ParallelOptions, mesh=(("fsdp", 1),))
+    )
     train: Training | None = None
     progress: Path | None = None  # a file for what is being counted, which the caller shows
 
@@ -59,10 +62,6 @@ class ParallelSource(Source):
             mesh = " × ".join(f"{name} {size}" for name, size in variant.options.mesh)
             with contextlib.suppress(OSError):
                 self.progress.write_text(", ".join(filter(None, (mesh, variant.name))))
-
-
-def _single_rank() -> ParallelOptions:
-    return ParallelOptions(mesh=(("fsdp", 1),))
 
 
 def count_ranks(source: ParallelSource) -> Parallel:
@@ -201,7 +200,8 @@ def _smallest(
             mesh = tuple((name, 2**middle if name == dim else size) for name, size in options.mesh)
             trial = dataclasses.replace(options, mesh=mesh, on=options.on[:1], smallest=False)
             try:
-                kinds = _trial(Variant(target, trial), source)
+                source.say(variant := Variant(target, trial))
+                kinds = [_count_rank(variant, source.train, *kind)[1] for kind in _kinds(trial)]
             except TorchgaugeError as error:
                 early_end = f"{dim} {2**middle}: {error.message}"
                 continue
@@ -223,13 +223,6 @@ def _smallest(
         reserved=dict(sorted(reserved.items())),
         early_end=early_end,
     )
-
-
-def _trial(variant: Variant, source: ParallelSource) -> list[RankKind]:
-    source.say(variant)
-    return [
-        _count_rank(variant, source.train, name, rank)[1] for name, rank in _kinds(variant.options)
-    ]
 
 
 def _elements(counted: ShardedTarget, *, local: bool) -> int:

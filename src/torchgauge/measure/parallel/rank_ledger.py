@@ -18,6 +18,7 @@ from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 from torchgauge.measure.parallel.collectives import NAMESPACES, Collectives, Groups
 from torchgauge.measure.parallel.current_layer import CurrentLayer
+from torchgauge.measure.parallel.fake_job import replace
 from torchgauge.measure.work.internals import (
     DispatchMode,
     decomposed,
@@ -48,9 +49,7 @@ _NONE: dict[str, Any] = {}
 class RankLedger(DispatchMode):
     """Notes what one rank allocates, computes and sends, on fake tensors and on real ones."""
 
-    def __init__(
-        self, groups: Groups, layer: CurrentLayer, returned: set[int] | None = None
-    ) -> None:
+    def __init__(self, groups: Groups, layer: CurrentLayer, returned: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.lifetimes = Lifetimes()
         self.collectives = Collectives(groups)
@@ -58,7 +57,7 @@ class RankLedger(DispatchMode):
         self.suspended = 0
         self.interleaved = False  # whether passes of several micro-batches take turns
         self._layer = layer
-        self._returned = set() if returned is None else returned
+        self._returned = returned
         self._alive: dict[int, _Alive] = {}
         self._work: dict[tuple[str, str, str], list[int]] = {}
         self._operators: dict[Any, Operator] = {}
@@ -266,7 +265,7 @@ def noting(ledger: RankLedger) -> Iterator[None]:
                 remedy="Use a version of torch that torchgauge was tested with (2.13).",
             )
         for name in names:
-            _replace(undo, ShardingPropagator, name, _suspending(ledger, name))
+            replace(undo, ShardingPropagator, name, _suspending(ledger, name))
         original = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:
@@ -275,7 +274,7 @@ def noting(ledger: RankLedger) -> Iterator[None]:
                 ledger.resized(storage, int(size))
             return resized
 
-        _replace(undo, torch.UntypedStorage, "resize_", resize)
+        replace(undo, torch.UntypedStorage, "resize_", resize)
         with ledger:
             yield
 
@@ -293,13 +292,6 @@ def _suspending(ledger: RankLedger, name: str) -> Any:
             ledger.suspended -= 1
 
     return suspended
-
-
-def _replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
-    own = name in vars(owner)
-    original = getattr(owner, name)
-    setattr(owner, name, value)
-    undo.callback(setattr, owner, name, original) if own else undo.callback(delattr, owner, name)
 
 
 def _key(storage: torch.UntypedStorage) -> int:

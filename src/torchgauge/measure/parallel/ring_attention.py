@@ -24,11 +24,8 @@ def ring_attention() -> Iterator[None]:
     It knows CUDA's kernels only, and gathers whole sequences for any other. Attention that has no
     ring raises InputError `attention-unsupported`.
     """
-    try:
-        from torch.distributed.tensor.experimental._context_parallel import _attention
-    except ImportError:  # a torch without it has nothing to adapt
-        yield
-        return
+    from torch.distributed.tensor.experimental._context_parallel import _attention
+
     torchs: Any = _attention
     style = torchs._ContextParallel  # noqa: SLF001 - what both of its interfaces call
     originals = style.sdpa_output_fn, style.flex_input_fn
@@ -85,6 +82,6 @@ def _on_shards(ring: Any, function: Any, args: Any, kwargs: Any) -> Any:
         shape = list(result.shape)
         shape[_SEQUENCE] *= spec.mesh.size()
         meta = TensorMeta(torch.Size(shape), result.stride(), result.dtype)
-        whole = DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta)
-        sharded.append(DTensor(result, whole, requires_grad=False))
+        global_spec = DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta)
+        sharded.append(DTensor(result, global_spec, requires_grad=False))
     return tuple(sharded)
