@@ -122,7 +122,8 @@ def _grouped_shape(
     """Return what a product of groups gives, in dtypes too that only its kernels take."""
     from torch import _meta_registrations
 
+    shapes: Any = _meta_registrations
     if a.dtype is torch.bfloat16 or bias is not None:
         return NotImplemented
     with mode:
-        return _meta_registrations._create_grouped_mm_output_tensor(a, b, offs, out_dtype)  # noqa: SLF001
+        return shapes._create_grouped_mm_output_tensor(a, b, offs, out_dtype)  # noqa: SLF001

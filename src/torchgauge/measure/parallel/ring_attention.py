@@ -83,5 +83,5 @@ def _on_shards(ring: Any, function: Any, args: Any, kwargs: Any) -> Any:
         shape[_SEQUENCE] *= spec.mesh.size()
         meta = TensorMeta(torch.Size(shape), result.stride(), result.dtype)
         global_spec = DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta)
-        sharded.append(DTensor(result, global_spec, requires_grad=False))
+        sharded.append(DTensor(result, global_spec, requires_grad=False))  # type: ignore[no-untyped-call]
     return tuple(sharded)
