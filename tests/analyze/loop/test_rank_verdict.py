@@ -47,6 +47,16 @@ def test_a_rank_that_needs_a_tenth_more_is_named_with_what_it_does(kind, what, n
     assert found.command == f"torchgauge report out/loop.rank{number}.json"
 
 
+def test_a_rank_is_named_by_one_kind_of_its_time_where_the_whole_step_varies_too_much():
+    found = rank_verdict(ranks({}, {"outside": CLEAN["outside"] + 0.0034}, noise=0.2))
+    assert (found.rank, found.cause) == (1, "host code")
+    assert found.interval.low < 0.0034 / found.time < found.interval.high
+
+
+def test_a_kind_that_takes_longer_in_a_step_that_does_not_names_nobody():
+    assert rank_verdict(ranks({}, {"outside": 0.0044, "backward": 0.0166})).rank is None
+
+
 def test_ranks_that_differ_by_chance_have_no_straggler():
     named = [rank_verdict(ranks({}, {}, noise=0.1 + seed / 100)).rank for seed in range(20)]
     assert named == [None] * 20

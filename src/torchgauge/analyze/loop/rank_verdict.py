@@ -3,7 +3,8 @@
 All ranks leave a step together, so that the slow one is known by its own time: the step less its
 waiting. In each step that is compared with the median of the other ranks. A rank is named where the
 mean or the median of these differences is above SMALLEST of a step with its whole interval, which
-allows for steps that resemble their neighbours and for the number of ranks.
+allows for steps that resemble their neighbours and for the number of ranks; or where that is so of
+one kind of its time, which varies less than the whole step, and the median step is longer as well.
 """
 
 from __future__ import annotations
@@ -116,11 +117,21 @@ def _extra_time(values: _Floats, index: int) -> _Floats:
 
 def _ahead(steps: _Steps, index: int) -> _Ahead | None:
     """Return by how much a rank is slower than the others; None where that may be chance."""
-    extra_time = _extra_time(steps.own, index) / steps.duration
-    tail = TAIL / len(steps.ranks)
+    whole = _extra_time(steps.own, index) / steps.duration
+    named = _above(steps.ranks[index], whole, TAIL / len(steps.ranks))
+    if named is not None or np.median(whole) <= SMALLEST:
+        return named
+    kinds = (_extra_time(steps.by_kind[kind], index) / steps.duration for kind in _OWN)
+    tail = TAIL / len(steps.ranks) / len(_OWN)
+    of_kinds = (_above(steps.ranks[index], extra_time, tail) for extra_time in kinds)
+    return max(filter(None, of_kinds), key=lambda ahead: ahead.interval.low, default=None)
+
+
+def _above(rank: int, extra_time: _Floats, tail: float) -> _Ahead | None:
+    """Return the mean or median with the higher lower end, if that is above SMALLEST."""
     median = float(np.median(extra_time)), median_interval(extra_time)
     candidates = [
-        _Ahead(steps.ranks[index], share, interval)
+        _Ahead(rank, share, interval)
         for share, interval in (mean_of(extra_time, tail), median)
         if interval is not None and interval.low > SMALLEST
     ]
