@@ -151,7 +151,7 @@ def job(
     mesh: Any,
     *,
     size: Size = TINY,
-    batch: int = 4,
+    batch: int = 2,
     length: int = 256,
     precision: str = "bf16",
     checkpoint: Any = "none",

@@ -1,9 +1,11 @@
 """One fake rank beside real ranks of gloo, setting by setting, as a Markdown table.
 
 Parts, collectives and FLOPs must be equal; of the peaks the table has ratios: of the fake rank's to
-what torch.profiler saw on real ranks, and of torch's FSDPMemTracker's.
+what torch.profiler saw on real ranks, and of torch's FSDPMemTracker's. What gloo allocates itself
+in a collective (it reduces a copy of all that it scatters) is left out, as no GPU holds it; the
+last column has the ratio with it.
 
-    python benchmarks/parallel_ranks.py --ranks 2 4
+    python benchmarks/parallel_ranks.py --ranks 2 4 [--only fsdp]
 """
 
 from __future__ import annotations
@@ -41,13 +43,26 @@ def cases(world: int) -> list[tuple[dict[str, int], dict[str, str]]]:
     return settings
 
 
-def ranks_of(world: int, *, fake: bool) -> list[list[dict[str, Any]]]:
+def title_of(mesh: dict[str, int], setting: dict[str, str]) -> str:
+    """Return what a case is called."""
+    sizes = " ".join(f"{name}={size}" for name, size in mesh.items())
+    return f"{sizes} {' '.join(setting.values())}"
+
+
+def chosen(world: int, only: str) -> list[tuple[dict[str, int], dict[str, str]]]:
+    """Return the cases whose title begins with a text."""
+    return [case for case in cases(world) if title_of(*case).startswith(only)]
+
+
+def ranks_of(world: int, only: str, *, fake: bool) -> list[list[dict[str, Any]]]:
     """Return what each rank notes in each case: real ones, or the fake one alone."""
     command = [sys.executable, str(HERE), "--as-rank", str(world), "fake" if fake else "real"]
+    command += ["--only", only]
     processes = [
         subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if rank else None,
             text=True,
             env=os.environ
             | {"RANK": str(rank), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
@@ -64,7 +79,7 @@ def ranks_of(world: int, *, fake: bool) -> list[list[dict[str, Any]]]:
     return [list(rows) for rows in zip(*lines, strict=True)]
 
 
-def run_rank(world: int, *, fake: bool) -> None:
+def run_rank(world: int, only: str, *, fake: bool) -> None:
     """Be one rank, and print a line of JSON for each case."""
     import torch
     from torch import distributed as dist
@@ -76,7 +91,8 @@ def run_rank(world: int, *, fake: bool) -> None:
     rank = int(os.environ["RANK"])
     if not fake:
         dist.init_process_group("gloo")
-    for mesh_sizes, setting in cases(world):
+        dist.Work.wait = unseen(dist.Work.wait)
+    for mesh_sizes, setting in chosen(world, only):
         dims = tuple(mesh_sizes.items())
         torch.manual_seed(0)
         if fake:
@@ -90,6 +106,17 @@ def run_rank(world: int, *, fake: bool) -> None:
     if not fake:
         dist.barrier()
         dist.destroy_process_group()
+
+
+def unseen(wait: Any) -> Any:
+    """Return a wait whose operators no dispatch mode sees: gloo scatters by copies in it."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    def waited(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return wait(*args, **kwargs)
+
+    return waited
 
 
 def noted(mesh: Any, dims: Any, rank: int, setting: dict[str, str], *, fake: bool) -> Any:
@@ -140,41 +167,57 @@ def tracked(step: Any) -> int:
     return int(snapshot[torch.device("cpu")]["Total"])
 
 
-def profiled(step: Any, resting: int) -> int:
-    """Return the peak that torch.profiler's allocation events of a real step add up to."""
+def profiled(step: Any, resting: int) -> tuple[int, int]:
+    """Return the peak by torch.profiler's allocations of a real step, without gloo's and with."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True
+    ) as profiler:
         step()
-    events = sorted(
-        (event.start_ns(), event.nbytes())
-        for event in profiler.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    )
-    alive = peak = 0
-    for _, size in events:
-        alive += size
-        peak = max(peak, alive)
-    return resting + peak
+    changes: list[tuple[int, int, int, bool]] = []
+    pending = [(root, False) for root in profiler.profiler.kineto_results.experimental_event_tree()]
+    while pending:
+        event, in_collective = pending.pop()
+        in_collective = in_collective or event.name.startswith("c10d::")
+        pending += [(child, in_collective) for child in event.children]
+        if event.name == "[memory]":
+            fields = event.extra_fields
+            changes.append((event.start_time_ns, fields.ptr, fields.alloc_size, in_collective))
+    own = whole = own_peak = whole_peak = 0
+    gloos: set[int] = set()
+    for _, address, size, in_collective in sorted(changes):
+        whole += size
+        whole_peak = max(whole_peak, whole)
+        if size > 0 and in_collective:
+            gloos.add(address)
+        elif size < 0 and address in gloos:
+            gloos.discard(address)
+        else:
+            own += size
+            own_peak = max(own_peak, own)
+    return resting + own_peak, resting + whole_peak
 
 
 def main() -> int:
     """Print the table; return 1 where parts, collectives or FLOPs differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--only", default="", help="cases that begin so, such as 'fsdp=2 tp'")
     parser.add_argument("--as-rank", nargs=2, metavar=("WORLD", "KIND"))
     options = parser.parse_args()
     if options.as_rank:
-        run_rank(int(options.as_rank[0]), fake=options.as_rank[1] == "fake")
+        run_rank(int(options.as_rank[0]), options.only, fake=options.as_rank[1] == "fake")
         return 0
-    print("| job | parts | collectives | FLOPs | peak / mean rank's | range | tracker |")
-    print("| --- | --- | --- | --- | --: | --- | --: |")
+    print("| job | parts | collectives | FLOPs | peak | ranks | tracker | with gloo's |")
+    print("| --- | --- | --- | --- | --: | --- | --: | --: |", flush=True)
     differing = 0
     began = time.perf_counter()
     for world in options.ranks:
-        fakes = ranks_of(world, fake=True)
-        reals = ranks_of(world, fake=False)
-        for (mesh, setting), (fake,), real in zip(cases(world), fakes, reals, strict=True):
+        fakes = ranks_of(world, options.only, fake=True)
+        reals = ranks_of(world, options.only, fake=False)
+        settings = chosen(world, options.only)
+        for (mesh, setting), (fake,), real in zip(settings, fakes, reals, strict=True):
             differing += not print_row(mesh, setting, fake, real)
     print(f"\n{differing} differ; {time.perf_counter() - began:.0f} s")
     return int(differing > 0)
@@ -186,15 +229,16 @@ def print_row(
     """Print a row, and return whether what must be equal is."""
     equal = [all(rank[name] == fake[name] for rank in real) for name in ("parts", "collectives")]
     equal.append(all(rank["flops"] == fake["flops"] for rank in real))
-    peaks = [rank["profiler"] for rank in real]
+    peaks = [rank["profiler"][0] for rank in real]
     mean = sum(peaks) / len(peaks)
-    title = " ".join(f"{name}={size}" for name, size in mesh.items())
+    with_gloo = sum(rank["profiler"][1] for rank in real) / len(real)
     cells = [
-        f"{title} {' '.join(setting.values())}",
+        title_of(mesh, setting),
         *("equal" if same else "differ" for same in equal),
         f"{fake['peak'] / mean:.4f}",
         f"{min(peaks) / mean:.3f} … {max(peaks) / mean:.3f}",
         f"{fake['tracker'] / mean:.4f}" if "tracker" in fake else "",
+        f"{fake['peak'] / with_gloo:.3f}",
     ]
     print("| " + " | ".join(cells) + " |", flush=True)
     if not all(equal):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from torchgauge.api.preparation import require_torch
+from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.records.parallel.parallel import Parallel
-from torchgauge.turn import turn
 
 if TYPE_CHECKING:
     from torchgauge.measure.parallel.parallel_options import ParallelOptions
@@ -27,6 +26,7 @@ def count_parallel(
     on: Sequence[str] = (),
     smallest: bool = False,
     savings: bool = False,
+    progress: bool | None = None,
 ) -> Parallel:
     """Count what one rank of a job holds, computes and sends in a training step; nothing is run.
 
@@ -49,6 +49,7 @@ def count_parallel(
         on: Devices such as "h100", for which memory and the least time are judged.
         smallest: Look for the smallest mesh that fits the first of them.
         savings: Count again with one setting changed at a time: what would save memory.
+        progress: Show what is being counted; None: on a terminal and in a notebook.
 
     Raises InputError for a mesh, a model or a function that cannot be, ModelError where the model
     raises.
@@ -74,8 +75,8 @@ def count_parallel(
         smallest=smallest,
         savings=savings,
     )
-    with turn():
-        return count_object(model_or_function, inputs, options, train)
+    with measuring(progress) as display:
+        return count_object(model_or_function, inputs, options, train, display)
 
 
 def count_parallel_request(request: TargetRequest, options: ParallelOptions) -> Parallel:
@@ -86,5 +87,5 @@ def count_parallel_request(request: TargetRequest, options: ParallelOptions) -> 
     require_torch()
     from torchgauge.measure.parallel.parallel_count import count_requested
 
-    with turn():
-        return count_requested(request, options)
+    with measuring(None) as display:
+        return count_requested(request, options, display)

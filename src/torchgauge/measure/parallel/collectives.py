@@ -85,7 +85,10 @@ class Collectives:
         kind: CollectiveKind = next((kind for part, kind in _KINDS if part in name), "other")
         functional = func.namespace != "c10d"
         payload = _payload(kind, args, outputs, functional=functional)
-        group, ranks = self._groups.dims_and_size(_group(args))
+        process_group = _group(args)
+        group, ranks = self._groups.dims_and_size(process_group)
+        if kind == "all_to_all" and functional and _is_sent_on(args, process_group):
+            kind = "send"
         first = next(iter(tensors(payload)), None)
         call = _Call(
             kind=kind,
@@ -149,6 +152,13 @@ def _payload(kind: str, args: Any, outputs: Any, *, functional: bool) -> Any:
     if kind == "all_gather":
         return outputs if functional else args[0]
     return args[1] if not functional and kind in _OUTPUT_FIRST else args[0]
+
+
+def _is_sent_on(args: Any, group: Any) -> bool:
+    """Whether all goes to one other rank, as `permute_tensor` has it: (input, outputs, inputs)."""
+    sizes = args[2] if len(args) > 2 and isinstance(args[2], list | tuple) else ()
+    receivers = [rank for rank, size in enumerate(sizes) if size]
+    return len(receivers) == 1 and receivers[0] != dist.get_rank(group)
 
 
 def _group(args: Any) -> Any:

@@ -89,7 +89,8 @@ def mesh_of(mesh: str | Mapping[str, int]) -> tuple[tuple[str, int], ...]:
         if len(dims) < len(matches) or any(len(size) > len(str(MAX_RANKS)) for _, size in dims):
             raise invalid_mesh(mesh)
         return tuple((name, int(size)) for name, size in dims)
-    if not all(_DIM.fullmatch(f"{name}={size}") for name, size in mesh.items()):
+    is_named = isinstance(mesh, Mapping)
+    if not is_named or not all(_DIM.fullmatch(f"{name}={size}") for name, size in mesh.items()):
         raise invalid_mesh(str(mesh))
     return tuple(mesh.items())
 

@@ -10,7 +10,9 @@ from typing import Any
 from torch import nn
 
 from torchgauge.errors import InputError
+from torchgauge.measure.parallel.fake_job import replace
 from torchgauge.measure.parallel.rank_step import optimizer_on_device
+from torchgauge.measure.work.internals import storage_key
 from torchgauge.records.parallel.rank_memory import StepPhase
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.inputs import Inputs
@@ -22,7 +24,8 @@ TARGET = "target"
 class PipelineStep:
     """One step of a stage: micro-batches forward and backward as the schedule orders, optimizer.
 
-    The first stage gets the positional inputs, the last one `target` of the named ones.
+    The first stage gets the positional inputs, the last one `target` of the named ones. `returned`
+    are the storages of gradients that are about to be sent or received.
     """
 
     interleaved = True
@@ -32,15 +35,17 @@ class PipelineStep:
         self._stages = stages_of(schedule)
         self.model = stage_modules(schedule)
         self.optimizer = optimizer_on_device(self.model, training)
+        self.returned: set[int] = set()
 
     def __call__(self, begin: Callable[[StepPhase], None] = lambda _: None) -> None:
         """Run the step; `begin` is called with the name of each phase."""
+        self.returned.clear()
         begin("forward")
         args = self.inputs.args if any(stage.is_first for stage in self._stages) else ()
         kwargs = {name: value for name, value in self.inputs.kwargs.items() if name != TARGET}
         if TARGET in self.inputs.kwargs and any(stage.is_last for stage in self._stages):
             kwargs[TARGET] = self.inputs.kwargs[TARGET]
-        with _agreed():
+        with _agreed(self.returned):
             self.schedule.step(*args, **kwargs, return_outputs=False)
         begin("optimizer")
         self.optimizer.step()
@@ -65,8 +70,10 @@ def stage_modules(schedule: Any) -> nn.Module:
 
 
 @restoring
-def _agreed() -> Iterator[None]:
+def _agreed(returned: set[int]) -> Iterator[None]:
     """Have each stage take the shapes that it was given, which it else asks of its neighbours.
+
+    Storages of the gradients that it exchanges with them are added to `returned`.
 
     Raises InputError `pipeline-shapes-missing` in a stage that was given none.
     """
@@ -84,10 +91,19 @@ def _agreed() -> Iterator[None]:
             )
         return SimpleNamespace(item=lambda: 1)
 
+    def noting(original: Any) -> Any:
+        def operations(*args: Any, **kwargs: Any) -> Any:
+            exchanges = original(*args, **kwargs)
+            returned.update(storage_key(operation.tensor) for operation in exchanges)
+            return exchanges
+
+        return operations
+
+    stage_type = pipelining.PipelineStage
     with contextlib.ExitStack() as undo:
         for name in ("_warmup_forward_vote", "_warmup_backward_result"):
-            original = getattr(pipelining.PipelineStage, name, None)
-            if original is not None:
-                setattr(pipelining.PipelineStage, name, vote)
-                undo.callback(setattr, pipelining.PipelineStage, name, original)
+            if hasattr(stage_type, name):
+                replace(undo, stage_type, name, vote)
+        for name in ("get_bwd_send_ops", "get_bwd_recv_ops"):
+            replace(undo, stage_type, name, noting(getattr(stage_type, name)))
         yield

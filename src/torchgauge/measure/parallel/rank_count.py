@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -13,7 +15,7 @@ from torchgauge.analyze.parallel.device_fit import device_fit
 from torchgauge.analyze.parallel.mesh_groups import groups_of, rank_at
 from torchgauge.analyze.parallel.step_bound import step_bound
 from torchgauge.device.roofs import peaks
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.cuda_kernels import cuda_kernels
@@ -23,7 +25,7 @@ from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
 from torchgauge.measure.parallel.pipeline_step import PipelineStep
 from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
-from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, sharded
+from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import (
     Alternative,
@@ -41,18 +43,25 @@ PIPELINE = "pp"
 # Along which ranks hold shards of the same model and other samples, in order of preference.
 DATA_PARALLEL = ("fsdp", "dp_shard", "dp", "ddp", "dp_replicate")
 LARGEST_SIZE = 4096
+SEARCH_SECONDS = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
 class ParallelSource(Source):
     """A target with the job that it is part of, and how it is trained."""
 
-    options: ParallelOptions = dataclasses.field(default_factory=lambda: _single_rank())
+    options: ParallelOptions = dataclasses.field(
+        default_factory=functools.partial(ParallelOptions, mesh=(("fsdp", 1),))
+    )
     train: Training | None = None
+    progress: Path | None = None  # a file for what is being counted, which the caller shows
 
-
-def _single_rank() -> ParallelOptions:
-    return ParallelOptions(mesh=(("fsdp", 1),))
+    def say(self, variant: Variant) -> None:
+        """Write what is being counted, where the caller shows it."""
+        if self.progress is not None:
+            mesh = " × ".join(f"{name} {size}" for name, size in variant.options.mesh)
+            with contextlib.suppress(OSError):
+                self.progress.write_text(", ".join(filter(None, (mesh, variant.name))))
 
 
 def count_ranks(source: ParallelSource) -> Parallel:
@@ -66,8 +75,10 @@ def count_ranks(source: ParallelSource) -> Parallel:
     options = source.options
     target = loaded(source.target, options)
     kinds, elements = [], 0
+    variant = Variant(target, options)
+    source.say(variant)
     for name, rank in _kinds(options):
-        counted, kind = _count_rank(Variant(target, options), source.train, name, rank)
+        counted, kind = _count_rank(variant, source.train, name, rank)
         kinds.append(kind)
         elements += _elements(counted, local=False)
     return Parallel(
@@ -79,7 +90,7 @@ def count_ranks(source: ParallelSource) -> Parallel:
         checkpoint=options.checkpoint or ("own" if counted.own else "none"),
         parameters=elements,
         kinds=tuple(kinds),
-        smallest=_smallest(target, source) if options.smallest else None,
+        smallest=_smallest(target, source, kinds) if options.smallest else None,
         alternatives=_alternatives(target, source, counted, kinds) if options.savings else (),
         seconds=time.process_time() - began,
         torch=str(torch.__version__),
@@ -101,6 +112,7 @@ def _alternatives(
     largest = max(kinds, key=lambda kind: kind.memory.reserved)
 
     def count(variant: Variant) -> RankKind:
+        source.say(variant)
         rank = dict(_kinds(variant.options))[largest.name]
         return _count_rank(variant, source.train, largest.name, rank)[1]
 
@@ -114,7 +126,7 @@ def _count_rank(
     groups = groups_of(options.mesh, rank)
     with (
         fake_job(options.mesh, rank) as mesh,
-        running("cpu", "A rank's training step"),
+        running("cpu", "A rank's training step", remedy_of),
         # Devices for which a job can be judged are GPUs, all of them.
         cuda_kernels() if options.on else contextlib.nullcontext(),
     ):
@@ -162,43 +174,54 @@ def _fits(noted: Noted, options: ParallelOptions) -> tuple[DeviceFit, ...]:
     return tuple(fit for fit in fits if fit is not None)
 
 
-def _smallest(target: Target, source: ParallelSource) -> SmallestMesh | None:
+def _smallest(
+    target: Target, source: ParallelSource, counted: list[RankKind]
+) -> SmallestMesh | None:
     """Return the smallest power of two that fits along the first data-parallel dimension.
 
-    A rank holds less the more ranks share it, so that halves of the range can be ruled out.
+    A rank holds less the more ranks share it, so that halves of the range can be ruled out. The
+    search begins at the size that is `counted` already. No trial begins after `SEARCH_SECONDS`.
     """
     options = source.options
     dim = next((name for name in DATA_PARALLEL if name in options.sizes), None)
     if dim is None:
         return None
+    began, device, own = time.monotonic(), options.on[0].device, options.sizes[dim]
     verdicts: dict[int, Verdict] = {}
     reserved: dict[int, int] = {}
     low, high = 0, LARGEST_SIZE.bit_length() - 1  # exponents
-    while low <= high:
+    early_end = ""
+    kinds: list[RankKind] = []
+    while low <= high and not early_end:
         middle = (low + high) // 2
-        size = 2**middle
-        mesh = tuple((name, size if name == dim else length) for name, length in options.mesh)
-        trial = dataclasses.replace(options, mesh=mesh, on=options.on[:1], smallest=False)
-        fits: list[DeviceFit] = []
-        for name, rank in _kinds(trial):
-            _, kind = _count_rank(Variant(target, trial), source.train, name, rank)
-            fits += kind.fits
-            reserved[size] = max(reserved.get(size, 0), kind.memory.reserved)
-        worst = min(fits, key=lambda fit: fit.margin, default=None)
-        if worst is None:
-            return None
-        verdicts[size] = worst.verdict
-        if worst.verdict == "fits":
-            high = middle - 1
+        if not verdicts and own.bit_count() == 1 and own <= LARGEST_SIZE:
+            middle, kinds = own.bit_length() - 1, counted
         else:
-            low = middle + 1
+            mesh = tuple((name, 2**middle if name == dim else size) for name, size in options.mesh)
+            trial = dataclasses.replace(options, mesh=mesh, on=options.on[:1], smallest=False)
+            try:
+                source.say(variant := Variant(target, trial))
+                kinds = [_count_rank(variant, source.train, *kind)[1] for kind in _kinds(trial)]
+            except TorchgaugeError as error:
+                early_end = f"{dim} {2**middle}: {error.message}"
+                continue
+        fits = [fit for kind in kinds for fit in kind.fits if fit.device == device]
+        if not fits:
+            return None
+        worst = min(fits, key=lambda fit: fit.margin)
+        verdicts[2**middle] = worst.verdict
+        reserved[2**middle] = max(kind.memory.reserved for kind in kinds)
+        low, high = (low, middle - 1) if worst.verdict == "fits" else (middle + 1, high)
+        if low <= high and time.monotonic() - began > SEARCH_SECONDS:
+            early_end = f"no trial begins after {SEARCH_SECONDS:.0f} s."
     fitting = [size for size, verdict in verdicts.items() if verdict == "fits"]
     return SmallestMesh(
-        device=options.on[0].device,
+        device=device,
         dim=dim,
         size=min(fitting, default=None),
         verdicts=dict(sorted(verdicts.items())),
         reserved=dict(sorted(reserved.items())),
+        early_end=early_end,
     )
 
 

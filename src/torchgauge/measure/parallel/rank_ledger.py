@@ -18,6 +18,7 @@ from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 from torchgauge.measure.parallel.collectives import NAMESPACES, Collectives, Groups
 from torchgauge.measure.parallel.current_layer import CurrentLayer
+from torchgauge.measure.parallel.fake_job import replace
 from torchgauge.measure.work.internals import (
     DispatchMode,
     decomposed,
@@ -41,13 +42,14 @@ _PROPAGATION = (
     "propagate",
 )
 _COPIES = "fsdp::"  # operators that move parameters and gradients, without arithmetic
+_BETWEEN_STAGES = ("c10d::send", "c10d::recv_")
 _NONE: dict[str, Any] = {}
 
 
 class RankLedger(DispatchMode):
     """Notes what one rank allocates, computes and sends, on fake tensors and on real ones."""
 
-    def __init__(self, groups: Groups, layer: CurrentLayer) -> None:
+    def __init__(self, groups: Groups, layer: CurrentLayer, returned: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.lifetimes = Lifetimes()
         self.collectives = Collectives(groups)
@@ -55,6 +57,7 @@ class RankLedger(DispatchMode):
         self.suspended = 0
         self.interleaved = False  # whether passes of several micro-batches take turns
         self._layer = layer
+        self._returned = returned
         self._alive: dict[int, _Alive] = {}
         self._work: dict[tuple[str, str, str], list[int]] = {}
         self._operators: dict[Any, Operator] = {}
@@ -119,12 +122,23 @@ class RankLedger(DispatchMode):
             self.suspended -= namespace == "c10d"
         self._note_storages(overload.name, (*args, *kwargs.values()), outputs)
         if namespace in NAMESPACES:
-            kind = self.collectives.note(func, args, outputs, self.phase)
+            phase = self._phase_of(overload.name, args)
+            kind = self.collectives.note(func, args, outputs, phase)
             if namespace == "c10d" and kind is not None:
                 self._mark_collective(kind, args)
         elif overload.kind not in ("view", "question"):
             self._note_work(overload, args, kwargs, outputs)
         return outputs
+
+    def _phase_of(self, name: str, args: Any) -> StepPhase:
+        """Return the pass that a collective belongs to: stages send gradients between passes."""
+        if not self.interleaved or name not in _BETWEEN_STAGES:
+            return self.phase
+        key = storage_key(next(iter(tensors(args))))
+        if key not in self._returned:
+            return "forward"
+        self._returned.discard(key)  # another storage may get its place
+        return "backward"
 
     def _take_turns(self) -> None:
         phase: StepPhase = "forward" if graph_task() == -1 else "backward"
@@ -251,7 +265,7 @@ def noting(ledger: RankLedger) -> Iterator[None]:
                 remedy="Use a version of torch that torchgauge was tested with (2.13).",
             )
         for name in names:
-            _replace(undo, ShardingPropagator, name, _suspending(ledger, name))
+            replace(undo, ShardingPropagator, name, _suspending(ledger, name))
         original = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:
@@ -260,7 +274,7 @@ def noting(ledger: RankLedger) -> Iterator[None]:
                 ledger.resized(storage, int(size))
             return resized
 
-        _replace(undo, torch.UntypedStorage, "resize_", resize)
+        replace(undo, torch.UntypedStorage, "resize_", resize)
         with ledger:
             yield
 
@@ -278,13 +292,6 @@ def _suspending(ledger: RankLedger, name: str) -> Any:
             ledger.suspended -= 1
 
     return suspended
-
-
-def _replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
-    own = name in vars(owner)
-    original = getattr(owner, name)
-    setattr(owner, name, value)
-    undo.callback(setattr, owner, name, original) if own else undo.callback(delattr, owner, name)
 
 
 def _key(storage: torch.UntypedStorage) -> int:

@@ -33,12 +33,16 @@ class Noted(NamedTuple):
 
 
 class Step(Protocol):
-    """A training step of one rank; `interleaved` where passes of micro-batches take turns."""
+    """A training step of one rank; `interleaved` where passes of micro-batches take turns.
+
+    `returned` are the storages of gradients that such passes send and receive.
+    """
 
     model: nn.Module
     inputs: Inputs
     optimizer: torch.optim.Optimizer
     interleaved: bool
+    returned: set[int]
 
     def __call__(self, begin: Callable[[StepPhase], None] = ...) -> None:
         """Run the step; `begin` is called with the name of each phase."""
@@ -57,6 +61,7 @@ class RankStep:
         self.model, self.inputs, self.loss = model, inputs, training.loss
         self.optimizer = optimizer_on_device(model, training)
         self._argument = inputs.as_given()
+        self.returned: set[int] = set()
 
     def __call__(self, begin: Callable[[StepPhase], None] = lambda _: None) -> None:
         """Run the step; `begin` is called with the name of each phase."""
@@ -112,7 +117,7 @@ def note_step(
         step()  # in which DDP orders its buckets anew
     gc.collect()
     layer = CurrentLayer(model)
-    ledger = RankLedger(Groups(groups), layer)
+    ledger = RankLedger(Groups(groups), layer, step.returned)
     ledger.adopt("parameters", _owned(model.named_parameters()))
     ledger.adopt("buffers", _owned(model.named_buffers()))
     ledger.adopt("optimizer", _states(model, step.optimizer))

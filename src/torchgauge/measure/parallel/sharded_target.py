@@ -29,6 +29,22 @@ from torchgauge.targets.training.training import Training
 MESH = "mesh"
 BATCH = "batch"
 _PASSED_ON = ("precision", "checkpoint", BATCH)
+# What the text of an error contains, and what to do then.
+_REMEDIES = (
+    ("_local_scalar_dense", "Tensors of a job are fake: leave out what reads values (.item())."),
+    ("process group twice", "Leave out init_process_group: the function is called in a job."),
+    (
+        "mixed torch.Tensor and DTensor",
+        "Make all of its operands DTensors: optimizers need that too "
+        "(or foreach=False), and torch's ring attention takes no dropout.",
+    ),
+    (
+        "Failed to run stage backward",
+        "Give PipelineStage input_args and output_args that require a "
+        "gradient where they have one; see docs/parallel.md.",
+    ),
+    ("cuda devices", "Leave out the device: the tensors of a job are fake, on the CPU."),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +57,11 @@ class ShardedTarget:
     training: Training
     own: bool
     schedule: Any = None
+
+
+def remedy_of(text: str) -> str:
+    """Return what to do about an error of a function or model in a job, "" where that is open."""
+    return next((remedy for part, remedy in _REMEDIES if part in text), "")
 
 
 def takes_mesh(function: Any) -> bool:
@@ -137,7 +158,7 @@ def _by_function(
                 cause=f"It shards for itself and has no parameter `{name}`.",
                 remedy=f"Leave the option out, or add a parameter `{name}` to the function.",
             )
-    with running("cpu", f"{target.name}(mesh)"):
+    with running("cpu", f"{target.name}(mesh)", remedy_of):
         result = function(**arguments)
     parts = result if isinstance(result, tuple) else (result,)
     model, inputs, training = (*parts, None, None)[:3]

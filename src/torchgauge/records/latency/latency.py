@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Literal
 
 import msgspec
@@ -129,14 +128,6 @@ class Latency(Record, frozen=True, kw_only=True):
     def process_medians(self) -> tuple[float, ...]:
         """The median of each process, in seconds."""
         return tuple(run.median for run in self.processes)
-
-    @property
-    def process_spread(self) -> float | None:
-        """Standard deviation of the process medians over their mean; None for one process."""
-        medians = self.process_medians
-        if len(medians) < 2 or not any(medians):
-            return None
-        return statistics.stdev(medians) / statistics.fmean(medians)
 
 
 class Throughput(Record, frozen=True, kw_only=True):

@@ -142,6 +142,7 @@ class SmallestMesh(Record, frozen=True, kw_only=True):
         size: Its smallest size with the verdict `fits`; None where none of those tried has it.
         verdicts: The verdict at each size that was tried.
         reserved: The bytes reserved at each size that was tried.
+        early_end: Why the search ended before its end; empty where it did not.
     """
 
     device: str
@@ -149,6 +150,7 @@ class SmallestMesh(Record, frozen=True, kw_only=True):
     size: int | None
     verdicts: dict[int, Verdict] = msgspec.field(default_factory=dict)
     reserved: dict[int, int] = msgspec.field(default_factory=dict)
+    early_end: str = ""
     how: How = "estimated"
 
 

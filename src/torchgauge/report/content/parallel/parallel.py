@@ -201,7 +201,10 @@ def smallest(trials: SmallestMesh) -> Table:
         if trials.size is None
         else f"The smallest that fits {model_name(trials.device)}: {trials.dim} {trials.size}."
     )
+    notes: tuple[str, ...] = (answer,)
+    if trials.early_end:
+        notes = (answer, f"The search ended early: {trials.early_end}")
     return Table(
         title="Smallest mesh", how="estimated", first="mesh", columns=columns, rows=rows,
-        notes=(answer,),
+        notes=notes,
     )  # fmt: skip
