@@ -24,7 +24,8 @@ WORDS = {("Best", "metric"), ("TrainingMemory", "optimizer"), ("TrainingMemory",
 WORDS |= {("OptimizerMemory", "at_peak"), ("TrainingPhase", "name")}
 # What is there together with other parts of its record, or not at all.
 UNFIT = {("Count", "training"), ("TrendSeries", "correction"), ("DeviceMemory", "peak")}
-UNFIT |= {("RankTrace", "memory"), ("Profile", "training"), ("Forwards", "device")}
+UNFIT |= {("RankTrace", "memory"), ("Profile", "training"), ("Profile", "serving")}
+UNFIT |= {("Forwards", "device")}
 # Columns are as long as the others, and shares rise.
 UNFIT |= {("Requests", name) for name in Requests.__struct_fields__}
 UNFIT |= {("ServerUse", name) for name in ServerUse.__struct_fields__}
