@@ -137,8 +137,8 @@ class OutOfMemoryWatch:
                 limit=room.limit,
             )
             with self._lock:
+                self._incomplete.append(len(self.events))  # a module call meanwhile waits for it
                 self._add(event)
-                self._incomplete.append(len(self.events) - 1)
         except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
             self._failed(failure)
 
