@@ -13,7 +13,8 @@ the same timer as ours. AIPerf and guidellm are whole programs: of them counts t
 processes, by the difference of a long and a short run, so that starting is not counted, and
 likewise of ours; the server is then `language_server` of tests/support with 4 tokens an answer,
 streamed. TOKENIZER is a local folder for guidellm; AIPerf 0.13 takes none, but the name of one that
-lies in Hugging Face's cache (HF_HOME). Best of the rounds, since whatever else runs on a machine can only add.
+lies in Hugging Face's cache (HF_HOME). Best of the rounds, since whatever else runs on a machine
+can only add.
 """
 
 from __future__ import annotations
