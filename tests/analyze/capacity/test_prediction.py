@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 from tests.support import capacity_worlds as worlds
 from tests.support import queue_theory as theory
 
@@ -9,7 +10,7 @@ from torchgauge.analyze.capacity.batch_model import BatchModel
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.knee import knee
 from torchgauge.analyze.capacity.prediction import Predictor, judged
-from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.analyze.capacity.simulation import Workers, simulate
 from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
 from torchgauge.records.serving.goal import Goal
@@ -98,6 +99,48 @@ def test_slow_drift_is_in_the_interval():
         return np.std([model.resampled(generator).means[0] for _ in range(200)])
 
     assert scatter(steps) > 3 * scatter(independent)
+
+
+def slow_periods(count, seed):
+    """Return by what factor each batch is slower: for tens of batches in a row by much."""
+    generator = np.random.default_rng(seed)
+    innovations = generator.normal(0, 0.25 * np.sqrt(1 - 0.97**2), count)
+    return np.exp(lfilter([1], [1, -0.97], innovations))
+
+
+def test_slow_periods_lengthen_the_queue():
+    """Slow batches in a row are replayed in a row; drawn apart they would wait half as long."""
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(1 / 75, 300_000))
+    truth = simulate(arrivals, [iter((1e-2 * slow_periods(300_000, 2)).tolist())], Workers())
+    p99 = np.quantile(truth.ends - arrivals, 0.99)
+    seconds = 1e-2 * slow_periods(20_000, 3)
+    model = BatchModel({1: seconds})
+    shuffled = BatchModel({1: np.random.default_rng(4).permutation(seconds)})
+    assert 50 < model.stretch < 1000
+    assert shuffled.stretch < 3
+    replayed, apart = (
+        np.quantile(made.run(arrivals, Workers(), 0).latency, 0.99) for made in (model, shuffled)
+    )
+    assert replayed == pytest.approx(p99, rel=0.25)
+    assert apart < 0.6 * p99
+
+
+def test_slow_periods_are_slow_for_batches_of_all_sizes():
+    factors = slow_periods(4000, 5)
+    order = (1, 2) * 2000
+    seconds = {1: 4e-3 * factors[::2], 2: 6e-3 * factors[1::2]}
+    model = BatchModel(seconds, order=order)
+    # Two that arrive at once, then one alone, which finds the worker free: sizes take turns.
+    arrivals = np.repeat(np.arange(20_000.0), 2)
+    arrivals[1::4] += 0.5
+    latency = model.run(arrivals, Workers(1, 2, 0.0), 0).latency
+    singles, pairs = latency[0::4], latency[3::4]
+    assert np.median(singles) == pytest.approx(np.median(seconds[1]), rel=0.05)
+    assert np.median(pairs) == pytest.approx(np.median(seconds[2]), rel=0.05)
+    assert np.corrcoef(singles, pairs)[0, 1] > 0.8
+    again = model.resampled(np.random.default_rng(0))
+    latency = again.run(arrivals, Workers(1, 2, 0.0), 0).latency
+    assert np.corrcoef(latency[0::4], latency[3::4])[0, 1] > 0.8
 
 
 @pytest.mark.slow

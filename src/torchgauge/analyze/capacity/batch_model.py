@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from torchgauge.analyze.capacity.server_model import Outcome
-from torchgauge.analyze.capacity.simulation import Floats, Workers, drawn, highest_rate, simulate
+from torchgauge.analyze.capacity.simulation import (
+    CHUNK,
+    Floats,
+    Workers,
+    at_random,
+    drawn,
+    highest_rate,
+    simulate,
+)
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
 from torchgauge.records.serving.service_times import ServiceTimes
+
+Indices = npt.NDArray[np.int64]
 
 # A size of which fewer were measured has its mean from its neighbours, its scatter from all.
 ENOUGH = 20
 # Fewer batches in all do not show how certain their mean is.
 ENOUGH_IN_ALL = 8
+# Batches that are replayed in a row, in times over which they resemble each other: most of a slow
+# period stays in one piece.
+REPLAYED = 3.0
+# At least so many such stretches are told apart, however long a slow period seems.
+STRETCHES = 8
 # One worker without batches is simulated so many times as fast; a batch takes as long as a request,
 # so that of a larger one this share more requests are.
 ONE_BY_ONE, PER_LARGER = 5.0, 0.25
@@ -29,22 +46,37 @@ class BatchModel:
     another lies on the line between the nearest that were, and its scatter is that of all sizes,
     relative to their means. No size above the largest that was measured is known.
 
+    A machine is slow for a while: a queue that meets several slow batches in a row grows longer
+    than by chance. Where batches in a row resemble each other, what is drawn are stretches of the
+    measured ones, by how slow each was among those of its size.
+
     Args:
         seconds: By batch size, in the order in which they ran.
         overhead: Seconds of a request outside of the batch, in which no worker is busy.
+        order: The sizes of all batches in the order in which they ran; without it size after size.
+        stretch: Batches in a row that resemble each other; without it, as measured.
     """
 
-    def __init__(self, seconds: Mapping[int, Floats], overhead: float = 0.0) -> None:
+    def __init__(
+        self,
+        seconds: Mapping[int, Floats],
+        overhead: float = 0.0,
+        order: Sequence[int] = (),
+        stretch: int = 0,
+    ) -> None:
         self.seconds = dict(sorted(seconds.items()))
         self.overhead = overhead
+        self.order = np.array(order, dtype=np.int64)
         self.tables = _tables(self.seconds)
         self.means = [float(table.mean()) for table in self.tables]
+        self.ranks = self._ranks()
+        self.stretch = stretch or _stretch(self.ranks)
 
     @classmethod
     def from_times(cls, times: ServiceTimes) -> BatchModel:
         """Return the model of a record's service times."""
         seconds = {part.batch: np.array(part.seconds) for part in times.batches if part.seconds}
-        return cls(seconds, times.overhead)
+        return cls(seconds, times.overhead, times.order)
 
     @property
     def uncertain(self) -> bool:
@@ -59,12 +91,40 @@ class BatchModel:
     def run(self, arrivals: Floats, workers: Workers, seed: int) -> Outcome:
         """Simulate requests that arrive at these seconds, in batches of measured sizes."""
         workers = replace(workers, max_batch=min(workers.max_batch, self.largest_batch))
-        services = [
-            drawn(table, np.random.default_rng((seed, size)))
-            for size, table in enumerate(self.tables, start=1)
-        ]
-        served = simulate(arrivals, services, workers)
+        served = simulate(arrivals, self._services(seed), workers)
         return Outcome(served.ends - arrivals + self.overhead, served.busy, served.batches)
+
+    def _services(self, seed: int) -> list[Iterator[float]]:
+        """Return the seconds of batches of each size, without end."""
+        if self.stretch == 1:
+            return [
+                drawn(table, at_random(np.random.default_rng((seed, size))))
+                for size, table in enumerate(self.tables, start=1)
+            ]
+        replayed = _replayed(self.ranks, self.stretch, np.random.default_rng((seed, 1)))
+        if len(self.tables) == 1:
+            return [drawn(self.tables[0], replayed)]
+        ranks = itertools.chain.from_iterable(part.tolist() for part in replayed)
+        return [_at_ranks(table, ranks) for table in self.tables]
+
+    def _ranks(self) -> Floats:
+        """Return where each batch lies among those of its size, from 0 to 1, as they ran."""
+        scatter = _scatter(self.seconds)
+        ranks = {}
+        for size, values in self.seconds.items():
+            among = self.tables[size - 1] if len(values) >= ENOUGH else scatter * values.mean()
+            # In the middle of those that are equal.
+            below, up_to = (np.searchsorted(among, values, side) for side in ("left", "right"))
+            ranks[size] = np.minimum((below + up_to) / (2 * len(among)), 1 - 1e-9)
+        if not len(self.order):
+            return np.concatenate(list(ranks.values()))
+        return self._in_order(ranks)
+
+    def _in_order(self, columns: Mapping[int, Floats]) -> Floats:
+        values = np.empty(len(self.order))
+        for size in np.unique(self.order):
+            values[self.order == size] = columns[int(size)]
+        return values
 
     def effort(self, workers: Workers) -> float:
         """Return how many requests can be simulated in the time of one of a batch."""
@@ -79,24 +139,55 @@ class BatchModel:
     def resampled(self, generator: np.random.Generator) -> BatchModel:
         """Return the model of as many batches, drawn from the measured ones in blocks.
 
-        Blocks are as long as batches in a row resemble each other.
+        Blocks are as long as batches in a row resemble each other. Where it is known how the sizes
+        took turns, a slow period is slow for all of them.
         """
-        seconds = {
-            size: _in_blocks(values, generator) if len(values) > 1 else values
-            for size, values in self.seconds.items()
-        }
-        return BatchModel(seconds, self.overhead)
+        if not len(self.order):
+            seconds = {size: _in_blocks(values, generator) for size, values in self.seconds.items()}
+            return BatchModel(seconds, self.overhead, stretch=self.stretch)
+        picks = _blocks(len(self.order), self.stretch, len(self.order), generator)
+        order, values = self.order[picks], self._in_order(self.seconds)[picks]
+        # A size that happens not to be picked is as it was measured.
+        seconds = self.seconds | {int(size): values[order == size] for size in np.unique(order)}
+        return BatchModel(seconds, self.overhead, order.tolist(), self.stretch)
+
+
+def _stretch(values: Floats) -> int:
+    """Return how many in a row resemble each other; 1 where it is no more than by chance."""
+    count = len(values)
+    if count < 2 * STRETCHES:
+        return 1
+    resembling = cautious(autocorrelation_time(values), count) - 1
+    return max(1, math.ceil(min(REPLAYED * resembling, count / STRETCHES)))
+
+
+def _blocks(count: int, length: int, total: int, generator: np.random.Generator) -> Indices:
+    """Return indices in blocks that begin anywhere; the series is taken as a circle."""
+    begins = generator.integers(count, size=-(-total // length))
+    indices: Indices = (begins[:, None] + np.arange(length)).ravel()[:total] % count
+    return indices
 
 
 def _in_blocks(values: Floats, generator: np.random.Generator) -> Floats:
-    """Return as many values, in blocks that begin anywhere; the series is taken as a circle."""
+    """Return as many values, in blocks as long as values in a row resemble each other."""
     count = len(values)
     # A line that rises has no end of resemblance; eight blocks at least still say how it varies.
-    length = math.ceil(min(cautious(autocorrelation_time(values), count), count / 8))
-    begins = generator.integers(count, size=-(-count // max(1, length)))
-    picks = (begins[:, None] + np.arange(max(1, length))).ravel()[:count] % count
-    drawn_values: Floats = values[picks]
+    length = math.ceil(min(cautious(autocorrelation_time(values), count), count / STRETCHES))
+    drawn_values: Floats = values[_blocks(count, max(1, length), count, generator)]
     return drawn_values
+
+
+def _replayed(ranks: Floats, stretch: int, generator: np.random.Generator) -> Iterator[Floats]:
+    """Yield ranks in stretches that begin anywhere, without end."""
+    while True:
+        yield ranks[_blocks(len(ranks), stretch, max(CHUNK, stretch), generator)]
+
+
+def _at_ranks(table: Floats, ranks: Iterator[float]) -> Iterator[float]:
+    """Yield the seconds of a sorted table at ranks from 0 to 1, which several tables share."""
+    values, count = table.tolist(), len(table)
+    for rank in ranks:
+        yield values[int(rank * count)]
 
 
 def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:
@@ -106,15 +197,20 @@ def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:
     sure = [
         size for size in seconds if len(seconds[size]) >= ENOUGH or size in (sizes[0], sizes[-1])
     ]
-    scatter = np.concatenate([
-        values / means[size] if means[size] > 0 else np.ones(len(values))
-        for size, values in seconds.items()
-    ])  # fmt: skip
+    scatter = _scatter(seconds)
     tables = []
     for size in range(1, int(sizes[-1]) + 1):
         if size in seconds and len(seconds[size]) >= ENOUGH:
             tables.append(np.sort(seconds[size]))
         else:
             mean = np.interp(size, sure, [means[anchor] for anchor in sure])
-            tables.append(np.sort(scatter * mean))
+            tables.append(scatter * mean)
     return tables
+
+
+def _scatter(seconds: Mapping[int, Floats]) -> Floats:
+    """Return the seconds of all sizes over the mean of their size, sorted."""
+    return np.sort(np.concatenate([
+        values / mean if (mean := values.mean()) > 0 else np.ones(len(values))
+        for values in seconds.values()
+    ]))  # fmt: skip
