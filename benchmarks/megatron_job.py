@@ -15,6 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+import torchgauge as tg
 from megatron_kernels import (
     Activation,
     CausalSoftmax,
@@ -26,21 +32,16 @@ from megatron_kernels import (
     Rotation,
     Settings,
 )
-from torch import Tensor, nn
-from torch import distributed as dist
-from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
-
-import torchgauge as tg
 
 TINY = Settings(
-    layers=4, width=64, heads=4, hidden=256, vocabulary=512, length=32, micro_batch=2, micro_batches=4
+    layers=4, width=64, heads=4, hidden=256, vocabulary=512, length=32,
+    micro_batch=2, micro_batches=4,
 )  # fmt: skip
 REENTRANT = {"use_reentrant": True, "preserve_rng_state": False}
 
 
 class Layer(nn.Module):
-    """A transformer layer, with the heads and hidden features of this rank; inputs are (L, N, W)."""
+    """A transformer layer with the heads and hidden features of this rank; inputs: (L, N, W)."""
 
     def __init__(self, settings: Settings, region: Region) -> None:
         super().__init__()
@@ -201,7 +202,7 @@ class MixedAdam(torch.optim.Optimizer):
             self.state[parameter] = {"master": master}
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self) -> None:
         """Reduce gradients, step the masters, and round them to parameters."""
         buffer, shared = self.buffers, self.ranks > 1
         if buffer.sharded:
@@ -224,7 +225,7 @@ class MixedAdam(torch.optim.Optimizer):
         for parameter, master in zip(self.own, self.masters, strict=False):
             self.state[parameter].update(self.adam.state[master])
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
+    def zero_grad(self) -> None:
         """Drop the masters' gradients and clear the buffer."""
         self.adam.zero_grad()
         self.buffers.gradients.zero_()
@@ -234,9 +235,7 @@ class OneForwardOneBackward:
     """The schedule of micro-batches in one stage, as torchgauge takes a pipeline's."""
 
     def __init__(self, stage: Stage, mesh: Any, settings: Settings) -> None:
-        self._stage = SimpleNamespace(
-            submod=stage, is_first=stage.is_first, is_last=stage.is_last
-        )
+        self._stage = SimpleNamespace(submod=stage, is_first=stage.is_first, is_last=stage.is_last)
         self.settings, self.stages, self.number = settings, 1, 0
         if "pp" in mesh.mesh_dim_names:
             self.group = mesh["pp"].get_group()

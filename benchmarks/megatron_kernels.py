@@ -148,14 +148,13 @@ class Activation(Function):
     """GELU, or SwiGLU of two halves, as one kernel that keeps its input."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor, gated: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, _bias: Tensor, gated: bool) -> Tensor:
         """Map hidden features."""
         ctx.save_for_backward(x)
-        ctx.bias = bias.shape
         return functional.gelu(x[..., : x.shape[-1] // 2] if gated else x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, _gradient: Tensor) -> tuple[Any, ...]:
         """Return the gradients of the input and the bias."""
         (x,) = ctx.saved_tensors
         own = torch.empty_like(x)
@@ -166,7 +165,7 @@ class DropoutAdd(Function):
     """Bias, dropout and shortcut as one kernel that keeps a mask."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor, shortcut: Tensor, rate: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, _bias: Tensor, shortcut: Tensor, rate: float) -> Tensor:
         """Add what dropout leaves to the shortcut."""
         dropped, mask = torch.native_dropout(x, rate, True)
         ctx.save_for_backward(mask)
@@ -201,12 +200,12 @@ class Rotation(Function):
     """Rotary positions as one kernel, which keeps angles alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
         """Rotate."""
         return torch.empty(x.shape, dtype=x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(_ctx: Any, gradient: Tensor) -> Tensor:
         """Rotate back."""
         return torch.empty(gradient.shape, dtype=gradient.dtype)
 

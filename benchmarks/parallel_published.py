@@ -113,7 +113,7 @@ class MegatronJob:
 
 
 def figures(kind, row: dict, seconds: float) -> dict:
-    """Return our figures of a rank of one stage, in MiB, with their ratios to the published ones."""
+    """Return our figures of a rank of one stage, in MiB, and their ratios to published ones."""
     memory = kind.memory
     live = memory.peak
     if row["iterations"] == 1:

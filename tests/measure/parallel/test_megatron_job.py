@@ -23,9 +23,7 @@ def noted(monkeypatch):
     megatron = importlib.import_module("megatron_job")
 
     def note(dims, rank=0, **changes):
-        settings = dataclasses.replace(
-            megatron.TINY, **{"layers": 1, "micro_batches": 1} | changes
-        )
+        settings = dataclasses.replace(megatron.TINY, **{"layers": 1, "micro_batches": 1} | changes)
         with fake_job(dims, rank) as mesh, cuda_kernels():
             schedule, inputs, training = megatron.job(settings, mesh)
             step = note_step(PipelineStep(schedule, inputs, training), groups_of(dims, rank))

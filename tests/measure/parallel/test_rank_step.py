@@ -61,7 +61,7 @@ def test_a_rank_of_four_holds_a_quarter(fsdp):
 
 
 class Summed(torch.autograd.Function):
-    """A layer's own collectives: gathered forward, reduced backward, on the stream it computes on."""
+    """A layer's own collectives: its rows are gathered, and their gradients reduced."""
 
     @staticmethod
     def forward(ctx, x):

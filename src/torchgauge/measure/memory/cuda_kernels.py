@@ -27,8 +27,7 @@ def cuda_kernels() -> Iterator[None]:
     """Run CUDA's operators in place of the CPU's, on tensors that have no values.
 
     Tensors with values take the operators that they would take anyway, as distributed ones do in
-    RMSNorm and attention: the gradient of a weight would need a collective, and ring attention takes
-    no dropout.
+    RMSNorm and attention: a weight's gradient would need a collective, and rings take no dropout.
     """
     with contextlib.ExitStack() as undo:
         for owner, name, replacement in _REPLACEMENTS:
