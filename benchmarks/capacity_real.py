@@ -57,7 +57,7 @@ REQUESTS, FULL_REQUESTS = 800, 200
 SECONDS = 8.0
 KNEE_BATCH, KNEE_DELAY = 4, 2e-3
 # The limit of p95, in seconds of a full batch; a search's levels, and those that confirm it.
-KNEE_BATCHES, SEARCHED_SECONDS, CONFIRMED_SECONDS = 5.0, 6.0, 20.0
+KNEE_BATCHES, SEARCHED_SECONDS, CONFIRMED_SECONDS = 5.0, 15.0, 30.0
 # Too many requests, in times of the rate of batches that are called here.
 TOO_MANY = 1.5
 WIDTH, DEPTH = 3072, 10
