@@ -34,6 +34,8 @@ ENOUGH_IN_ALL = 8
 REPLAYED = 3.0
 # At least so many such stretches are told apart, however long a slow period seems.
 STRETCHES = 8
+# How far another run lies from the mean of as many parts, in times of their scatter.
+DRIFT_SCALE = math.sqrt(1 + 1 / STRETCHES)
 # One worker without batches is simulated so many times as fast; a batch takes as long as a request,
 # so that of a larger one this share more requests are.
 ONE_BY_ONE, PER_LARGER = 5.0, 0.25
@@ -55,6 +57,8 @@ class BatchModel:
         overhead: Seconds of a request outside of the batch, in which no worker is busy.
         order: The sizes of all batches in the order in which they ran; without it size after size.
         stretch: Batches in a row that resemble each other; without it, as measured.
+        drift: By how much the speed differs between parts of the measurement, as a relative
+            standard deviation; without it, as measured.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class BatchModel:
         overhead: float = 0.0,
         order: Sequence[int] = (),
         stretch: int = 0,
+        drift: float | None = None,
     ) -> None:
         self.seconds = dict(sorted(seconds.items()))
         self.overhead = overhead
@@ -71,6 +76,7 @@ class BatchModel:
         self.means = [float(table.mean()) for table in self.tables]
         self.ranks = self._ranks()
         self.stretch = stretch or _stretch(self.ranks)
+        self.drift = drift if drift is not None else _drift(self._ran(_ratios(self.seconds)))
 
     @classmethod
     def from_times(cls, times: ServiceTimes) -> BatchModel:
@@ -116,11 +122,12 @@ class BatchModel:
             # In the middle of those that are equal.
             below, up_to = (np.searchsorted(among, values, side) for side in ("left", "right"))
             ranks[size] = np.minimum((below + up_to) / (2 * len(among)), 1 - 1e-9)
-        if not len(self.order):
-            return np.concatenate(list(ranks.values()))
-        return self._in_order(ranks)
+        return self._ran(ranks)
 
-    def _in_order(self, columns: Mapping[int, Floats]) -> Floats:
+    def _ran(self, columns: Mapping[int, Floats]) -> Floats:
+        """Return the values of all sizes in the order in which their batches ran."""
+        if not len(self.order):
+            return np.concatenate(list(columns.values()))
         values = np.empty(len(self.order))
         for size in np.unique(self.order):
             values[self.order == size] = columns[int(size)]
@@ -140,16 +147,21 @@ class BatchModel:
         """Return the model of as many batches, drawn from the measured ones in blocks.
 
         Blocks are as long as batches in a row resemble each other. Where it is known how the sizes
-        took turns, a slow period is slow for all of them.
+        took turns, a slow period is slow for all of them. Another measurement is as much faster or
+        slower on the whole as parts of this one are.
         """
+        speed = math.exp(self.drift * DRIFT_SCALE * generator.standard_t(STRETCHES - 1))
         if not len(self.order):
+            order = self.order
             seconds = {size: _in_blocks(values, generator) for size, values in self.seconds.items()}
-            return BatchModel(seconds, self.overhead, stretch=self.stretch)
-        picks = _blocks(len(self.order), self.stretch, len(self.order), generator)
-        order, values = self.order[picks], self._in_order(self.seconds)[picks]
-        # A size that happens not to be picked is as it was measured.
-        seconds = self.seconds | {int(size): values[order == size] for size in np.unique(order)}
-        return BatchModel(seconds, self.overhead, order.tolist(), self.stretch)
+        else:
+            picks = _blocks(len(self.order), self.stretch, len(self.order), generator)
+            order, values = self.order[picks], self._ran(self.seconds)[picks]
+            # A size that happens not to be picked is as it was measured.
+            picked = {int(size): values[order == size] for size in np.unique(order)}
+            seconds = self.seconds | picked
+        seconds = {size: speed * values for size, values in seconds.items()}
+        return BatchModel(seconds, self.overhead, order.tolist(), self.stretch, self.drift)
 
 
 def _stretch(values: Floats) -> int:
@@ -159,6 +171,18 @@ def _stretch(values: Floats) -> int:
         return 1
     resembling = cautious(autocorrelation_time(values), count) - 1
     return max(1, math.ceil(min(REPLAYED * resembling, count / STRETCHES)))
+
+
+def _drift(ratios: Floats) -> float:
+    """Return the relative standard deviation between parts, beyond what batches explain."""
+    count = len(ratios)
+    if count < STRETCHES**2:
+        return 0.0
+    parts = np.array_split(ratios, STRETCHES)
+    means = np.array([part.mean() for part in parts])
+    within = np.concatenate([part - mean for part, mean in zip(parts, means, strict=True)])
+    independent = count / STRETCHES / cautious(autocorrelation_time(within), count)
+    return math.sqrt(max(0.0, float(means.var(ddof=1)) - float(within.var()) / independent))
 
 
 def _blocks(count: int, length: int, total: int, generator: np.random.Generator) -> Indices:
@@ -210,7 +234,12 @@ def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:
 
 def _scatter(seconds: Mapping[int, Floats]) -> Floats:
     """Return the seconds of all sizes over the mean of their size, sorted."""
-    return np.sort(np.concatenate([
-        values / mean if (mean := values.mean()) > 0 else np.ones(len(values))
-        for values in seconds.values()
-    ]))  # fmt: skip
+    return np.sort(np.concatenate(list(_ratios(seconds).values())))
+
+
+def _ratios(seconds: Mapping[int, Floats]) -> dict[int, Floats]:
+    """Return the seconds of each size over their mean."""
+    return {
+        size: values / mean if (mean := values.mean()) > 0 else np.ones(len(values))
+        for size, values in seconds.items()
+    }
