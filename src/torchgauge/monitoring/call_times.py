@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from torchgauge.monitoring.meter import Call
 from torchgauge.monitoring.problems import Problems
@@ -14,13 +14,6 @@ from torchgauge.monitoring.series import Series
 # One call in so many has its batch read: it takes 1 µs.
 SIZES_EVERY = 100
 CountTokens = Callable[[tuple[Any, ...], dict[str, Any], Any], int]
-
-
-class Sizes(NamedTuple):
-    """What a call's arguments say of its work: samples and token positions, None if unknown."""
-
-    batch: int | None
-    tokens: int | None
 
 
 class CallTimes:
@@ -57,15 +50,17 @@ class CallTimes:
 
     def call(self, inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call and note what it took; what it raises is raised."""
-        end_layers = self.before()
-        begin = time.perf_counter_ns()
+        end_layers = None
+        if self.begin_layers is not None and random.random() < self.layers_share:  # noqa: S311
+            end_layers = self.begin()
+        begin = time.perf_counter()
         try:
             output = inner(*args, **kwargs)
         except BaseException as error:
             self.latency.fail(type(error))
             raise
         else:
-            duration = time.perf_counter_ns() - begin
+            duration = time.perf_counter() - begin
             # With hooks attached it took longer: it counts, without its time.
             self.after(None if end_layers else duration, args, kwargs, output)
             return output
@@ -73,53 +68,60 @@ class CallTimes:
             if end_layers is not None:
                 end_layers()
 
-    def before(self) -> Callable[[], None] | None:
-        """Start timing the layers if it is their turn, and look after the buffer."""
+    def begin(self) -> Callable[[], None] | None:
+        """Start timing the layers; None where it is not possible."""
         try:
-            self.wake()
-            self.latency.drain_if_full()
-            if self.begin_layers is not None and random.random() < self.layers_share:  # noqa: S311
-                return self.begin_layers()
+            return self.begin_layers and self.begin_layers()
         except Exception as error:  # noqa: BLE001 - nothing of a monitor's reaches the model
             self.problems.add("layers", error)
-        return None
+            return None
 
     def after(
-        self, duration: int | None, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        self, duration: float | None, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
-        """Note a call that has ended."""
+        """Note a call that has ended, and look after the buffer."""
         try:
             if duration is None:
                 self.latency.add_untimed()
             else:
                 self.latency.append(duration)
+            self.latency.drain_if_full()
+            self.wake()
             if self.count_tokens is not None:
                 self.tokens.add(self.count_tokens(args, kwargs, output))
-            if random.random() < self.sizes_share:  # noqa: S311
-                sizes = argument_sizes(args, kwargs)
-                if sizes.batch is not None:
-                    self.batch.add(sizes.batch)
-                if sizes.tokens is not None and self.count_tokens is None:
-                    self.tokens.add(sizes.tokens)
+            if self.sizes_share == 1 or random.random() < self.sizes_share:  # noqa: S311
+                batch, tokens = argument_sizes(args, kwargs)
+                if batch is not None:
+                    self.batch.add(batch)
+                if tokens is not None and self.count_tokens is None:
+                    self.tokens.add(tokens)
         except Exception as error:  # noqa: BLE001 - nothing of a monitor's reaches the model
             self.problems.add("sizes", error)
 
 
-def argument_sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sizes:
-    """Return the length of the first tensor's first dimension, and the positions of token ids.
+def argument_sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Return the samples of a call and its positions of token ids, padding among them.
 
-    Token ids are `input_ids`, or a first tensor of integers with two dimensions; padding is among
-    its positions.
+    Samples are the length of the first tensor's first dimension. Token ids are `input_ids`, or a
+    first tensor of integers with two dimensions. None where there is no such tensor.
     """
     tensor = kwargs.get("input_ids")
     if tensor is None:
-        tensor = next((value for value in _values(args, kwargs) if hasattr(value, "shape")), None)
-    shape = getattr(tensor, "shape", ())
-    if tensor is None or not len(shape):
-        return Sizes(None, None)
-    is_floating = getattr(tensor, "is_floating_point", lambda: True)()
-    tokens = None if is_floating or len(shape) != 2 else int(shape[0]) * int(shape[1])
-    return Sizes(int(shape[0]), tokens)
+        tensor = args[0] if args else None
+        if not hasattr(tensor, "shape"):
+            tensor = next(
+                (value for value in _values(args, kwargs) if hasattr(value, "shape")), None
+            )
+    shape = getattr(tensor, "shape", None)
+    if not shape:
+        return None, None
+    if len(shape) != 2 or getattr(tensor, "is_floating_point", _floats)():
+        return int(shape[0]), None
+    return int(shape[0]), int(shape[0]) * int(shape[1])
+
+
+def _floats() -> bool:
+    return True
 
 
 def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

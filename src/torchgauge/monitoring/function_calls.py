@@ -26,11 +26,11 @@ class Timing:
     def __init__(self, series: Series, first: Series, *, timed: bool = True) -> None:
         self._series, self._first = series, first
         self.timed, self._has_first = timed, False
-        self._begin = 0
+        self._begin = 0.0
 
     def __enter__(self) -> Self:
         """Read the clock."""
-        self._begin = time.perf_counter_ns()
+        self._begin = time.perf_counter()
         return self
 
     def first(self) -> None:
@@ -38,7 +38,7 @@ class Timing:
         if not self._has_first:
             self._has_first = True
             if self.timed:
-                self._first.add(time.perf_counter_ns() - self._begin)
+                self._first.add(time.perf_counter() - self._begin)
 
     def __exit__(
         self,
@@ -50,7 +50,7 @@ class Timing:
         if kind is not None and kind is not GeneratorExit:
             self._series.fail(kind)
         elif self.timed:
-            self._series.add(time.perf_counter_ns() - self._begin)
+            self._series.add(time.perf_counter() - self._begin)
         else:
             self._series.add_untimed()
         self._series.drain_if_full()

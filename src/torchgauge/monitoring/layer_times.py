@@ -18,7 +18,7 @@ from torch.nn.modules.module import (
 from torchgauge.monitoring.module_calls import SLOT, leave_uncompiled
 
 MOST_LAYERS = 100
-Append = Callable[[int], object]
+Append = Callable[[float], object]
 
 
 class LayerTimes:
@@ -43,8 +43,8 @@ class LayerTimes:
         """
         if not self._paths or self._compiled() or not self._turn.acquire(blocking=False):
             return None
-        clock, own, thread = time.perf_counter_ns, threading.get_ident(), threading.get_ident
-        began: list[tuple[nn.Module, int]] = []
+        clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
+        began: list[tuple[nn.Module, float]] = []
         paths = self._paths
 
         def before(module: nn.Module, _: Any) -> None:

@@ -45,15 +45,15 @@ def gaps(every: int, draw: Callable[[], float] = random.random) -> Callable[[], 
 
 
 def meter(  # noqa: C901 - the functions share their variables: attributes would cost 0.1 µs
-    append: Callable[[int], object],
+    append: Callable[[float], object],
     fail: Callable[[type], object],
     special: Callable[[Call, tuple[Any, ...], dict[str, Any]], Any],
     *,
     draw: Callable[[], int],
     times_all: bool,
-    clock: Callable[[], int] = time.perf_counter_ns,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Meter:
-    """Return a meter that hands the duration of calls in ns to `append`, failures to `fail`.
+    """Return a meter that hands the duration of calls in s to `append`, failures to `fail`.
 
     Now and then, after `draw()` others, a call goes through `special(call, args, kwargs)`, which
     times it. With `times_all` the others are timed here, too, and come before long.

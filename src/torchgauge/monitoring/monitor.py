@@ -41,8 +41,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_SERIES = 500  # of one monitor; further ones share the label "other"
 Labels = tuple[tuple[str, str], ...]
-# Times are buffered in ns, numbers of things as they are.
-_NS = 1e-9
 
 
 class Monitor:
@@ -103,7 +101,7 @@ class Monitor:
 
         layers = LayerTimes(module, self._layer_append) if self.options.layers else None
         calls, times, draw = self.call_meter({}, None if layers is None else layers.begin)
-        leave_uncompiled(times.before, times.after, draw, calls_too=True)
+        leave_uncompiled(times.begin, times.after, draw, calls_too=True)
         self._modules.append((ModuleCalls(module, calls), layers))
 
     def __call__(self, function: F) -> F:
@@ -113,10 +111,7 @@ class Monitor:
     def time(self, series: str = LATENCY, **labels: str) -> Timing:
         """Return a context manager that times its block as an event of a series."""
         self.wake()
-        return Timing(
-            self.series(series, resolution=_NS, **labels),
-            self.series(FIRST_BYTE, resolution=_NS, **labels),
-        )
+        return Timing(self.series(series, **labels), self.series(FIRST_BYTE, **labels))
 
     def add(self, series: str, value: float, unit: Unit = "s", **labels: str) -> None:
         """Add a value to a series, in its unit."""
@@ -139,7 +134,6 @@ class Monitor:
         unit: Unit = "s",
         *,
         how: How = "measured",
-        resolution: float | None = None,
         **labels: str,
     ) -> Series:
         """Return the series of a name and labels, for those who add often."""
@@ -158,7 +152,6 @@ class Monitor:
                     self._begin,
                     unit=unit,
                     how=how,
-                    resolution=resolution,
                 )
             return self._series[key]
 
@@ -169,7 +162,7 @@ class Monitor:
     ) -> tuple[Meter, CallTimes, Callable[[], int]]:
         """Return the meter of a module or function, what times its special calls, and the draw."""
         every = self.options.every
-        latency = self.series(LATENCY, resolution=_NS, **labels)
+        latency = self.series(LATENCY, **labels)
         counts_all = self._count_tokens is not None and every == 1
         period = 1 if counts_all else SIZES_EVERY if every == 1 else every
         times = CallTimes(
@@ -193,8 +186,8 @@ class Monitor:
             times.tokens.events = latency.succeeded
         return calls, times, draw
 
-    def _layer_append(self, path: str) -> Callable[[int], object]:
-        return self.series(LAYER, resolution=_NS, layer=path).append
+    def _layer_append(self, path: str) -> Callable[[float], object]:
+        return self.series(LAYER, layer=path).append
 
     def totals(self) -> tuple[Window, ...]:
         """Return what this process has recorded since it began, one window a series."""
