@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,6 @@ from torchgauge.records.monitoring.process_state import ProcessState
 from torchgauge.records.monitoring.window import Key, Window, merged
 
 VARIABLE = "TORCHGAUGE_MONITOR_FOLDER"
-PROCESS = "process"  # the label of windows that are of one process
 
 
 def monitor_folder(folder: str | Path | None = None) -> Path:
@@ -46,6 +45,7 @@ class MonitorFolder:
     def __init__(self, folder: str | Path | None = None) -> None:
         self.path = monitor_folder(folder)
         self.unreadable: tuple[str, ...] = ()
+        self._ended: dict[str, ProcessState] = {}
         self._seen: dict[tuple[str, Key], Window] = {}
 
     def states(self) -> list[ProcessState]:
@@ -56,25 +56,34 @@ class MonitorFolder:
             paths = sorted(self.path.glob(f"*{SUFFIX}"))
         for path in paths:
             try:
-                data, alive = read(path)
-                if data is not None:
-                    state = msgspec.msgpack.decode(data, type=ProcessState)
-                    states.append(msgspec.structs.replace(state, alive=alive))
-            except FileNotFoundError:  # removed meanwhile
+                if (state := self._ended.get(path.name)) is None:
+                    state = self._read(path)
+                if state is not None:
+                    states.append(state)
+            except FileNotFoundError:  # it was removed meanwhile
                 continue
             except (OSError, msgspec.MsgspecError, ValueError):
                 unreadable.append(path.name)
         self.unreadable = tuple(unreadable)
         return sorted(states, key=lambda state: (state.alive is not False, state.begin))
 
-    def totals(self, monitor: str | None = None) -> list[Window]:
-        """Return everything recorded so far, one window a series over all processes."""
-        return merged(
-            window
-            for state in self.states()
-            if monitor in (None, state.monitor)
-            for window in state.windows
-        )
+    def _read(self, path: Path) -> ProcessState | None:
+        data, alive = read(path)
+        if data is None:
+            return None
+        state = msgspec.msgpack.decode(data, type=ProcessState)
+        state = msgspec.structs.replace(state, alive=alive)
+        if alive is False:  # its file will not change
+            self._ended[path.name] = state
+        return state
+
+    def totals(self, monitor: str | None = None, own: ProcessState | None = None) -> list[Window]:
+        """Return everything recorded so far, one window a series over all processes.
+
+        Readings, such as memory, are those of running processes, with the label `process`. `own`
+        stands for what its process wrote last.
+        """
+        return merged(window for _, window in self._windows(monitor, own))
 
     def windows(self, monitor: str | None = None) -> list[Window]:
         """Return what was recorded since the last look, one window a series; at first everything.
@@ -82,14 +91,27 @@ class MonitorFolder:
         Nothing is lost between two looks, of processes that end meanwhile neither.
         """
         added = []
-        for state in self.states():
+        for process, window in self._windows(monitor):
+            seen = self._seen.get((process, window.key))
+            self._seen[process, window.key] = window
+            if seen is None:
+                added.append(window)
+            elif window.end > seen.end:
+                added.append(window.since(seen))
+        return merged(added)
+
+    def _windows(
+        self, monitor: str | None, own: ProcessState | None = None
+    ) -> Iterator[tuple[str, Window]]:
+        states = self.states()
+        if own is not None:
+            states = [*(state for state in states if state.identity != own.identity), own]
+        for state in states:
             if monitor not in (None, state.monitor):
                 continue
+            process = f"{state.host}:{state.process}"
             for window in state.windows:
-                seen = self._seen.get((state.identity, window.key))
-                self._seen[state.identity, window.key] = window
-                if seen is None:
-                    added.append(window)
-                elif window.end > seen.end:
-                    added.append(window.since(seen))
-        return merged(added)
+                if window.last is None:
+                    yield state.identity, window
+                elif state.alive is not False:
+                    yield state.identity, window.with_labels(process=process)

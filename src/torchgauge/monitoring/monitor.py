@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -66,6 +67,7 @@ class Monitor:
         self._meters: list[Meter] = []
         self._modules: list[Any] = []
         self._closed = False
+        self._reader: MonitorFolder | None = None
         self._begin_process()
         background.add(self)
 
@@ -93,6 +95,10 @@ class Monitor:
     def status(self) -> tuple[Problem, ...]:
         """What failed, one problem a part; empty if all is well."""
         return self._problems.all()
+
+    def guarded(self, part: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context manager that notes in `status` what its block raises."""
+        return self._problems.noting(part)
 
     def attach(self, module: Any) -> None:
         """Time the calls of an `nn.Module`; until `close`, or until the module ends."""
@@ -196,9 +202,17 @@ class Monitor:
             series = list(self._series.values())
         return tuple(window for one in series if _says_something(window := one.state(now)))
 
-    def folder_reader(self) -> MonitorFolder:
-        """Return a reader of the files of all its processes. Raises InputError."""
-        return MonitorFolder(self.options.folder)
+    def totals_of_processes(self) -> list[Window]:
+        """Return what all its processes have recorded, ended ones too.
+
+        Of other processes that is what they wrote last, `interval` seconds ago at most.
+        """
+        own = self.process_state(time.time())
+        with self._problems.noting("folder"):
+            if self._reader is None:
+                self._reader = MonitorFolder(self.options.folder)
+            return self._reader.totals(self.name, own)
+        return list(own.windows)
 
     def tick(self, now: float) -> None:
         """Write the process's file, and close the window if it has ended; raises nothing."""

@@ -89,6 +89,10 @@ class Window(Record, frozen=True, kw_only=True):
         labels = {name: value for name, value in self.labels.items() if name not in names}
         return msgspec.structs.replace(self, labels=labels)
 
+    def with_labels(self, **labels: str) -> Window:
+        """Return the window with further labels."""
+        return msgspec.structs.replace(self, labels=self.labels | labels)
+
     def since(self, earlier: Window) -> Window:
         """Return what was added to `earlier`, a state of the same growing window."""
         errors = Counter(self.errors)
