@@ -265,7 +265,8 @@ class Monitor:
             windows = tuple(filter(_says_something, closed))
             self._window_end = self._next_window(now)
             if windows and self._deliveries:
-                batch = Batch(windows, self.totals())
+                state = self.process_state(now)
+                batch = Batch(self.name, state.identity, windows, state.windows)
                 for delivery in self._deliveries:
                     delivery.put(batch)
         return windows
