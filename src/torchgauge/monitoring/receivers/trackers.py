@@ -42,7 +42,7 @@ class FunctionReceiver:
     """Calls a function with the windows of this process, as alerts do."""
 
     part = "function"
-    backlog = 1
+    backlog = 120
 
     def __init__(self, function: Callable[[tuple[Window, ...]], object]) -> None:
         self._function = function
