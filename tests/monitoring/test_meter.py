@@ -57,9 +57,7 @@ def test_calls_in_eight_threads_are_all_counted():
     generator = random.Random(1)
     made, *_ = parts(draw=gaps(7, generator.random), times_all=False)
     call = made.wrap(lambda: sum(range(3)))
-    threads = [
-        threading.Thread(target=lambda: [call() for _ in range(4000)]) for _ in range(8)
-    ]
+    threads = [threading.Thread(target=lambda: [call() for _ in range(4000)]) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
