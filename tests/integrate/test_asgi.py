@@ -97,7 +97,7 @@ def test_the_page_is_the_monitors_and_other_paths_are_the_applications(monitor):
     app = MonitorMiddleware(answer(), monitor=monitor)
     request(app)
     start, body = request(app, "/metrics")
-    assert dict(start["headers"])[b"content-type"].startswith(b"application/openmetrics-text")
+    assert dict(start["headers"])[b"content-type"].startswith(b"text/plain; version=0.0.4")
     assert b'torchgauge_request_events_total{method="GET",monitor="service"' in body["body"]
     accept = (b"accept", b"application/vnd.google.protobuf;encoding=delimited")
     start, body = request(app, "/metrics", [accept])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchgauge.monitoring.metrics_page import takes_protobuf
+from torchgauge.monitoring.metrics_page import preferred_form
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 from torchgauge.report.windows.families import families
@@ -137,25 +137,37 @@ def decoded_families(windows):
         position += length
 
 
+def test_the_older_text_is_the_same_with_names_of_its_own():
+    pytest.importorskip("prometheus_client")
+    from prometheus_client.parser import text_string_to_metric_families
+
+    text = metrics_text(families(windows()), plain=True)
+    parsed = {family.name: family for family in text_string_to_metric_families(text)}
+    assert "# TYPE torchgauge_latency_errors_total counter" in text
+    assert (parsed["torchgauge_latency_errors"].type, "EOF" in text) == ("counter", False)
+    samples = parsed["torchgauge_latency_seconds"].samples
+    assert sum(s.value for s in samples if s.name.endswith("_count")) == 4
+
+
+PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily"
+
+
 @pytest.mark.parametrize(
-    ("accept", "protobuf"),
+    ("accept", "form"),
     [
-        ("", False),
-        ("*/*", False),
-        ("text/html, application/openmetrics-text;version=1.0.0;q=0.5", False),
+        ("", "text/plain"),
+        ("*/*", "text/plain"),
+        ("text/html, application/openmetrics-text;version=1.0.0;q=0.5", "application/openmetrics"),
         (
-            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;"
-            "encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8",
-            True,
+            f"{PROTOBUF};encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,"
+            "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            "application/vnd",
         ),
-        (
-            "application/vnd.google.protobuf;encoding=delimited;q=0.3,"
-            "application/openmetrics-text;q=0.8",
-            False,
-        ),
-        ("application/vnd.google.protobuf;encoding=text", False),
-        ("application/vnd.google.protobuf;encoding=delimited;q=nonsense", False),
+        (f"{PROTOBUF};encoding=delimited;q=0.3,text/plain;q=0.8", "text/plain"),
+        (f"{PROTOBUF};encoding=text", "text/plain"),
+        (f"{PROTOBUF};encoding=delimited;q=nonsense", "text/plain"),
+        (f"{PROTOBUF};encoding=delimited;q=0", "text/plain"),
     ],
 )
-def test_the_reader_chooses_the_form(accept, protobuf):
-    assert takes_protobuf(accept) is protobuf
+def test_the_reader_chooses_the_form(accept, form):
+    assert preferred_form(accept).startswith(form)

@@ -131,7 +131,9 @@ def _sorted(pairs: dict[str, str]) -> Labels:
 
 def _label(name: str) -> str:
     identifier = _identifier(name)
-    return f"label_{identifier}" if identifier in _RESERVED or identifier[:2] == "__" else identifier
+    return (
+        f"label_{identifier}" if identifier in _RESERVED or identifier[:2] == "__" else identifier
+    )
 
 
 def _distinct(samples: Iterable[tuple[Labels, float | Histogram]]) -> tuple[Sample, ...]:
