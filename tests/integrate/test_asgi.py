@@ -135,7 +135,8 @@ def test_a_fastapi_application_on_uvicorn(tmp_path):
     try:
         while not server.started:
             time.sleep(0.01)
-        address = "http://127.0.0.1:%d" % server.servers[0].sockets[0].getsockname()[1]
+        port = server.servers[0].sockets[0].getsockname()[1]
+        address = f"http://127.0.0.1:{port}"
         for number in (1, 2, 3):
             assert urllib.request.urlopen(f"{address}/items/{number}").status == 200
         with pytest.raises(urllib.error.HTTPError):
