@@ -232,7 +232,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TORCHGAUGE_MONITOR_FOLDER"] = folder
+        os.environ["TORCHGAUGE_STATE"] = folder
         call_costs(options.rounds)
         model_change(options.pairs)
         histogram_facts()

@@ -2,7 +2,7 @@
 
     python benchmarks/monitor_prometheus.py FOLDER [--minutes 10] [--workers 2]
 
-FOLDER has `prometheus` and `promtool` (Debian's package, unpacked: `usr/bin`). An application of FastAPI
+FOLDER has `prometheus` and `promtool` (Debian's package, unpacked: `usr/bin`). An application
 on uvicorn's worker processes answers about 20 requests a second, one in 50 with an error; one
 worker is killed halfway, which uvicorn replaces. Prometheus scrapes it every 5 s, twice: with
 native histograms (protobuf) and without. At the end it must have had no failed scrape, count what
@@ -154,7 +154,7 @@ def run(programs: Path, minutes: float, workers: int, folder: Path) -> None:
     (folder / "application.py").write_text(APPLICATION)
     port, native_port, classic_port = free_port(), free_port(), free_port()
     (folder / "prometheus.yml").write_text(CONFIGURATION.format(port=port))
-    environment = os.environ | {"TORCHGAUGE_MONITOR_FOLDER": str(folder / "monitors")}
+    environment = os.environ | {"TORCHGAUGE_STATE": str(folder)}
     uvicorn = ("-m", "uvicorn", "application:app", "--port", str(port), "--log-level", "critical")
     base = f"http://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:

@@ -7,7 +7,7 @@ from torchgauge.monitoring.background import background
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHGAUGE_MONITOR_FOLDER", str(tmp_path / "monitors"))
+    monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path))
     yield tmp_path / "monitors"
     for monitor in list(background._monitors):
         monitor.close()

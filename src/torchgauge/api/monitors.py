@@ -48,8 +48,8 @@ def monitor(
         tokens: Returns the tokens of a call: `tokens(args, kwargs, output)`. Without it they are
             estimated from calls whose token ids were looked at, padding included.
         labels: Further labels of all that is recorded.
-        folder: Where each process leaves a file with all that it recorded; by default that of
-            TORCHGAUGE_MONITOR_FOLDER, else `torchgauge/monitors` in the user's state.
+        folder: Where each process leaves a file with all that it recorded; by default `monitors`
+            in TORCHGAUGE_STATE, else in `torchgauge` in the user's state.
         interval: Seconds between two writes of that file: what a killed process loses at most.
         window: Seconds of a window. When one ends it goes to all of the following.
         history: A history's file or URL, which gets the windows.
