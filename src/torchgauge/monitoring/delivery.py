@@ -60,7 +60,7 @@ class Delivery:
         self._thread: threading.Thread | None = None
         self._ended = False
 
-    def put(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
         """Hand over a batch; returns at once."""
         self._pending.append(batch)
         if len(self._pending) > self._receiver.backlog:

@@ -43,7 +43,7 @@ class MonitorFolder:
         self.path = monitor_folder(folder)
         self.unreadable: tuple[str, ...] = ()
         self._ended: dict[str, ProcessState] = {}
-        self._seen: dict[tuple[str, Key], Window] = {}
+        self._last_windows: dict[tuple[str, Key], Window] = {}
 
     def states(self) -> list[ProcessState]:
         """Return what each process's monitor has recorded, ended processes first."""
@@ -89,12 +89,12 @@ class MonitorFolder:
         """
         added = []
         for process, window in self._windows(monitor):
-            seen = self._seen.get((process, window.key))
-            self._seen[process, window.key] = window
-            if seen is None:
+            earlier = self._last_windows.get((process, window.key))
+            self._last_windows[process, window.key] = window
+            if earlier is None:
                 added.append(window)
-            elif window.end > seen.end:
-                added.append(window.since(seen))
+            elif window.end > earlier.end:
+                added.append(window.since(earlier))
         return merged(added)
 
     def _windows(

@@ -91,17 +91,17 @@ class LayerTimes:
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    call = module.__dict__.get(SLOT)
+    call: Any = module.__dict__.get(SLOT)
     while hasattr(call, "monitored"):  # a monitor's timer
         call = call.monitored
     return call is not None
 
 
-def layer_paths(module: nn.Module, most: int = MOST_LAYERS) -> dict[int, str]:
+def layer_paths(module: nn.Module, maximum: int = MOST_LAYERS) -> dict[int, str]:
     """Return the paths of the layers to time by the identities of their modules."""
     paths = {id(layer): path for path, layer in module.named_modules() if path}
     depths = sorted(path.count(".") for path in paths.values())
-    if len(depths) <= most:
+    if len(depths) <= maximum:
         return paths
     # The level that the first layer too many is on has too many.
-    return {key: path for key, path in paths.items() if path.count(".") < depths[most]}
+    return {key: path for key, path in paths.items() if path.count(".") < depths[maximum]}

@@ -33,14 +33,14 @@ class Meter(NamedTuple):
     frames: tuple[Callable[..., Any], ...]
 
 
-def gaps(every: int, draw: Callable[[], float] = random.random) -> Callable[[], int]:
-    """Return what draws how many calls to pass over: of all, one in `every` comes next.
+def gaps(period: int, draw: Callable[[], float] = random.random) -> Callable[[], int]:
+    """Return what draws how many calls to pass over: of all, one in `period` comes next.
 
     Gaps are geometric, those of independent draws: no rhythm of calls is missed or met.
     """
-    if every == 1:
+    if period == 1:
         return lambda: 0
-    scale = 1 / math.log1p(-1 / every)
+    scale = 1 / math.log1p(-1 / period)
     return lambda: int(math.log(1 - draw()) * scale)
 
 
@@ -55,27 +55,26 @@ def meter(  # noqa: C901 - the functions share their variables: attributes would
 ) -> Meter:
     """Return a meter that hands the duration of calls in s to `append`, failures to `fail`.
 
-    Now and then, after `draw()` others, a call goes through `special(call, args, kwargs)`, which
-    times it. With `times_all` the others are timed here, too, and come before long.
+    After `draw()` others, timed if `times_all`, one goes through `special(call, args, kwargs)`.
     """
-    left = gap = calls = 0
+    countdown = gap = calls = 0
 
     def rare(inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal left, gap, calls
-        fresh = min(draw(), LONGEST_GAP) if times_all else draw()
-        calls, gap, left = calls + gap - left, fresh, fresh
+        nonlocal countdown, gap, calls
+        drawn = min(draw(), LONGEST_GAP) if times_all else draw()
+        calls, gap, countdown = calls + gap - countdown, drawn, drawn
         return special(inner, args, kwargs)
 
     def wrap_all(inner: Call) -> Call:
         def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal countdown
+            countdown -= 1
+            if countdown < 0:
                 return rare(inner, args, kwargs)
             begin = clock()
             try:
                 output = inner(*args, **kwargs)
-            except BaseException as error:
+            except BaseException as error:  # Ctrl-C in a call as well is a failed one
                 fail(type(error))
                 raise
             append(clock() - begin)
@@ -85,23 +84,23 @@ def meter(  # noqa: C901 - the functions share their variables: attributes would
 
     def wrap_some(inner: Call) -> Call:
         def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            nonlocal countdown
+            countdown -= 1
+            if countdown < 0:
                 return rare(inner, args, kwargs)
             try:
                 return inner(*args, **kwargs)
-            except BaseException as error:
+            except BaseException as error:  # likewise
                 fail(type(error))
                 raise
 
         return call
 
     def total() -> int:
-        return calls + gap - left
+        return calls + gap - countdown
 
     def restart() -> None:
-        nonlocal left, gap, calls
-        left, gap, calls = 0, 0, 0
+        nonlocal countdown, gap, calls
+        countdown = gap = calls = 0
 
     return Meter(wrap_all if times_all else wrap_some, total, restart, (rare, special))

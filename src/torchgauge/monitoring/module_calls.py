@@ -38,7 +38,8 @@ class ModuleCalls:
 
     def attach_again(self) -> None:
         """Wrap what the program has put in place of the timer: `module.compile()` does."""
-        module, timer = self._module(), self._call and self._call()
+        module = self._module()
+        timer = None if self._call is None else self._call()
         if module is None or self._call is None:
             return
         call = module.__dict__.get(SLOT)
@@ -49,12 +50,14 @@ class ModuleCalls:
 
     def detach(self) -> None:
         """Give the module its own call back; within a later monitor's timer this one stays."""
-        module, call = self._module(), self._call and self._call()
+        module = self._module()
+        call = None if self._call is None else self._call()
         self._call = None
         if module is None or call is None:
             return
         call.ended = True
-        outermost = replaced = module.__dict__.get(SLOT)
+        outermost: Any = module.__dict__.get(SLOT)
+        replaced = outermost
         while getattr(replaced, "ended", False):
             replaced = replaced.monitored
         if replaced is None:
