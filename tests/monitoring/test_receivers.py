@@ -72,7 +72,8 @@ def test_a_receiver_that_fails_gets_the_windows_later_in_order():
         delivery.send(batch()._replace(process=str(number)))
     dead = False
     delivery.send(batch()._replace(process="5"))
-    delivery.close()
+    delivery.end()
+    delivery.join(5)
     assert received[-3:] == ["3", "4", "5"]
     assert [(problem.part, problem.solved) for problem in problems.all()] == [("endpoint", True)]
 

@@ -43,6 +43,7 @@ class MonitorFolder:
         self.path = monitor_folder(folder)
         self.unreadable: tuple[str, ...] = ()
         self._ended: dict[str, ProcessState] = {}
+        self._names: dict[str, str] = {}
         self._last_windows: dict[tuple[str, Key], Window] = {}
 
     def states(self) -> list[ProcessState]:
@@ -57,6 +58,7 @@ class MonitorFolder:
                     state = self._read(path)
                 if state is not None:
                     states.append(state)
+                    self._names[state.identity] = path.name
             except FileNotFoundError:  # it was removed meanwhile
                 continue
             except (OSError, msgspec.MsgspecError, ValueError):
@@ -73,6 +75,19 @@ class MonitorFolder:
         if alive is False:  # its file will not change
             self._ended[path.name] = state
         return state
+
+    def remove_ended(self, before: float) -> int:
+        """Remove the files of processes that ended before a time; return how many.
+
+        What they recorded is gone from totals: counters of a running service start again.
+        """
+        removed = 0
+        for state in self.states():
+            if state.alive is False and state.end < before:
+                (self.path / self._names[state.identity]).unlink(missing_ok=True)
+                removed += 1
+        self._ended.clear()
+        return removed
 
     def totals(self, monitor: str | None = None, own: ProcessState | None = None) -> list[Window]:
         """Return everything recorded so far, one window a series over all processes.

@@ -18,10 +18,10 @@ import msgspec
 
 from torchgauge.monitoring.background import background
 from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
-from torchgauge.monitoring.delivery import Batch, Delivery, Receiver
+from torchgauge.monitoring.delivery import LAST_WAIT, Batch, Delivery, Receiver
 from torchgauge.monitoring.folder import MonitorFolder, monitor_folder
 from torchgauge.monitoring.function_calls import Timing, takes_time, timed_stream
-from torchgauge.monitoring.meter import Meter, gaps, meter
+from torchgauge.monitoring.meter import Meter, gaps
 from torchgauge.monitoring.monitor_options import MonitorOptions
 from torchgauge.monitoring.problems import Problems
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile
@@ -200,7 +200,7 @@ class Monitor:
             wake=self.wake,
         )
         draw = gaps(period)
-        calls = meter(latency.append, latency.fail, times.call, draw=draw, times_all=times_all)
+        calls = Meter(latency.append, latency.fail, times.call, draw=draw, times_all=times_all)
         self._meters.append(calls)
         if not times_all:
             latency.events = calls.total
@@ -322,7 +322,10 @@ class Monitor:
             self._closed = True
         background.remove(self)
         for delivery in self._deliveries:
-            delivery.close()
+            delivery.end()
+        deadline = time.monotonic() + LAST_WAIT
+        for delivery in self._deliveries:
+            delivery.join(max(deadline - time.monotonic(), 0.0))
         if self._file is not None:
             self._file.close()
 
