@@ -1,0 +1,43 @@
+"""The page `/metrics`: what a monitor's processes have recorded, as the reader takes it."""
+
+from __future__ import annotations
+
+import re
+
+from torchgauge.monitoring.monitor import Monitor
+from torchgauge.report.windows import metrics_protobuf, metrics_text
+from torchgauge.report.windows.families import families
+
+_FORMS = {
+    "application/vnd.google.protobuf": metrics_protobuf.CONTENT_TYPE,
+    "application/openmetrics-text": metrics_text.OPENMETRICS,
+    "text/plain": metrics_text.PLAIN,
+}
+
+
+def metrics_page(monitor: Monitor, accept: str = "") -> tuple[str, bytes]:
+    """Return the content type and the body for the header `Accept` of a request."""
+    rendered, content_type = families(monitor.totals_of_processes()), preferred_form(accept)
+    if content_type == metrics_protobuf.CONTENT_TYPE:
+        return content_type, metrics_protobuf.metrics_protobuf(rendered)
+    plain = content_type == metrics_text.PLAIN
+    return content_type, metrics_text.metrics_text(rendered, plain=plain).encode()
+
+
+def preferred_form(accept: str) -> str:
+    """Return the content type that a reader prefers; Prometheus' older text if it names none.
+
+    Protobuf is only written in its delimited encoding.
+    """
+    weights: dict[str, float] = {}
+    for choice in accept.lower().split(","):
+        media, *parameters = (part.strip() for part in choice.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        if media not in _FORMS or not re.fullmatch(r"[01](\.\d{0,3})?", weight):
+            continue
+        if media == "application/vnd.google.protobuf" and "encoding=delimited" not in parameters:
+            continue
+        weights[media] = max(weights.get(media, 0.0), float(weight))
+    # Of equal ones the first of our own, which holds the most.
+    chosen = max(_FORMS, key=lambda media: weights.get(media, 0.0))
+    return _FORMS[chosen] if weights.get(chosen) else metrics_text.PLAIN
