@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torchgauge.errors import InputError
+from torchgauge.forks import Owner
 from torchgauge.measure.training.gauge import Count, GaugeOptions, Job, TrainingGauge
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.targets.inputs.inputs import Inputs
@@ -18,17 +19,17 @@ from torchgauge.targets.inputs.inputs import Inputs
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16", "16": "float16"}
 
 _active: GaugedTraining | None = None
-Self = TypeVar("Self", bound="GaugedTraining")
+Watched = TypeVar("Watched", bound="GaugedTraining")
 P = ParamSpec("P")
 
 
 def guarded(
-    hook: Callable[Concatenate[Self, P], None],
-) -> Callable[Concatenate[Self, P], None]:
+    hook: Callable[Concatenate[Watched, P], None],
+) -> Callable[Concatenate[Watched, P], None]:
     """Let no error of a hook reach the training: the watching ends with a warning instead."""
 
     @functools.wraps(hook)
-    def without_errors(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def without_errors(self: Watched, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
             hook(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the user's training must not fail by its watcher
@@ -60,6 +61,7 @@ class GaugedTraining:
         self._error: Exception | None = None
         self._open = contextlib.ExitStack()
         self._thread = 0
+        self._owner = Owner()
 
     @property
     def record(self) -> TrainingRun:
@@ -83,6 +85,7 @@ class GaugedTraining:
             _active.end(interrupted=True)
         self.end(interrupted=True)
         self._thread = threading.get_ident()
+        self._owner = Owner()
         self.gauge = self._last = TrainingGauge(job, self.options)
         _active = self
         atexit.register(self.end, interrupted=True)
@@ -100,7 +103,7 @@ class GaugedTraining:
         if _active is self:
             _active = None
         self._open.close()
-        if gauge is not None:
+        if gauge is not None and not self._owner.in_fork:
             gauge.finish(interrupted=interrupted)
 
     def give_up(self, error: Exception) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from tests.support.fakes import FakeClock
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import torchgauge as tg
-from tests.support.fakes import FakeClock
 from torchgauge.errors import InputError
 from torchgauge.measure.training import gauge as gauge_module
 from torchgauge.measure.training.batch_flops import BatchFlops, without_values

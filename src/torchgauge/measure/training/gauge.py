@@ -300,7 +300,8 @@ class TrainingGauge:
                 shape.inputs = None
                 continue
             began = self._now()
-            if self._counting <= COUNTING_SHARE * (began - self._first) or not self._counting:
+            due = self._counting <= COUNTING_SHARE * (began - self._first) or not self._counting
+            if due and self._timeline is None:
                 shape.inputs = None
                 shape.products = self._products(inputs)
                 self._counting += self._now() - began

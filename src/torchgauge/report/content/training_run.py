@@ -33,7 +33,7 @@ def document(run: TrainingRun, options: Options) -> Document:
         blocks.append(Note(f"MFU is unknown: {run.unknown}.", "doubtful"))
     if run.window is not None:
         recorded = loop.document(run.window, options)
-        blocks += [Heading("Recorded window", recorded.line), *recorded.blocks]
+        blocks += [Heading("Recorded window"), *recorded.blocks]
     if run.warnings:
         heading = "Warnings" if run.complete else "Failed and warnings"
         blocks.append(Warnings(run.warnings, heading))
