@@ -32,11 +32,6 @@ class Rules(NamedTuple):
     url: str = ""
     url_env: str = ""
 
-    @property
-    def need_windows(self) -> bool:
-        """Whether a rule is about windows of monitors."""
-        return bool(self.window_rules) or any(rule.metric.startswith(PREFIX) for rule in self.rules)
-
 
 def read(path: Path) -> Rules:
     """Return the rules of a file.

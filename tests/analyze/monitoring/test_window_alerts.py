@@ -74,7 +74,7 @@ def test_windows_are_series_for_rules_on_the_newest_figure():
         window(0, [0.01] * 80, errors={"ValueError": 4}, count=84),
         window(0, [1.0] * 20, process="2"),
     ]
-    by_name = {series.metric: series for series in window_series(windows)}
+    by_name = {series.metric: series for series in window_series(windows, NOW)}
     p50, rate = by_name["monitor_latency_p50"], by_name["monitor_latency_rate"]
     assert p50.values == pytest.approx((0.5, 0.01), rel=0.012)
     assert (p50.unit, rate.unit) == ("s", "1/s")
@@ -83,3 +83,4 @@ def test_windows_are_series_for_rules_on_the_newest_figure():
     slow = Rule("slow", "threshold", "monitor_latency_p99", 0.2, "s", target="a*")
     (alert,) = alerts(slow, list(by_name.values()))
     assert alert.value == pytest.approx(1.0, rel=0.012)
+    assert window_series(windows, NOW + 7200) == []

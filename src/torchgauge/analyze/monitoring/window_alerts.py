@@ -69,11 +69,15 @@ def window_alerts(rule: WindowRule, windows: Iterable[Window], now: float) -> li
     return [alert for alerts in known for alert in alerts] if known else None
 
 
-def window_series(windows: Iterable[Window]) -> list[TrendSeries]:
-    """Return the series of monitors for rules on the newest figure, five minutes a point."""
+def window_series(windows: Iterable[Window], now: float) -> list[TrendSeries]:
+    """Return the series of monitors for rules on the newest figure, five minutes a point.
+
+    Those without calls within the last hour until `now` are left out: their newest is none.
+    """
     return [
         series
         for group in _by_series(windows)
+        if now - group[-1].end <= LONG
         for statistic in STATISTICS
         if (series := _statistic(group, statistic)) is not None
     ]
@@ -113,6 +117,8 @@ def _level(rule: WindowRule, windows: Sequence[Window], now: float) -> list[Aler
     news = [
         change for change in levels.changes if change.size > 0 and now - change.found <= rule.within
     ]
+    if not news and levels.smallest > rule.step * (1 + 1e-9):
+        return None  # hours differ by more than allows to tell such a step
     return [_alert(rule, windows[0], _moved(change), change.size, rule.step) for change in news]
 
 
