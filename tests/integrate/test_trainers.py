@@ -190,13 +190,14 @@ def mlp():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
 
 
-def fit(tmp_path, callbacks, **settings):
+def fit(tmp_path, callbacks, *, manual=False, **settings):
     import lightning.pytorch as pl
 
     class Module(pl.LightningModule):
         def __init__(self):
             super().__init__()
             self.net, self.losses = mlp(), []
+            self.automatic_optimization = not manual
 
         def training_step(self, batch, batch_idx):
             x, y = batch
@@ -204,6 +205,9 @@ def fit(tmp_path, callbacks, **settings):
             self.log("train_loss", loss)
             if not loss.is_meta:
                 self.losses.append(loss.item())
+            if manual:
+                self.manual_backward(loss)
+                self.optimizers().step()
             return loss
 
         def validation_step(self, batch, batch_idx):
@@ -247,7 +251,16 @@ def test_lightning_is_told_of_and_unchanged(tmp_path):
     assert "training_step" not in vars(type(trainer))
 
 
-def test_lightning_s_manual_optimization_is_unknown_and_ctrl_c_is_kept(tmp_path):
+@pytest.fixture
+def _handler_of_ctrl_c():
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)  # Lightning ignores it from then on
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_handler_of_ctrl_c")
+def test_ctrl_c_in_lightning_keeps_the_figures_so_far(tmp_path):
     import lightning.pytorch as pl
 
     from torchgauge.integrate.lightning import GaugeCallback
@@ -262,6 +275,17 @@ def test_lightning_s_manual_optimization_is_unknown_and_ctrl_c_is_kept(tmp_path)
         fit(tmp_path, [callback, Interrupting()], accumulate_grad_batches=1)
     assert callback.record.count == 3
     assert callback.record.interrupted
+
+
+@pytest.mark.thorough
+def test_manual_optimization_of_lightning_has_no_mfu(tmp_path):
+    from torchgauge.integrate.lightning import GaugeCallback
+
+    callback = GaugeCallback(tokens=lambda batch: 3 * len(batch[0]))
+    fit(tmp_path, [callback], manual=True, accumulate_grad_batches=1, max_epochs=1)
+    assert (callback.record.count, callback.record.utilization) == (6, None)
+    assert "manually" in callback.record.unknown
+    assert callback.record.tokens == 3 * callback.record.samples == 3 * 14
 
 
 def loop(gauged, **settings):
