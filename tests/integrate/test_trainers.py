@@ -218,8 +218,9 @@ def fit(tmp_path, callbacks, *, manual=False, **settings):
 
     module = Module()
     usual = {"max_epochs": 2, "accumulate_grad_batches": 2, "log_every_n_steps": 1}
+    usual["logger"] = False
     trainer = pl.Trainer(
-        default_root_dir=tmp_path, callbacks=callbacks, accelerator="cpu", logger=False,
+        default_root_dir=tmp_path, callbacks=callbacks, accelerator="cpu",
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
         **(usual | settings),
     )  # fmt: skip

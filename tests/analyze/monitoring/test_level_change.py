@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchgauge.analyze.monitoring.level_change import (
@@ -70,7 +70,7 @@ def test_too_few_days_are_unknown():
 
 
 def test_a_larger_budget_finds_sooner():
-    blocks = days(10, step=0.1, at=8.5, noise=0.05)
+    blocks = days(10, step=0.25, at=8.5, noise=0.05)
     strict = level_changes(blocks, budget=Budget(1, 10_000)).changes
     loose = level_changes(blocks, budget=Budget(10, 1)).changes
     assert strict
@@ -115,7 +115,8 @@ def test_trimmed_mean_by_hand():
     assert variance == pytest.approx(np.var(winsorized) / 0.64)
 
 
-@given(st.lists(st.floats(1e-6, 1e3), min_size=50, max_size=120), st.floats(0.1, 10))
+@settings(max_examples=20)
+@given(st.lists(st.floats(1e-6, 1e3), min_size=50, max_size=60), st.floats(0.1, 10))
 def test_a_level_moves_with_its_values(values, factor):
     first = blocks_of([window(0, values)])[0].level
     second = blocks_of([window(0, [value * factor for value in values])])[0].level

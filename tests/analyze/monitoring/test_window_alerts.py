@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from torchgauge.analyze.history.alerts import Rule, alerts
 from torchgauge.analyze.monitoring.burn_rate import Objective
@@ -35,7 +36,7 @@ def test_an_objective_is_of_all_processes_of_a_monitor_together():
     assert (alert.target, alert.metric, alert.limit) == ("api", "monitor_latency", 14.4)
     assert alert.value == pytest.approx(50 / 150 / 0.01)
     assert "burns ×33.3" in alert.message
-    assert "99 % of calls shall take at most 100 ms" in alert.message
+    assert "99 % of calls shall take at most 100.0 ms" in alert.message
     assert line(alert).endswith("[api]")
 
 
@@ -47,25 +48,27 @@ def test_a_monitor_without_calls_is_unknown_and_no_pass():
 
 
 def test_a_level_that_rose_is_told_for_a_day_and_one_of_days_ago_is_not():
+    values = [0.1 * math.exp(0.02 * (k % 7 - 3)) for k in range(60)]
+    usual, slower = window(values=values), window(values=[1.2 * value for value in values])
+
     def series(at):
         return [
-            window(
-                600.0 * n - 8 * 86400,
-                [0.1 * (1.2 if 600 * n > at * 86400 else 1) * math.exp(0.02 * (k % 7 - 3))
-                 for k in range(60)],
-                seconds=600.0,
+            replace(
+                slower if end > at else usual,
+                begin=NOW - 8 * 86400 + end - 600,
+                end=NOW - 8 * 86400 + end,
             )
-            for n in range(1, 8 * 144 + 1)
-        ]  # fmt: skip
+            for end in range(600, 8 * 86400 + 1, 600)
+        ]
 
     rule = WindowRule("slower", "level")
-    (alert,) = window_alerts(rule, series(7.8), NOW)
+    (alert,) = window_alerts(rule, series(7.8 * 86400), NOW)
     assert alert.value == pytest.approx(0.2, abs=0.02)
-    assert "level changed by +20" in alert.message
-    assert window_alerts(rule, series(6.2), NOW) == []
-    assert window_alerts(rule, series(9), NOW) == []
-    assert window_alerts(rule, series(7.8), NOW + 7200) is None
-    assert window_alerts(rule, series(7.8)[-200:], NOW) is None
+    assert "level changed by +2" in alert.message
+    assert window_alerts(rule, series(6.2 * 86400), NOW) == []
+    assert window_alerts(rule, series(9 * 86400), NOW) == []
+    assert window_alerts(rule, series(7.8 * 86400), NOW + 7200) is None
+    assert window_alerts(rule, series(7.8 * 86400)[-200:], NOW) is None
 
 
 def test_windows_are_series_for_rules_on_the_newest_figure():

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 import torch
+from msgspec.structs import replace
 from tests.support.fakes import FakeClock
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -78,7 +79,8 @@ def test_checkpointing_makes_hfu_larger():
     assert products is not None
     forward = 2 * 5 * (8 * 16 + 16 * 4)
     assert products.model == 5 * 2 * 2 * 64 + 3 * forward
-    assert products.executed - products.model == forward
+    # The second layer's output is not needed again: its recomputation stops before it.
+    assert products.executed - products.model == 2 * 5 * 8 * 16
 
 
 def test_counting_leaves_model_gradients_and_random_state_as_they_were():
@@ -134,7 +136,8 @@ def test_autocast_decides_the_dtype_of_the_peak():
     assert set(products.by_dtype) == {"bfloat16"}
 
 
-def test_further_shapes_are_counted_only_as_time_allows():
+def test_further_shapes_are_counted_only_as_time_allows(monkeypatch):
+    monkeypatch.setattr(gauge_module, "FIRST_SHAPES", 1)
     clock = FakeClock()
     gauge = TrainingGauge(Job("accelerate", mlp()), GaugeOptions(), clock)
     original = gauge._products
@@ -148,7 +151,6 @@ def test_further_shapes_are_counted_only_as_time_allows():
     record = gauge.record()
     # 5 ms of 48 ms are more than a thousandth: of 4, 5 and 6 samples only 4 were counted.
     assert (record.rated, record.counted) == (2, 1)
-    assert record.utilization is not None
     assert record.utilization.model_flops == 4 * MLP_FLOPS_A_SAMPLE
     clock.time += 100_000_000_000
     gauge.restart()
@@ -185,7 +187,8 @@ def test_one_record_until_now_and_one_at_the_end(tmp_path):
     gauge.finish(interrupted=True)
     loaded = tg.load(path)
     assert isinstance(loaded, TrainingRun)
-    assert loaded == gauge.record()
+    assert replace(loaded, memory_peak=None) == replace(gauge.record(), memory_peak=None)
+    assert loaded.memory_peak > 0
     assert loaded.interrupted
     assert "Interrupted" in str(loaded)
     assert "MFU" in loaded.to_markdown()

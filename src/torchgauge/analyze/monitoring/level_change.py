@@ -39,8 +39,10 @@ NEARBY = 1800.0
 RECENT, FEWEST_RECENT = 90, 20
 # Of the logarithms at either end, which the level leaves out.
 TRIMMED = 0.1
-# A block further off than so many deviations counts as if it were there: one bad minute.
+# A block further off than so many deviations counts as if it were there.
 MOST_DEVIATIONS = 3.0
+# Blocks that a change needs at least, however far they are off: bad minutes are none.
+FEWEST_BLOCKS = 4
 # An hour's level lies within so many of the deviations of hours.
 HOUR_DEVIATIONS = 2.5
 # The part of a step by which hours may differ and it is still told.
@@ -136,6 +138,13 @@ class _Usual(NamedTuple):
     extra: float
     tau: float
 
+    def ratio(self, difference: float, variance: float, step: float) -> float:
+        """Return the log-likelihood ratio of a level higher by `step` to one by `wander`."""
+        reach = MOST_DEVIATIONS * math.sqrt(variance)
+        difference = min(max(difference, -reach), step + reach)
+        middle = (step + self.wander) / 2
+        return (step - self.wander) * (difference - middle) / (variance * self.tau)
+
 
 @dataclass
 class _Sum:
@@ -145,14 +154,9 @@ class _Sum:
     value: float = 0.0
     since: int = -1
 
-    def add(
-        self, index: int, difference: float, variance: float, step: float, usual: _Usual
-    ) -> None:
-        """Add a block's ratio; where the sum is not above 0 it begins anew with the next block."""
-        reach = MOST_DEVIATIONS * math.sqrt(variance)
-        difference = min(max(self.sign * difference, -reach), step + reach)
-        middle = (step + usual.wander) / 2
-        self.value += (step - usual.wander) * (difference - middle) / (variance * usual.tau)
+    def add(self, index: int, ratio: float, most: float) -> None:
+        """Add a block's ratio, `most` at most; where the sum is not above 0 it begins anew."""
+        self.value += min(ratio, most)
         if self.value <= 0:
             self.value, self.since = 0.0, -1
         elif self.since < 0:
@@ -191,8 +195,9 @@ class _Watch:
                 if usual is None or not math.isfinite(difference):
                     continue
                 variance = float(self._noise[index]) + usual.extra
-                for direction in sums:
-                    direction.add(index, difference, variance, step, usual)
+                for total in sums:
+                    ratio = usual.ratio(total.sign * difference, variance, step)
+                    total.add(index, ratio, threshold / FEWEST_BLOCKS)
                 moved = next((total for total in sums if total.value >= threshold), None)
                 if moved is not None:
                     changes.append(self._change(moved.since, index))
@@ -295,8 +300,8 @@ def trimmed_mean(values: _Floats, counts: _Integers) -> tuple[float, float]:
     low, high = TRIMMED * total, (1 - TRIMMED) * total
     inside = np.maximum(np.minimum(ends, high) - np.maximum(ends - counts, low), 0.0)
     level = float((inside * values).sum() / inside.sum())
-    bounds = values[np.minimum(np.searchsorted(ends, (low, high)), len(values) - 1)]
-    winsorized = np.clip(values, *bounds)
+    lowest, highest = np.searchsorted(ends, low, side="right"), np.searchsorted(ends, high)
+    winsorized = np.clip(values, values[lowest], values[min(highest, len(values) - 1)])
     mean = float((counts * winsorized).sum() / total)
     variance = float((counts * (winsorized - mean) ** 2).sum() / total)
     return level, variance / (1 - 2 * TRIMMED) ** 2

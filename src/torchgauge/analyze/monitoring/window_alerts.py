@@ -103,7 +103,7 @@ def _objective(rule: WindowRule, windows: Sequence[Window], now: float) -> list[
         f"burns ×{units.significant(rate.long)} of what is allowed in an hour and "
         f"×{units.significant(rate.short or 0)} in five minutes, above "
         f"×{units.significant(rule.burn)}: "
-        f"{units.percent(rule.objective.share, 4)} of calls shall {good}"
+        f"{100 * rule.objective.share:g} % of calls shall {good}"
     )
     return [_alert(rule, windows[0], text, rate.long, rule.burn)]
 

@@ -39,7 +39,8 @@ from torchgauge.targets.inputs.inputs import Inputs
 # First steps, which allocate, compile and fill caches: no rate is of them.
 FIRST_STEPS = 2
 MOST_DURATIONS = 100_000
-# The time of a training that counting further shapes may take; the first is always counted.
+# Shapes that are always counted, and the time of a training that counting more of them may take.
+FIRST_SHAPES = 4
 COUNTING_SHARE = 0.001
 Count = Callable[[Any], int]
 
@@ -127,7 +128,7 @@ class TrainingGauge:
         self._timeline: Timeline | None = None
         self._window: Loop | None = None
         self._window_steps = 0
-        self._counting = 0
+        self._counting = self._counted_shapes = 0
         self._in_steps = 0
         self._first = self._last = self._began = now()
         self._paused: int | None = None
@@ -300,9 +301,11 @@ class TrainingGauge:
                 shape.inputs = None
                 continue
             began = self._now()
-            due = self._counting <= COUNTING_SHARE * (began - self._first) or not self._counting
+            allowed = COUNTING_SHARE * (began - self._first)
+            due = self._counted_shapes < FIRST_SHAPES or self._counting <= allowed
             if due and self._timeline is None:
                 shape.inputs = None
+                self._counted_shapes += 1
                 shape.products = self._products(inputs)
                 self._counting += self._now() - began
             else:  # by its shapes alone it can be counted later

@@ -39,9 +39,14 @@ class _CallHook:
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
         return no_hook
 
-    def __reduce__(self) -> str:
-        return "no_hook"
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return the_no_hook, ()
 
 
 def no_hook(_module: nn.Module, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
     """Do nothing before a call."""
+
+
+def the_no_hook() -> Callable[..., None]:
+    """Return what a pickled hook becomes."""
+    return no_hook

@@ -60,7 +60,7 @@ def steps(run: TrainingRun) -> Section:
             "step", rows[0].value,
             f"95 % in {units.times(run.interval.low, run.interval.high)}; {rows[0].note}",
         )  # fmt: skip
-    rows.append(Row("waits for data", units.percent(run.data_wait_share), "of a step"))
+    rows.append(Row("data wait", units.percent(run.data_wait_share), "of a step"))
     several = run.replicas if run.replicas and run.replicas > 1 else None
     for rate, name in ((run.tokens_per_second, "tokens"), (run.samples_per_second, "samples")):
         note = "the batches do not say how many" if rate is None else ""
@@ -69,7 +69,7 @@ def steps(run: TrainingRun) -> Section:
         rows.append(Row(name, units.rate(rate, name), note))
     if run.micro_batches is not None and run.micro_batches != 1:
         rows.append(Row("batches", f"{units.significant(run.micro_batches)} a step", "accumulated"))
-    rows.append(Row("between steps", units.time(run.between), "evaluation, checkpoints and others"))
+    rows.append(Row("between", units.time(run.between), "steps: evaluation, checkpoints and others"))
     rows.append(Row("memory peak", units.size(run.memory_peak)))
-    headlines = ("step", "waits for data", "tokens", "samples", "memory peak")
+    headlines = ("step", "data wait", "tokens", "samples", "memory peak")
     return Section("Steps", "measured", tuple(rows), headlines=headlines)
