@@ -142,7 +142,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
 
     @guarded
     def on_save_checkpoint(self, *_: Any) -> None:
-        """Leave the writing of a checkpoint out of the steps: until the next batch is asked for."""
+        """Leave the writing of a checkpoint out of the steps, until the next batch is fetched."""
         self._pause()
 
     @guarded

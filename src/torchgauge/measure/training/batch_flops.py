@@ -113,7 +113,8 @@ def unwrapped(module: nn.Module) -> nn.Module:
             raise _sharded(sharding.pop())
         if not names & set(_WRAPPERS):
             return module
-        module = getattr(module, "_orig_mod", None) or module.module
+        inner: Any = getattr(module, "_orig_mod", None) or module.module
+        module = inner
 
 
 def without_values(module: nn.Module) -> nn.Module:
@@ -149,6 +150,6 @@ def _sharded(kind: str) -> InputError:
     return InputError(
         f"The FLOPs of a {kind} cannot be counted during a training.",
         id="sharded-model",
-        cause=f"the model or its parameters are of {kind}, of which no copy without values is made",
+        cause=f"no copy without values is made of a {kind}",
         remedy="Count one rank of such a job with tg.count_parallel.",
     )
