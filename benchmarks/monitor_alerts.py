@@ -41,7 +41,7 @@ class World:
         slow: The part of calls that are slow, three to ten times.
         minutes: From minute to minute, with `correlation`.
         correlation: Between minutes next to each other.
-        days: From day to day.
+        days: From day to day, gradually; with `jumps` from one minute to the next.
         by_hour: The amplitude by the time of day.
         bad_minutes: A day, each three times as slow.
         per_second: Calls a second, on average.
@@ -52,7 +52,8 @@ class World:
     slow: float = 0.01
     minutes: float = 0.01
     correlation: float = 0.8
-    days: float = 0.015
+    days: float = 0.03
+    jumps: bool = False
     by_hour: float = 0.2
     bad_minutes: float = 1.0
     per_second: float = 1.0
@@ -67,7 +68,8 @@ WORLDS = (
     World("5 % slow calls", slow=0.05),
     World("minutes differ by 2 %", minutes=0.02),
     World("minutes correlated by 0.95", correlation=0.95),
-    World("days differ by 4 %", days=0.04),
+    World("days differ by 6 %", days=0.06),
+    World("days jump by 4 % at midnight", days=0.04, jumps=True),
     World("hours differ by 40 %", by_hour=0.4),
     World("0.2 calls a second", per_second=0.2),
 )
@@ -80,13 +82,21 @@ def blocks(
     minutes = np.arange(days * MINUTES)
     angle = 2 * math.pi * minutes / MINUTES
     level = math.log(0.05) + world.by_hour * np.sin(angle)
-    level += np.repeat(rng.normal(0, world.days, days), MINUTES)
+    level += _days(world, days, rng)
     level += _wandering(world, len(minutes), rng)
     level[rng.random(len(minutes)) < world.bad_minutes / MINUTES] += math.log(3)
     if step:
         level[at:] += math.log1p(step)
     counts = rng.poisson(60 * world.per_second * (1 + 0.6 * np.sin(angle - 1)))
     return _blocks(world, level, counts, rng)
+
+
+def _days(world: World, days: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Return what days differ by, gradually from noon to noon or, with `jumps`, at midnight."""
+    offsets = rng.normal(0, world.days, days + 1)
+    if world.jumps:
+        return np.repeat(offsets[:-1], MINUTES)
+    return np.interp(np.arange(days * MINUTES) / MINUTES, np.arange(days + 1), offsets)
 
 
 def _wandering(world: World, length: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:

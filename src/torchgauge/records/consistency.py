@@ -282,8 +282,7 @@ def _latency(path: str, latency: Latency) -> Faults:
 
 
 def _training(training: TrainingTime) -> Faults:
-    missing = {"forward", "backward", "optimizer"} - {phase.name for phase in training.phases}
-    for name in sorted(missing):
+    for name in sorted({"forward", "backward", "optimizer"} - {p.name for p in training.phases}):
         yield Fault("training.phases", f"there is no phase '{name}'")
 
 
