@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgauge as tg
 from torchgauge.errors import InputError
-from torchgauge.measure.training import batch_shapes
+from torchgauge.measure.training import batch_flops, batch_shapes
 from torchgauge.measure.training import gauge as gauge_module
 from torchgauge.measure.training.batch_flops import BatchFlops, without_values
 from torchgauge.measure.training.batch_shapes import shapes_of
@@ -117,6 +117,24 @@ def test_what_cannot_be_counted_is_unknown_with_its_reason():
     assert record.utilization is None
     assert "no gradient" in record.unknown
     assert record.samples == 8
+
+
+def test_code_that_reads_values_unless_it_is_traced_is_counted_with_fake_tensors(monkeypatch):
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = mlp()
+
+        def forward(self, x):
+            from torch._subclasses.fake_tensor import FakeTensor
+
+            if not isinstance(x, FakeTensor) and bool((x > 0).all()):
+                x = x + 1
+            return self.net(x)
+
+    monkeypatch.setattr(batch_flops, "MOST_FLOPS_WITH_VALUES", 0)
+    products = BatchFlops(Masked()).products(Inputs((torch.ones(3, 8),)))
+    assert products.model == 3 * MLP_FLOPS_A_SAMPLE
 
 
 def test_sharded_and_quantized_parameters_are_refused():

@@ -43,10 +43,8 @@ TRIMMED = 0.1
 MOST_DEVIATIONS = 3.0
 # Blocks that a change needs at least, however far they are off: bad minutes are none.
 FEWEST_BLOCKS = 4
-# By how much hours differ: deviations of all of them, or the largest difference there was, less
-# what it has of chance in two weeks.
+# An hour's level lies within this many of the deviations of hours.
 HOUR_DEVIATIONS = 2.5
-LARGEST_DEVIATIONS = 3.0
 # The part of a step by which hours may differ and it is still told.
 MOST_WANDER = 0.6
 OVERSHOOT = 1.166
@@ -249,10 +247,8 @@ class _Watch:
         tau = cautious(initial_positive_sequence(clipped), len(clipped))
         # Hours differ by chance as well, as medians of few blocks do.
         chance = math.pi / 2 * scale**2 * tau * len(hours) / len(past)
-        typical = HOUR_DEVIATIONS**2 * (_deviation(medians) ** 2 - chance)
-        largest = float(np.abs(medians).max()) ** 2 - LARGEST_DEVIATIONS**2 * chance
         return _Usual(
-            wander=math.sqrt(max(typical, largest, 0.0)),
+            wander=HOUR_DEVIATIONS * math.sqrt(max(_deviation(medians) ** 2 - chance, 0.0)),
             extra=max(scale**2 - float(np.median(self._noise[past])), 0.0),
             tau=tau,
         )
