@@ -112,6 +112,7 @@ class TrainingGauge:
         )
         self._shapes.unknown = job.uncountable
         self._peak: PeakUsed | None = None
+        self._peak_known = False
         self._totals = TrainingTotals()
         self._since_log = TrainingTotals()
         self._durations = array.array("d")
@@ -174,6 +175,8 @@ class TrainingGauge:
         self._last = now
         elapsed = now - self._first
         self._shapes.count_new(self._calls, elapsed, now=not recording)
+        if not self._peak_known:
+            self._find_peak()
         if self.count > FIRST_STEPS and not recording:
             step = self._step(duration)
             self._totals.add(step)
@@ -251,19 +254,23 @@ class TrainingGauge:
         self._calls: list[object] = []
 
     def _step(self, duration: int) -> Step:
-        products = self._shapes.products(self._calls)
-        if products is not None and self._peak is None:
-            device = str(self._device())
-            measured = roofs.known_roofs(device)
-            self._peak = device_peak(products, device, self._environment, measured)
         return Step(
             duration,
             min(self._wait, duration),
             len(self._batches),
             _total(contents.samples for contents in self._batches),
             _total(contents.tokens for contents in self._batches),
-            products,
+            self._shapes.products(self._calls),
         )
+
+    def _find_peak(self) -> None:
+        """Look once for the peak of the device, after the first step whose FLOPs are counted."""
+        products = self._shapes.products(self._calls)
+        if products is not None:
+            device = str(self._device())
+            measured = roofs.known_roofs(device)
+            self._peak = device_peak(products, device, self._environment, measured)
+            self._peak_known = True
 
     def _advance_window(self) -> None:
         if self._timeline is not None:
