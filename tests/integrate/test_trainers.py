@@ -70,6 +70,10 @@ def train(tmp_path, callbacks, model=None, **settings):
     from transformers.trainer_callback import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
+    for callback in callbacks:
+        if hasattr(callback, "add_to"):
+            callback.add_to(trainer)
+            assert trainer.callback_handler.callbacks.index(callback) == 0
     trainer.train()
     return trainer
 

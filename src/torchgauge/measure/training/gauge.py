@@ -133,6 +133,7 @@ class TrainingGauge:
         """Let the step begin now: what was done since the last one ended is in no step."""
         if not self.count:
             self._first = self._now()
+        self._shapes.count_new(self._calls, 0, now=False)  # those of an evaluation are not needed
         self._began = self._now()
         self._begin()
 
