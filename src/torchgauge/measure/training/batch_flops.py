@@ -1,0 +1,184 @@
+"""The FLOPs of a training's calls, each shape counted once on a copy of the model without values.
+
+The copy has its tensors on the meta device, or fake ones where code asks whether it is traced: it
+takes no memory, and counting neither runs the user's model nor draws random numbers of the process.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
+
+from torchgauge.analyze.work.utilization import Products, products_of
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.measure.work import cost as cost_probe
+from torchgauge.records.work.cost import Cost
+from torchgauge.targets import members
+from torchgauge.targets.inputs.concrete_values import with_values
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.modules import copied
+from torchgauge.targets.target import Target
+
+Module = TypeVar("Module", bound=nn.Module)
+# Of a call that reads values, and is counted on the CPU with random ones: some seconds of work.
+MOST_FLOPS_WITH_VALUES = 10**11
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+_WRAPPERS = ("DistributedDataParallel", "OptimizedModule")
+_SHARDED = ("FullyShardedDataParallel", "DataParallel", "DeepSpeedEngine", "PipelineEngine")
+
+
+class BatchFlops:
+    """Counts what a batch's call and its backward pass multiply; `reason` says why it cannot.
+
+    `method` of the module is what a training calls with a batch. `dtype` is the one that autocast
+    gives products of float32, as torch names it.
+    """
+
+    def __init__(self, module: nn.Module, method: str = "__call__", dtype: str = "") -> None:
+        self.reason = ""
+        self._dtype = dtype
+        self._module = module
+        self._method = method
+        self._call: TrainingCall | None = None
+        self._fake_call: TrainingCall | None = None
+        self._fake_mode: Any = None
+
+    def products(self, inputs: Inputs) -> Products | None:
+        """Return the products of a call with inputs of these shapes; None if not countable."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the user's code warned in the training already
+                if self._call is None:
+                    self._call = TrainingCall(without_values(self._module), self._method)
+                cost = self._cost(inputs.map(lambda tensor: tensor.detach().to("meta")))
+        except TorchgaugeError as error:
+            self.reason = (error.cause or error.message).rstrip(".")
+            return None
+        except Exception as error:  # noqa: BLE001 - the user's training must not fail by its count
+            self.reason = f"counting failed: {text_of(error)}".rstrip(".")
+            return None
+        products = products_of(cost)
+        if self._dtype and "float32" in products.by_dtype:
+            by_dtype = dict(products.by_dtype)
+            by_dtype[self._dtype] = by_dtype.pop("float32") + by_dtype.get(self._dtype, 0)
+            products = products._replace(by_dtype=by_dtype)
+        return products
+
+    def _cost(self, inputs: Inputs) -> Cost:
+        """Count on meta, else with fake tensors, else on the CPU with random values if small."""
+        assert self._call is not None  # noqa: S101 - made before
+        if self._fake_mode is None:
+            try:
+                return cost_probe.measure(self._call, inputs, backward=True, device="meta")
+            except MeasurementError:
+                self._fake_mode = FakeTensorMode()
+                self._fake_call = copy_with(self._call, self._fake)
+        assert self._fake_call is not None  # noqa: S101 - made with its mode
+        try:
+            return cost_probe.measure(
+                self._fake_call, inputs.map(self._fake), backward=True, device="cpu"
+            )
+        except MeasurementError:
+            elements = sum(tensor.numel() for _, tensor in inputs.tensors())
+            weights = sum(tensor.numel() for tensor in members.parameters(self._call))
+            if 6 * weights * elements > MOST_FLOPS_WITH_VALUES:
+                raise
+        target = with_values(Target(self._call, inputs, "", "module", ""))
+        return cost_probe.measure(target.model, target.inputs, backward=True, device="cpu")
+
+    def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        with self._fake_mode:
+            fake: torch.Tensor = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+        return fake
+
+
+class TrainingCall(nn.Module):
+    """What a training calls with a batch, down to the loss where the outputs name one."""
+
+    def __init__(self, module: nn.Module, method: str = "__call__") -> None:
+        super().__init__()
+        self.module = module
+        self._method = method
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module, and return its loss or all its outputs."""
+        outputs = getattr(self.module, self._method)(*args, **kwargs)
+        if isinstance(outputs, Mapping) and outputs.get("loss") is not None:
+            outputs = outputs["loss"]
+        leaves = tree_leaves(outputs)
+        if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+            raise InputError(
+                "The call returns nothing to train on.",
+                id="no-loss",
+                cause="what the model returned has no gradient",
+            )
+        return outputs
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """Return the module inside of wrappers that leave its parameters whole.
+
+    Raises InputError `sharded-model` for a module whose parameters are divided among devices.
+    """
+    while True:
+        names = {kind.__name__ for kind in type(module).__mro__}
+        if sharding := names & set(_SHARDED):
+            raise _sharded(sharding.pop())
+        if not names & set(_WRAPPERS):
+            return module
+        inner: Any = getattr(module, "_orig_mod", None) or module.module
+        module = inner
+
+
+def without_values(module: nn.Module) -> nn.Module:
+    """Return a copy whose tensors are on the meta device.
+
+    Raises InputError `sharded-model` where tensors are of a kind of their own (DTensor, quantized),
+    `not-copyable`.
+    """
+    module = unwrapped(module)
+    for submodule in module.modules():
+        if {kind.__name__ for kind in type(submodule).__mro__} & set(_SHARDED):
+            raise _sharded(type(submodule).__name__)
+    return copy_with(module, lambda tensor: torch.empty_like(tensor, device="meta"))
+
+
+def copy_with(module: Module, replacement: Callable[[torch.Tensor], torch.Tensor]) -> Module:
+    """Return a copy of a module with another tensor in the place of each.
+
+    Raises InputError `sharded-model` for tensors of a kind of their own, `not-copyable`.
+    """
+    memo: dict[int, Any] = {}
+    for tensor in _tensors(module):
+        if type(tensor) not in _PLAIN:
+            raise _sharded(type(tensor).__name__)
+        empty = replacement(tensor.detach())
+        if isinstance(tensor, nn.Parameter):
+            empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
+        memo[id(tensor)] = empty
+    copy: Module = copied(module, memo)
+    return copy
+
+
+def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
+    for submodule in module.modules():
+        for leaf in tree_leaves(list(vars(submodule).values())):
+            if isinstance(leaf, torch.Tensor):
+                yield leaf
+
+
+def _sharded(kind: str) -> InputError:
+    return InputError(
+        f"The FLOPs of a {kind} cannot be counted during a training.",
+        id="sharded-model",
+        cause=f"no copy without values is made of a {kind}",
+        remedy="Count one rank of such a job with tg.count_parallel.",
+    )
