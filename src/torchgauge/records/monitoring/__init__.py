@@ -1,0 +1,1 @@
+"""What monitors record: distributions of values by window of time."""

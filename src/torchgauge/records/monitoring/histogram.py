@@ -1,0 +1,174 @@
+"""A distribution in OpenTelemetry's exponential layout: merges by addition, quantiles ±1.1 %."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from torchgauge.records.record import Record
+
+SCALE = 5
+PER_OCTAVE = 2**SCALE  # buckets between a value and its double
+# Beyond these, 2 ** -40 (a picosecond) and 2 ** 60 (an exabyte), values count in the outer buckets.
+LOWEST, HIGHEST = -40 * PER_OCTAVE, 60 * PER_OCTAVE
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+def bucket(value: float) -> int:
+    """Return the index of the bucket of a positive value: (b^i, b^(i+1)], b = 2^(1/32).
+
+    A value within a few units in the last place of a boundary may count in its neighbour.
+    """
+    return min(max(math.ceil(math.log2(value) * PER_OCTAVE) - 1, LOWEST), HIGHEST)
+
+
+def boundary(index: float) -> float:
+    """Return the lower bound of bucket `index`, which is the upper bound of the one below it."""
+    return float(2 ** (index / PER_OCTAVE))
+
+
+class Histogram(Record, frozen=True, kw_only=True):
+    """A distribution of values that are not negative, such as seconds, tokens or bytes.
+
+    The layout is that of OpenTelemetry's exponential histogram at scale 5: `counts[k]` is the
+    number of values in (b^i, b^(i+1)], where i = offset + k and b = 2^(1/32). Histograms merge by
+    addition (`a + b`) without loss.
+
+    Attributes:
+        scale: Always 5.
+        offset: The index of the first bucket of `counts`.
+        counts: Values by bucket, dense; neither the first nor the last is 0.
+        zero_count: Values of 0, and below it.
+        sum: The sum of the values, in their unit.
+        min: The smallest; None without values.
+        max: The largest; None without values.
+    """
+
+    scale: Literal[5] = SCALE
+    offset: Annotated[int, Meta(ge=LOWEST, le=HIGHEST)] = 0
+    counts: Annotated[tuple[Count, ...], Meta(max_length=HIGHEST - LOWEST + 1)] = ()
+    zero_count: Count = 0
+    sum: float = 0.0
+    min: float | None = None
+    max: float | None = None
+
+    @staticmethod
+    def from_values(values: Iterable[float]) -> Histogram:
+        """Return the histogram of values."""
+        values = list(values)
+        positive = Counter(bucket(value) for value in values if value > 0)
+        return Histogram.from_buckets(
+            positive,
+            zero_count=sum(value <= 0 for value in values),
+            total=math.fsum(values),
+            minimum=min(values, default=None),
+            maximum=max(values, default=None),
+        )
+
+    @staticmethod
+    def from_buckets(
+        buckets: dict[int, int],
+        *,
+        zero_count: int,
+        total: float,
+        minimum: float | None,
+        maximum: float | None,
+    ) -> Histogram:
+        """Return the histogram of the counts by index of bucket, and the exact figures."""
+        indices = [index for index, count in buckets.items() if count]
+        low, high = min(indices, default=0), max(indices, default=-1)
+        return Histogram(
+            offset=low,
+            counts=tuple(int(buckets.get(index, 0)) for index in range(low, high + 1)),
+            zero_count=zero_count,
+            sum=float(total),
+            min=minimum,
+            max=maximum,
+        )
+
+    def buckets(self) -> Iterator[tuple[int, int]]:
+        """Yield the index and the count of each bucket that is not empty, in ascending order."""
+        for index, count in enumerate(self.counts, start=self.offset):
+            if count:
+                yield index, count
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return self.zero_count + sum(self.counts)
+
+    @property
+    def mean(self) -> float | None:
+        """The exact mean; None without values."""
+        count = self.count
+        return self.sum / count if count else None
+
+    def quantile(self, fraction: float) -> float | None:
+        """Return the smallest value that a share `fraction` of all does not exceed, within 1.1 %.
+
+        None without values. The estimate is the geometric middle of the value's bucket.
+        """
+        count = self.count
+        if not count or self.min is None or self.max is None:
+            return None
+        rank = max(math.ceil(round(fraction * count, 9)), 1)
+        if rank <= self.zero_count:
+            return min(self.min, 0.0)
+        if rank == count:
+            return self.max
+        values_below = self.zero_count
+        for index, number in self.buckets():
+            values_below += number
+            if values_below >= rank:
+                return min(max(boundary(index + 0.5), self.min), self.max)
+        return self.max
+
+    def count_above(self, limit: float) -> float:
+        """Return how many values exceed a limit; within its bucket they count as spread evenly."""
+        if self.max is None or limit >= self.max:
+            return 0.0
+        above = float(self.zero_count) if limit < 0 else 0.0
+        for index, count in self.buckets():
+            low, high = boundary(index), boundary(index + 1)
+            above += count * min(max((high - limit) / (high - low), 0.0), 1.0)
+        return above
+
+    def __add__(self, other: Histogram) -> Histogram:
+        """Return the histogram of both's values."""
+        buckets = Counter(dict(self.buckets()))
+        buckets.update(dict(other.buckets()))
+        ends = [end for end in (self.min, other.min, self.max, other.max) if end is not None]
+        return Histogram.from_buckets(
+            buckets,
+            zero_count=self.zero_count + other.zero_count,
+            total=self.sum + other.sum,
+            minimum=min(ends, default=None),
+            maximum=max(ends, default=None),
+        )
+
+    def since(self, earlier: Histogram) -> Histogram:
+        """Return the values that were added to `earlier`, a state of the same growing histogram.
+
+        `min` and `max` are exact if they were reached since, else the bounds of the buckets.
+        """
+        buckets = Counter(dict(self.buckets()))
+        buckets.subtract(dict(earlier.buckets()))
+        zero_count = self.zero_count - earlier.zero_count
+        indices = [index for index, count in buckets.items() if count]
+        low = boundary(min(indices)) if indices else 0.0
+        high = boundary(max(indices) + 1) if indices else 0.0
+        minimum = self.min if self.min != earlier.min else 0.0 if zero_count else low
+        maximum = self.max if self.max != earlier.max else high
+        has_values = bool(indices or zero_count)
+        return Histogram.from_buckets(
+            buckets,
+            zero_count=zero_count,
+            total=self.sum - earlier.sum,
+            minimum=minimum if has_values else None,
+            maximum=maximum if has_values else None,
+        )
