@@ -79,7 +79,10 @@ const NEAR = 24;
 /** Of the height of a plot. */
 const HEADROOM = 0.13;
 
-export function chart(host: HTMLElement, wanted: Chart): void {
+/** What a chart shows instead: of the same lines, other values. */
+export type Update = (x: ArrayLike<number>, values: (number | null)[][]) => void;
+
+export function chart(host: HTMLElement, wanted: Chart): Update {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
   const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
   host.append(h("figure", {}, frame, wanted.legend === true ? legend(wanted) : wanted.legend || "", read));
@@ -91,6 +94,11 @@ export function chart(host: HTMLElement, wanted: Chart): void {
     else plot = new uPlot({ ...options(wanted, marked, read), ...size }, data(wanted), frame);
   });
   window.addEventListener("theme", () => plot?.redraw(false));
+  return (x, values) => {
+    wanted.x = x;
+    wanted.lines.forEach((line, at) => (line.values = values[at]));
+    plot?.setData(data(wanted));
+  };
 }
 
 function legend({ lines, stacked }: Chart): HTMLElement {

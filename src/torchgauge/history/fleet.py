@@ -62,7 +62,9 @@ def state(connection: Connection) -> str:
 def targets(connection: Connection) -> list[TargetRuns]:
     """Return the targets, the one with the newest run first."""
     query = select(runs.c.target, func.count(), func.max(runs.c.created)).group_by(runs.c.target)
-    counted = [msgspec.convert(tuple(row), TargetRuns) for row in rows(connection, query, _INDEX_ENTRY)]
+    counted = [
+        msgspec.convert(tuple(row), TargetRuns) for row in rows(connection, query, _INDEX_ENTRY)
+    ]
     return sorted(counted, key=lambda entry: (entry.newest, entry.target), reverse=True)
 
 
@@ -87,9 +89,7 @@ def series_of_target(connection: Connection, target: str) -> list[SeriesRuns]:
     return sorted(counted, key=lambda entry: (entry.newest, entry.identity), reverse=True)
 
 
-def newest_runs(
-    connection: Connection, identity: tuple[str, ...], limit: int
-) -> dict[int, Run]:
+def newest_runs(connection: Connection, identity: tuple[str, ...], limit: int) -> dict[int, Run]:
     """Return the newest runs of a series by their numbers, oldest first, without labels."""
     if not identity:
         return {}

@@ -45,8 +45,10 @@ class HistoryReader:
                 raise
 
     def query(
-        self, function: Callable[Concatenate[Connection, Arguments], Result],
-        *arguments: Arguments.args, **options: Arguments.kwargs,
+        self,
+        function: Callable[Concatenate[Connection, Arguments], Result],
+        *arguments: Arguments.args,
+        **options: Arguments.kwargs,
     ) -> Result:
         """Return what a function of a connection returns, which sees one moment of the history."""
         return self.read(

@@ -164,9 +164,7 @@ class HistoryView:
 
     def _read_row(self, entry: TargetRuns) -> dict[str, Any]:
         identity = self._reader.query(fleet.newest_identity, entry.target)
-        points, _ = self._reader.query(
-            fleet.newest_points, identity, DEFAULT_METRICS, CURVE_RUNS
-        )
+        points, _ = self._reader.query(fleet.newest_points, identity, DEFAULT_METRICS, CURVE_RUNS)
         # An older run may have figures that the newest one lacks.
         by_name = {
             trend.metric: trend for trend in points if trend.points[-1].created >= entry.newest

@@ -1,0 +1,130 @@
+"""`torchgauge serve`: a page over histories and monitors that stays up to date, read-only."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli.output import emit, tell, tell_lines
+from torchgauge.errors import ExitCode, InputError, StoreError
+from torchgauge.folders import typed
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from torchgauge.live.routes import Site
+
+DESCRIPTION = """\
+Show a history and running monitors in a browser: each model with its newest figures and alerts,
+the trend of a figure and where it changed, the distribution of a window, the page of a run.
+Nothing is measured or written.
+
+  torchgauge serve                                          the project's history
+  torchgauge serve --history runs.db --alerts rules.toml    with rules
+  torchgauge serve --monitor /tmp/monitors                  what runs now
+
+Only programs of this machine can reach it. With --host it listens elsewhere, and asks for a token
+that is part of the address it prints; nothing is encrypted, so that `ssh -L` is better.
+"""
+TOKEN = "TORCHGAUGE_SERVE_TOKEN"  # noqa: S105 - the name of the variable
+PORT = 7878
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument(
+        "--history",
+        "--store",
+        metavar="URL",
+        help="the history: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE "
+        "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",
+    )
+    parser.add_argument(
+        "--monitor", type=typed, metavar="FOLDER", help="the folder that monitors write to"
+    )
+    parser.add_argument(
+        "--alerts", type=Path, metavar="FILE", help="the rules (default: changes for the worse)"
+    )
+    address = parser.add_argument_group("where it listens")
+    address.add_argument(
+        "--host", default="127.0.0.1", metavar="NAME", help="address (default: %(default)s)"
+    )
+    address.add_argument(
+        "--port",
+        type=port,
+        default=PORT,
+        metavar="N",
+        help="port, 0 for any (default: %(default)s)",
+    )
+
+
+def port(text: str) -> int:
+    """Return the number of a port; argparse reports an invalid one."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port from 0 to 65535")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM; return the exit code."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from torchgauge.live.server import LiveServer
+
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analyses")
+    try:
+        site = _site(options, executor)
+        token = _chosen_token()
+        with LiveServer(options.host, options.port, site, token, tell_lines) as server:
+            emit(f"torchgauge serves {server.url} – Ctrl-C ends it\n")
+            if server.access.token is not None:
+                tell("torchgauge: whoever has this address reads the page; it is not encrypted")
+            server.serve_forever()
+    except KeyboardInterrupt:
+        tell("torchgauge: stopped")
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+    return ExitCode.DONE
+
+
+def _site(options: argparse.Namespace, executor: Executor) -> Site:
+    """Open what there is to show. Raises what opening a history and reading rules raise."""
+    from torchgauge.history import rules
+    from torchgauge.history.location import location
+    from torchgauge.live.history_reader import HistoryReader
+    from torchgauge.live.history_view import HistoryView
+    from torchgauge.live.judgements import DEFAULT_RULES
+    from torchgauge.live.monitor_view import MonitorView
+    from torchgauge.live.routes import Site
+
+    chosen_rules = DEFAULT_RULES if options.alerts is None else rules.read(options.alerts).rules
+    history = monitors = None
+    try:
+        reader = HistoryReader(location(options.history))
+    except StoreError as error:
+        # Where monitors are to be shown a history is welcome, not needed.
+        if error.id != "store-missing" or options.history or options.monitor is None:
+            raise
+    else:
+        history = HistoryView(reader, executor, chosen_rules)
+        history.fleet()  # the first page shall not wait for it
+    if options.monitor is not None:
+        monitors = MonitorView.of_folder(options.monitor)
+    return Site(history, monitors)
+
+
+def _chosen_token() -> str | None:
+    """Return the token of the environment. Raises InputError `option-invalid` for a short one."""
+    from torchgauge.live.access import MIN_TOKEN
+
+    token = os.environ.get(TOKEN)
+    if token and (len(token) < MIN_TOKEN or not token.isalnum() or not token.isascii()):
+        raise InputError(
+            f"{TOKEN} is not a token.",
+            id="option-invalid",
+            cause=f"It needs {MIN_TOKEN} letters and digits or more, and nothing else.",
+            remedy=f"Unset {TOKEN}: a random one is made.",
+        )
+    return token or None
