@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         measure_memory,
         measure_size,
     )
+    from torchgauge.api.monitors import monitor
     from torchgauge.api.parallels import count_parallel, count_parallel_request
     from torchgauge.api.profiles import profile, profile_request
     from torchgauge.api.records import load, load_baseline, load_ranks
@@ -65,6 +66,7 @@ _HOMES = {
         "measure_memory",
         "measure_size",
     ),
+    "monitors": ("monitor",),
     "parallels": ("count_parallel", "count_parallel_request"),
     "profiles": ("profile", "profile_request"),
     "records": ("load", "load_baseline", "load_ranks"),
@@ -104,6 +106,7 @@ __all__ = [
     "measure_memory",
     "measure_serving",
     "measure_size",
+    "monitor",
     "nvtx",
     "plan_capacity",
     "profile",

@@ -13,9 +13,10 @@ from torchgauge.records.monitoring.histogram import Count, Histogram
 from torchgauge.records.record import How, Record
 
 # The series that monitors of inference write; any other name is as good.
-LATENCY = "latency"  # s, of a call or a request
-QUEUE = "queue"  # s, before the server took a request, where it reports that
-FIRST_BYTE = "first_byte"  # s, until a response began
+LATENCY = "latency"  # s, of a call of the model or function
+REQUEST = "request"  # s, of an HTTP request at the server
+QUEUE = "queue"  # s, before the server took a request, where that is reported
+FIRST_BYTE = "first_byte"  # s, until a response or a stream began
 LAYER = "layer"  # s, with the label `layer`: of calls whose layers were timed
 BATCH = "batch"  # samples of a call
 TOKENS = "tokens"  # tokens of a call or a request
@@ -37,6 +38,7 @@ class Window(Record, frozen=True, kw_only=True):
         count: Events, exact: calls, requests or steps, with the failed and the untimed ones.
         histogram: The values of the events that were measured and did not fail.
         errors: Events that failed, by kind (the exception's class, or "http 500"), exact.
+        last: The last value of readings, such as memory; None of events.
         how: Whether the values are measured or counted.
     """
 
@@ -48,6 +50,7 @@ class Window(Record, frozen=True, kw_only=True):
     count: Count = 0
     histogram: Histogram = msgspec.field(default_factory=Histogram)
     errors: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = msgspec.field(default_factory=dict)
+    last: float | None = None
     how: How = "measured"
 
     @property
@@ -86,6 +89,10 @@ class Window(Record, frozen=True, kw_only=True):
         labels = {name: value for name, value in self.labels.items() if name not in names}
         return msgspec.structs.replace(self, labels=labels)
 
+    def with_labels(self, **labels: str) -> Window:
+        """Return the window with further labels."""
+        return msgspec.structs.replace(self, labels=self.labels | labels)
+
     def since(self, earlier: Window) -> Window:
         """Return what was added to `earlier`, a state of the same growing window."""
         errors = Counter(self.errors)
@@ -113,7 +120,7 @@ def _sum(windows: list[Window]) -> Window:
         histogram += window.histogram
         errors.update(window.errors)
     return msgspec.structs.replace(
-        windows[0],
+        max(windows, key=lambda window: window.end),
         begin=min(window.begin for window in windows),
         end=max(window.end for window in windows),
         count=sum(window.count for window in windows),

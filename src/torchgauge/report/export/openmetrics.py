@@ -32,7 +32,7 @@ UNITS: dict[Unit, str] = {
     "Hz": "hertz",
 }
 LABELS = ("target", "model", "device", "precision", "batch_size", "rank")
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def render(record: Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep) -> str:
@@ -97,5 +97,5 @@ def _series(
             own["confidence"] = f"{figure.interval.confidence:g}"
             if figure.interval.scope is not None:
                 own["interval_scope"] = figure.interval.scope
-        pairs = ",".join(f'{key}="{label.translate(_ESCAPES)}"' for key, label in own.items())
+        pairs = ",".join(f'{key}="{label.translate(ESCAPES)}"' for key, label in own.items())
         yield f"{full}{{{pairs}}} {value!r}"

@@ -1,0 +1,99 @@
+"""The one thread of a process that writes its monitors' files and closes their windows.
+
+A forked process has no such thread, and none of its parent's values: its monitors begin again, in
+files of their own, with the first call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.util
+import os
+import threading
+import time
+from typing import Protocol
+
+
+class Watched(Protocol):
+    """A monitor, as the thread sees it; nothing of it raises."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two ticks."""
+        ...
+
+    def tick(self, now: float) -> None:
+        """Write what was recorded, and close the window if it has ended."""
+        ...
+
+    def after_fork(self) -> None:
+        """Forget what was recorded before the fork; called in the child."""
+        ...
+
+    def close(self) -> None:
+        """Write everything, as the process ends."""
+        ...
+
+
+class Background:
+    """Runs the ticks of all monitors of this process."""
+
+    def __init__(self) -> None:
+        self._monitors: list[Watched] = []
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._hooked = False
+        self.running = False
+
+    def add(self, monitor: Watched) -> None:
+        """Tick a monitor from now on."""
+        with self._lock:
+            self._monitors.append(monitor)
+            if not self._hooked:
+                self._hooked = True
+                if hasattr(os, "register_at_fork"):
+                    os.register_at_fork(after_in_child=self._after_fork)
+        self.start()
+        self._wake.set()
+
+    def remove(self, monitor: Watched) -> None:
+        """Tick a monitor no longer."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._monitors.remove(monitor)
+
+    def start(self) -> None:
+        """Start the thread if it does not run: in a forked process, with its first call."""
+        with self._lock:
+            if self.running:
+                return
+            self.running = True
+            self._thread = threading.Thread(
+                target=self._run, name="torchgauge-monitor", daemon=True
+            )
+            # Of multiprocessing, since its forked processes end without what atexit would run.
+            multiprocessing.util.Finalize(None, self._end, exitpriority=100)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            monitors = list(self._monitors)
+            for monitor in monitors:
+                monitor.tick(time.time())
+            interval = min((monitor.interval for monitor in monitors), default=60.0)
+            if self._wake.wait(interval):
+                self._wake.clear()
+
+    def _end(self) -> None:
+        for monitor in list(self._monitors):
+            monitor.close()
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread, self.running = None, False
+        for monitor in self._monitors:
+            monitor.after_fork()
+
+
+background = Background()

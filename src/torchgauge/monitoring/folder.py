@@ -1,0 +1,117 @@
+"""A monitor folder: every process's file, those of ended ones too, read and merged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from torchgauge.errors import InputError
+from torchgauge.folders import users_folder
+from torchgauge.monitoring.process_file import SUFFIX, read
+from torchgauge.records.monitoring.process_state import ProcessState
+from torchgauge.records.monitoring.window import Key, Window, merged
+
+VARIABLE = "TORCHGAUGE_MONITOR_FOLDER"
+
+
+def monitor_folder(folder: str | Path | None = None) -> Path:
+    """Return the folder: as given, TORCHGAUGE_MONITOR_FOLDER, or one of the user's.
+
+    Raises InputError `monitor-folder` if there is no home.
+    """
+    if chosen := folder or os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    base = users_folder("XDG_STATE_HOME", ".local", "state")
+    if base is None:
+        raise InputError(
+            "There is no place for the files of monitors.",
+            id="monitor-folder",
+            cause="No folder was given, and there is no home.",
+            remedy=f"Name one with folder= or {VARIABLE}.",
+        )
+    return base / "torchgauge" / "monitors"
+
+
+class MonitorFolder:
+    """Reads a monitor folder: totals since the processes began, or windows since the last look.
+
+    Another's or a damaged file is passed over; its name is in `unreadable` after each look.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.path = monitor_folder(folder)
+        self.unreadable: tuple[str, ...] = ()
+        self._ended: dict[str, ProcessState] = {}
+        self._seen: dict[tuple[str, Key], Window] = {}
+
+    def states(self) -> list[ProcessState]:
+        """Return what each process's monitor has recorded, ended processes first."""
+        states, unreadable = [], []
+        paths: Sequence[Path] = ()
+        with contextlib.suppress(OSError):
+            paths = sorted(self.path.glob(f"*{SUFFIX}"))
+        for path in paths:
+            try:
+                if (state := self._ended.get(path.name)) is None:
+                    state = self._read(path)
+                if state is not None:
+                    states.append(state)
+            except FileNotFoundError:  # it was removed meanwhile
+                continue
+            except (OSError, msgspec.MsgspecError, ValueError):
+                unreadable.append(path.name)
+        self.unreadable = tuple(unreadable)
+        return sorted(states, key=lambda state: (state.alive is not False, state.begin))
+
+    def _read(self, path: Path) -> ProcessState | None:
+        data, alive = read(path)
+        if data is None:
+            return None
+        state = msgspec.msgpack.decode(data, type=ProcessState)
+        state = msgspec.structs.replace(state, alive=alive)
+        if alive is False:  # its file will not change
+            self._ended[path.name] = state
+        return state
+
+    def totals(self, monitor: str | None = None, own: ProcessState | None = None) -> list[Window]:
+        """Return everything recorded so far, one window a series over all processes.
+
+        Readings, such as memory, are those of running processes, with the label `process`. `own`
+        stands for what its process wrote last.
+        """
+        return merged(window for _, window in self._windows(monitor, own))
+
+    def windows(self, monitor: str | None = None) -> list[Window]:
+        """Return what was recorded since the last look, one window a series; at first everything.
+
+        Nothing is lost between two looks, of processes that end meanwhile neither.
+        """
+        added = []
+        for process, window in self._windows(monitor):
+            seen = self._seen.get((process, window.key))
+            self._seen[process, window.key] = window
+            if seen is None:
+                added.append(window)
+            elif window.end > seen.end:
+                added.append(window.since(seen))
+        return merged(added)
+
+    def _windows(
+        self, monitor: str | None, own: ProcessState | None = None
+    ) -> Iterator[tuple[str, Window]]:
+        states = self.states()
+        if own is not None:
+            states = [*(state for state in states if state.identity != own.identity), own]
+        for state in states:
+            if monitor not in (None, state.monitor):
+                continue
+            process = f"{state.host}:{state.process}"
+            for window in state.windows:
+                if window.last is None:
+                    yield state.identity, window
+                elif state.alive is not False:
+                    yield state.identity, window.with_labels(process=process)

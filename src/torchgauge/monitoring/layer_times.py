@@ -1,0 +1,108 @@
+"""The layers' times of single calls, by hooks that exist only while such a call runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from torchgauge.monitoring.module_calls import SLOT, leave_uncompiled
+
+MOST_LAYERS = 100
+Append = Callable[[float], object]
+
+
+class LayerTimes:
+    """Times the layers of a module, down to the deepest level with at most 100 of them in all.
+
+    Times include those of inner layers. They are the host's: of a GPU, when it was given the work.
+    """
+
+    def __init__(self, module: nn.Module, append_of: Callable[[str], Append]) -> None:
+        self._append_of = append_of
+        self._paths = layer_paths(module)
+        self._appends: dict[int, Append] = {}
+        self._turn = threading.Lock()
+        self._modules = weakref.WeakSet(module.modules())
+        leave_uncompiled(self.begin, calls_too=True)
+
+    def begin(self) -> Callable[[], None] | None:
+        """Start timing in this thread and return what ends it; None where it is not possible.
+
+        Compiled models have no layers that could be timed, and hooks would compile them again. One
+        thread at a time has its layers timed.
+        """
+        if not self._paths or self._compiled() or not self._turn.acquire(blocking=False):
+            return None
+        clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
+        began: list[tuple[nn.Module, float]] = []
+        paths = self._paths
+
+        def before(module: nn.Module, _: Any) -> None:
+            if id(module) in paths and thread() == own:
+                began.append((module, clock()))
+
+        def after(module: nn.Module, _: Any, __: Any) -> None:
+            end = clock()
+            if id(module) in paths and thread() == own:
+                while began:  # those above it raised, and the model went on
+                    earlier, begin = began.pop()
+                    if earlier is module:
+                        self._append(module)(end - begin)
+                        return
+
+        handles = register_module_forward_pre_hook(before), register_module_forward_hook(after)
+
+        def end() -> None:
+            for handle in handles:
+                handle.remove()
+            self._turn.release()
+
+        leave_uncompiled(end, calls_too=True)
+        return end
+
+    def _append(self, module: nn.Module) -> Append:
+        append = self._appends.get(id(module))
+        if append is None:
+            append = self._appends[id(module)] = self._append_of(self._paths[id(module)])
+        return append
+
+    def _compiled(self) -> bool:
+        frames = torch._C._dynamo.eval_frame  # noqa: SLF001 - no public name
+        return frames.get_eval_frame_callback() is not None or any(
+            hasattr(module, "_orig_mod")
+            or isinstance(module, torch.jit.ScriptModule)
+            or _is_compiled(module)
+            for module in self._modules
+        )
+
+    def after_fork(self) -> None:
+        """Replace the lock, which another thread of the parent may hold."""
+        self._turn = threading.Lock()
+        self._appends.clear()
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    call = module.__dict__.get(SLOT)
+    while hasattr(call, "monitored"):  # a monitor's timer
+        call = call.monitored
+    return call is not None
+
+
+def layer_paths(module: nn.Module, most: int = MOST_LAYERS) -> dict[int, str]:
+    """Return the paths of the layers to time by the identities of their modules."""
+    paths = {id(layer): path for path, layer in module.named_modules() if path}
+    depths = sorted(path.count(".") for path in paths.values())
+    if len(depths) <= most:
+        return paths
+    # The level that the first layer too many is on has too many.
+    return {key: path for key, path in paths.items() if path.count(".") < depths[most]}

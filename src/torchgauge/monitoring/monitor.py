@@ -1,0 +1,327 @@
+"""A monitor: its series in this process, its file, its windows, and where these go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from torchgauge.monitoring.background import background
+from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
+from torchgauge.monitoring.delivery import Batch, Delivery, Receiver
+from torchgauge.monitoring.folder import MonitorFolder, monitor_folder
+from torchgauge.monitoring.function_calls import Timing, timed_function
+from torchgauge.monitoring.meter import Meter, gaps, meter
+from torchgauge.monitoring.monitor_options import MonitorOptions
+from torchgauge.monitoring.problems import Problems
+from torchgauge.monitoring.process_file import SUFFIX, ProcessFile
+from torchgauge.monitoring.readings import memory_readings
+from torchgauge.monitoring.series import Series
+from torchgauge.records.headline.figure import Unit
+from torchgauge.records.monitoring.process_state import Problem, ProcessState
+from torchgauge.records.monitoring.window import (
+    BATCH,
+    FIRST_BYTE,
+    LATENCY,
+    LAYER,
+    MEMORY,
+    TOKENS,
+    Window,
+)
+from torchgauge.records.record import How
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MOST_SERIES = 500  # of one monitor; further ones share the label "other"
+Labels = tuple[tuple[str, str], ...]
+
+
+class Monitor:
+    """Records what calls take, in this process and those forked from it, until `close`.
+
+    A context manager that closes it, and a decorator of functions. Nothing of a monitor's raises
+    into what it monitors: `status` has what failed.
+    """
+
+    def __init__(
+        self,
+        options: MonitorOptions,
+        *,
+        count_tokens: CountTokens | None = None,
+        receivers: Sequence[Receiver] = (),
+    ) -> None:
+        self.options = options
+        self._count_tokens = count_tokens
+        self._problems = Problems(options.name)
+        self._deliveries = [Delivery(receiver, self._problems) for receiver in receivers]
+        self._labels = {"monitor": options.name, **options.labels}
+        self._series: dict[tuple[str, Labels], Series] = {}
+        self._meters: list[Meter] = []
+        self._modules: list[Any] = []
+        self._closed = False
+        self._reader: MonitorFolder | None = None
+        self._begin_process()
+        background.add(self)
+
+    def _begin_process(self) -> None:
+        self._lock, self._series_lock = threading.RLock(), threading.Lock()
+        self._process, self._begin = os.getpid(), time.time()
+        self._file: ProcessFile | None = None
+        self._window_end = self._next_window(self._begin)
+
+    def _next_window(self, now: float) -> float:
+        """Return when the window ends: at multiples of its length, for all processes alike."""
+        return (now // self.options.window + 1) * self.options.window
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.options.name
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two writes of the process's file."""
+        return self.options.interval
+
+    @property
+    def status(self) -> tuple[Problem, ...]:
+        """What failed, one problem a part; empty if all is well."""
+        return self._problems.all()
+
+    def guarded(self, part: str) -> contextlib.AbstractContextManager[None]:
+        """Return a context manager that notes in `status` what its block raises."""
+        return self._problems.noting(part)
+
+    def attach(self, module: Any) -> None:
+        """Time the calls of an `nn.Module`; until `close`, or until the module ends."""
+        from torchgauge.monitoring.layer_times import LayerTimes
+        from torchgauge.monitoring.module_calls import ModuleCalls, leave_uncompiled
+
+        layers = LayerTimes(module, self._layer_append) if self.options.layers else None
+        calls, times, draw = self.call_meter({}, None if layers is None else layers.begin)
+        leave_uncompiled(times.begin, times.after, draw, calls_too=True)
+        self._modules.append((ModuleCalls(module, calls), layers))
+
+    def __call__(self, function: F) -> F:
+        """Return the function with a timer around it; generators are timed to their end."""
+        return timed_function(self, function)
+
+    def time(self, series: str = LATENCY, **labels: str) -> Timing:
+        """Return a context manager that times its block as an event of a series."""
+        self.wake()
+        return Timing(self.series(series, **labels), self.series(FIRST_BYTE, **labels))
+
+    def add(self, series: str, value: float, unit: Unit = "s", **labels: str) -> None:
+        """Add a value to a series, in its unit."""
+        self.wake()
+        self.series(series, unit, **labels).add(value)
+
+    def fail(self, series: str, kind: str, **labels: str) -> None:
+        """Count a failed event of a series."""
+        self.wake()
+        self.series(series, **labels).fail(kind)
+
+    def wake(self) -> None:
+        """Start the process's thread if it does not run, as in a forked process."""
+        if not background.running:
+            background.start()
+
+    def series(
+        self,
+        name: str,
+        unit: Unit = "s",
+        *,
+        how: How = "measured",
+        **labels: str,
+    ) -> Series:
+        """Return the series of a name and labels, for those who add often."""
+        key = name, tuple(sorted(labels.items()))
+        series = self._series.get(key)
+        if series is not None:
+            return series
+        with self._series_lock:
+            if len(self._series) >= MOST_SERIES:
+                labels = dict.fromkeys(labels, "other")
+                key = name, tuple(sorted(labels.items()))
+            if key not in self._series:
+                self._series[key] = Series(
+                    name,
+                    self._labels | labels,
+                    self._begin,
+                    unit=unit,
+                    how=how,
+                )
+            return self._series[key]
+
+    def call_meter(
+        self,
+        labels: dict[str, str],
+        begin_layers: Callable[[], Callable[[], None] | None] | None = None,
+    ) -> tuple[Meter, CallTimes, Callable[[], int]]:
+        """Return the meter of a module or function, what times its special calls, and the draw."""
+        every = self.options.every
+        latency = self.series(LATENCY, **labels)
+        counts_all = self._count_tokens is not None and every == 1
+        period = 1 if counts_all else SIZES_EVERY if every == 1 else every
+        times = CallTimes(
+            latency,
+            self.series(BATCH, "", how="counted", **labels),
+            self.series(TOKENS, "", how="counted", **labels),
+            self._problems,
+            count_tokens=self._count_tokens,
+            begin_layers=begin_layers,
+            layers_share=min(period / self.options.layers, 1.0) if self.options.layers else 0.0,
+            sizes_share=min(period / SIZES_EVERY, 1.0),
+            wake=self.wake,
+        )
+        draw = gaps(period)
+        calls = meter(latency.append, latency.fail, times.call, draw=draw, times_all=every == 1)
+        self._meters.append(calls)
+        if every > 1:
+            latency.events = calls.total
+        times.batch.events = latency.succeeded
+        if not counts_all:
+            times.tokens.events = latency.succeeded
+        return calls, times, draw
+
+    def _layer_append(self, path: str) -> Callable[[float], object]:
+        return self.series(LAYER, layer=path).append
+
+    def totals(self) -> tuple[Window, ...]:
+        """Return what this process has recorded since it began, one window a series."""
+        now = time.time()
+        with self._series_lock:
+            series = list(self._series.values())
+        return tuple(window for one in series if _says_something(window := one.state(now)))
+
+    def totals_of_processes(self) -> list[Window]:
+        """Return what all its processes have recorded, ended ones too.
+
+        Of other processes that is what they wrote last, `interval` seconds ago at most.
+        """
+        own = self.process_state(time.time())
+        with self._problems.noting("folder"):
+            if self._reader is None:
+                self._reader = MonitorFolder(self.options.folder)
+            return self._reader.totals(self.name, own)
+        return list(own.windows)
+
+    def tick(self, now: float) -> None:
+        """Write the process's file, and close the window if it has ended; raises nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            with self._problems.noting("memory readings"):
+                for kind, value in memory_readings(self._process).items():
+                    memory = self.series(MEMORY, "B", kind=kind)
+                    memory.add(value)
+                    memory.last = value
+            for module, _ in self._modules:
+                with self._problems.noting("timer of the module"):
+                    module.attach_again()
+            self._write(now)
+            if now >= self._window_end:
+                self.close_windows(now)
+
+    def _write(self, now: float) -> None:
+        with self._problems.noting("folder"):
+            if self._file is None:
+                folder = monitor_folder(self.options.folder)
+                folder.mkdir(parents=True, exist_ok=True)
+                self._file = ProcessFile(folder / self._file_name())
+            self._file.write(msgspec.msgpack.encode(self.process_state(now)))
+
+    def process_state(self, now: float) -> ProcessState:
+        """Return all that this process has recorded, as it is written."""
+        return ProcessState(
+            monitor=self.name,
+            host=socket.gethostname(),
+            process=self._process,
+            begin=self._begin,
+            end=now,
+            interval=self.interval,
+            windows=self.totals(),
+            problems=self.status,
+        )
+
+    def _file_name(self) -> str:
+        name = re.sub(r"[^\w.-]", "_", self.name)
+        return f"{name}-{self._process}-{os.urandom(4).hex()}{SUFFIX}"
+
+    def close_windows(self, now: float) -> tuple[Window, ...]:
+        """Close the current window of each series, hand them on, and return them."""
+        with self._lock:
+            with self._series_lock:
+                series = list(self._series.values())
+            closed = [one.close_window(now) for one in series]
+            windows = tuple(filter(_says_something, closed))
+            self._window_end = self._next_window(now)
+            if windows and self._deliveries:
+                batch = Batch(windows, self.totals())
+                for delivery in self._deliveries:
+                    delivery.put(batch)
+        return windows
+
+    def after_fork(self) -> None:
+        """Forget what the parent recorded: the forked process has a file of its own."""
+        inherited = self._file
+        self._begin_process()
+        if inherited is not None:
+            inherited.close()
+        self._problems.after_fork()
+        for calls in self._meters:
+            calls.restart()
+        for _, layers in self._modules:
+            if layers is not None:
+                layers.after_fork()
+        for series in self._series.values():
+            series.restart(self._begin)
+        for delivery in self._deliveries:
+            delivery.after_fork()
+
+    def close(self) -> None:
+        """Give the modules their own calls back, write the file and hand on the last windows.
+
+        The file stays: what was recorded counts on.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            for module, _ in self._modules:
+                with self._problems.noting("timer of the module"):
+                    module.detach()
+            now = time.time()
+            self.close_windows(now)
+            self._write(now)
+            self._closed = True
+        background.remove(self)
+        for delivery in self._deliveries:
+            delivery.close()
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        """Return the monitor."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def _says_something(window: Window) -> bool:
+    """Return whether anything happened, and of numbers of things, whether any was counted."""
+    return bool(window.count and (window.how != "counted" or window.histogram.count))

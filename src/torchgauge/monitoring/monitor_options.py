@@ -1,0 +1,57 @@
+"""The arguments of `tg.monitor`, validated once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchgauge.errors import InputError
+
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorOptions:
+    """How to monitor.
+
+    Attributes:
+        name: The monitor's name, a label of all that it records.
+        every: One call in so many is timed, drawn at random; all are counted.
+        layers: One call in so many has its layers timed; 0: none.
+        interval: Seconds between two writes of the process's file.
+        window: Seconds of a window.
+        folder: Where processes leave their files; None: the usual folder.
+        labels: Further labels of all that it records.
+    """
+
+    name: str
+    every: int = 1
+    layers: int = 1000
+    interval: float = 1.0
+    window: float = 60.0
+    folder: str | Path | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise InputError `monitor-option` for what cannot be."""
+        if not 0 < len(self.name) <= LONGEST_NAME or not self.name.isprintable():
+            raise _invalid("name", f"1 to {LONGEST_NAME} printable characters")
+        if not isinstance(self.every, int) or self.every < 1:
+            raise _invalid("every", "a whole number, at least 1")
+        if not isinstance(self.layers, int) or self.layers < 0:
+            raise _invalid("layers", "a whole number, 0 for none")
+        if not 0.01 <= self.interval <= 3600:
+            raise _invalid("interval", "0.01 to 3600 seconds")
+        if not (math.isfinite(self.window) and self.window >= self.interval):
+            raise _invalid("window", "a number of seconds, at least the interval's")
+
+
+def _invalid(name: str, valid: str) -> InputError:
+    return InputError(
+        f"{name}= of the monitor is not valid.",
+        id="monitor-option",
+        cause=f"It must be {valid}.",
+        remedy="See docs/monitor.md.",
+    )

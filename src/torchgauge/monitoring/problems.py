@@ -1,0 +1,63 @@
+"""What a monitor could not do: told once as a warning, counted in its status, never raised."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+
+import msgspec
+
+from torchgauge.errors import text_of
+from torchgauge.records.monitoring.process_state import Problem
+
+
+class Problems:
+    """The problems of one monitor by part; safe to use from every thread."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._problems: dict[str, Problem] = {}
+
+    def all(self) -> tuple[Problem, ...]:
+        """Return the problems so far, one a part."""
+        with self._lock:
+            return tuple(self._problems.values())
+
+    def add(self, part: str, error: BaseException) -> None:
+        """Note an error; the first of each part is told as a warning, too."""
+        message = text_of(error)
+        with self._lock:
+            earlier = self._problems.get(part)
+            times = 1 if earlier is None else earlier.times + 1
+            self._problems[part] = Problem(
+                part=part, message=message, times=times, last=time.time()
+            )
+        if earlier is None:
+            text = f"The monitor '{self._name}' goes on without its {part}: {message}"
+            with contextlib.suppress(Warning):  # as errors they must not end what is monitored
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    @contextlib.contextmanager
+    def noting(self, part: str) -> Iterator[None]:
+        """Note what the block raises in place of raising it, and that the part works again."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - nothing of a monitor's reaches the model
+            self.add(part, error)
+        else:
+            if part in self._problems:
+                self._solve(part)
+
+    def _solve(self, part: str) -> None:
+        with self._lock:
+            problem = self._problems[part]
+            if not problem.solved:
+                self._problems[part] = msgspec.structs.replace(problem, solved=True)
+
+    def after_fork(self) -> None:
+        """Replace the lock, which another thread of the parent may hold."""
+        self._lock = threading.Lock()

@@ -1,0 +1,130 @@
+"""The file of one process in a monitor folder: written in place, whole or not at all.
+
+Two entries at its begin name two regions; each write takes the older. A process that is killed
+meanwhile leaves the newer one valid, and what was written survives it in the kernel's cache. The
+file is not mapped into memory: a mapped file that somebody truncates ends the process (SIGBUS). Its
+blocks are reserved in advance, so that a disk that is full later refuses no write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+try:
+    import fcntl
+except ImportError:  # whether a process is alive is unknown
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX = ".monitor"
+LARGEST = 64 * 2**20  # bytes of a file that is read
+_ENTRY = struct.Struct("<8sQQQI")  # mark, number, offset, length, checksum of the data
+_CHECKED = struct.Struct("<I")  # the entry's own checksum
+_MARK = b"TGMON\x001\n"
+_ENTRIES = (0, 512)  # positions: a sector each
+_HEADER = 4096
+_ROOM = 16_384  # bytes of a region at first
+
+
+class _Entry(NamedTuple):
+    number: int
+    offset: int
+    length: int
+    checksum: int
+
+
+class ProcessFile:
+    """The file of this process, which holds its lock while it lives. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(path, flags, 0o644)
+        self._number = 0
+        self._regions: list[tuple[int, int]] = [(_HEADER, 0), (_HEADER, 0)]  # offset, room
+        self._end = _HEADER
+        try:
+            if fcntl is not None:
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._reserve(0, _HEADER)
+        except OSError:
+            self.close()
+            path.unlink(missing_ok=True)
+            raise
+
+    def write(self, data: bytes) -> None:
+        """Write the data in place of the last but one."""
+        number = self._number + 1
+        turn = number % 2
+        offset, room = self._regions[turn]
+        if len(data) > room:
+            offset, room = self._end, max(_ROOM, 2 * len(data))
+            self._reserve(offset, room)
+            self._regions[turn], self._end = (offset, room), offset + room
+        self._put(data, offset)
+        entry = _ENTRY.pack(_MARK, number, offset, len(data), zlib.crc32(data))
+        self._put(entry + _CHECKED.pack(zlib.crc32(entry)), _ENTRIES[turn])
+        self._number = number
+
+    def close(self) -> None:
+        """Close the file, which ends the lock; a forked process closes its own descriptor only."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _reserve(self, offset: int, length: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, offset, length)
+        else:
+            os.ftruncate(self._descriptor, offset + length)
+
+    def _put(self, data: bytes, offset: int) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._descriptor, view, offset)
+            view, offset = view[written:], offset + written
+
+
+def read(path: Path) -> tuple[bytes | None, bool | None]:
+    """Return the newest whole data of a file and whether its process lives (None: unknown).
+
+    The data are None if there was no whole write yet, or the file is another's. Raises OSError.
+    """
+    with path.open("rb") as file:
+        alive = _is_locked(file.fileno())
+        for _ in range(3):  # the owner may have written twice since the entries were read
+            file.seek(0)
+            content = file.read(LARGEST)
+            entries = [entry for at in _ENTRIES if (entry := _entry(content, at)) is not None]
+            for entry in sorted(entries, reverse=True):
+                data = content[entry.offset : entry.offset + entry.length]
+                if len(data) == entry.length and zlib.crc32(data) == entry.checksum:
+                    return data, alive
+    return None, alive
+
+
+def _entry(content: bytes, position: int) -> _Entry | None:
+    packed = content[position : position + _ENTRY.size]
+    checked = content[position + _ENTRY.size : position + _ENTRY.size + _CHECKED.size]
+    if len(checked) < _CHECKED.size or zlib.crc32(packed) != _CHECKED.unpack(checked)[0]:
+        return None
+    mark, *fields = _ENTRY.unpack(packed)
+    return _Entry(*fields) if mark == _MARK else None
+
+
+def _is_locked(descriptor: int) -> bool | None:
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False

@@ -1,0 +1,1 @@
+"""Windows of monitors as metrics: OpenMetrics text, Prometheus' protobuf, OTLP, scalars."""
