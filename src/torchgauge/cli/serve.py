@@ -98,6 +98,7 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.judgements import DEFAULT_RULES
     from torchgauge.live.monitor_view import MonitorView
     from torchgauge.live.routes import Site
+    from torchgauge.monitoring.folder import MonitorFolder
 
     chosen_rules = DEFAULT_RULES if options.alerts is None else rules.read(options.alerts).rules
     history = monitors = None
@@ -111,7 +112,9 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
         history = HistoryView(reader, executor, chosen_rules)
         history.fleet()  # the first page shall not wait for it
     if options.monitor is not None:
-        monitors = MonitorView.of_folder(options.monitor)
+        folder = MonitorFolder(options.monitor)
+        monitors = MonitorView(str(folder.path), folder.windows)
+        monitors.update_for_ever()
     return Site(history, monitors)
 
 

@@ -6,74 +6,91 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from torchgauge.errors import InputError, TorchgaugeError
+import msgspec
+
+from torchgauge.errors import InputError
 from torchgauge.history.fleet import key
 from torchgauge.records.monitoring.histogram import Histogram, boundary
-from torchgauge.records.monitoring.window import Key, Window, merged
+from torchgauge.records.monitoring.window import LATENCY, LAYER, Key, Window, merged
 from torchgauge.report.page import page_trend
 from torchgauge.report.page.page_shorter import short
 
-HELD_WINDOWS = 600  # of each series
+LOOK = 5.0  # seconds between two looks, several times the interval of monitors' files
+HELD_WINDOWS = 720  # of each series: an hour
 CURVE_WINDOWS = 60
 MAX_SERIES = 500
+MAX_LAYERS = 200
 MAX_BARS = 72
-SILENT_AFTER = 3.0  # times the length of a window, and 10 s at least
+SILENT_AFTER = 6 * LOOK
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-# How many processes wrote a window is not what a series is about.
-_MERGED_LABELS = ("process",)
 _NAME_LABEL = "monitor"
+# Returns alerts on a series as texts; None where it cannot be judged yet.
+Judge = Callable[[Sequence[Window], float], list[str] | None]
 
 
 class MonitorView:
-    """Holds the newest windows of each series that `read` returns, merged over processes."""
+    """Holds the newest windows of each series of a monitor folder, from one look to the next.
+
+    The windows of one look begin and end with it, so that those of many processes, which write at
+    different moments, are one. The first window of a series is all that it has recorded before.
+    """
 
     def __init__(
         self,
         folder: str,
         read: Callable[[], Iterable[Window]],
+        judge: Judge = lambda _windows, _now: None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
         self._read = read
+        self._judge = judge
         self._now = now
         self._lock = threading.Lock()
         self._windows: dict[Key, deque[Window]] = {}
-        self._error: TorchgaugeError | None = None
-
-    @classmethod
-    def of_folder(cls, folder: Path) -> MonitorView:
-        """Return a view of what monitors write to a folder. Raises InputError."""
-        raise NotImplementedError
+        self._alerts: dict[Key, list[str] | None] = {}
+        self._last_look = math.inf
 
     def update(self) -> None:
-        """Take the windows that were closed since; those of one interval are merged."""
-        try:
-            windows = list(self._read())
-        except TorchgaugeError as error:
-            self._error = error
-            return
-        self._error = None
+        """Take the windows that were recorded since the last look."""
+        windows, now = list(self._read()), self._now()
         with self._lock:
-            for window in merged(window.without(*_MERGED_LABELS) for window in windows):
+            for window in windows:
                 held = self._windows.setdefault(window.key, deque(maxlen=HELD_WINDOWS))
-                if not held or window.end > held[-1].end:
-                    held.append(window)
+                if len(held) or len(self._windows) <= 2 * MAX_SERIES:
+                    held.append(_of_look(window, self._last_look, now) if held else window)
+            self._last_look = now
+            copies = {series: list(held) for series, held in self._windows.items() if held}
+        self._alerts = {series: self._judge(held, now) for series, held in copies.items()}
+
+    def update_for_ever(self) -> threading.Thread:
+        """Look now, and again every `LOOK` seconds in a thread that ends with the process."""
+        self.update()
+
+        def look() -> None:
+            while True:
+                time.sleep(LOOK)
+                self.update()
+
+        thread = threading.Thread(target=look, name="monitors", daemon=True)
+        thread.start()
+        return thread
 
     def rows(self) -> dict[str, Any]:
-        """Return a row for each series."""
+        """Return a row for each series; those of layers are with their monitor's."""
         with self._lock:
-            newest = {series: list(held)[-CURVE_WINDOWS:] for series, held in self._windows.items()}
-        rows = [self._row(windows) for _, windows in sorted(newest.items())]
-        error = self._error
-        fields = ("id", "message", "cause", "remedy")
+            newest = {
+                series: list(held)[-CURVE_WINDOWS:]
+                for series, held in self._windows.items()
+                if held and series[0] != LAYER
+            }
+        ordered = sorted(newest.items(), key=lambda entry: (_name(entry[1][-1]), entry[0]))
         return {
             "folder": short(self._folder),
-            "rows": rows[:MAX_SERIES],
-            "error": None if error is None else {name: getattr(error, name) for name in fields},
+            "rows": [self._row(windows) for _, windows in ordered[:MAX_SERIES]],
         }
 
     def series(self, series_key: str, end: float | None = None) -> dict[str, Any]:
@@ -82,8 +99,8 @@ class MonitorView:
         Raises InputError `live-unknown`.
         """
         with self._lock:
-            held = {_series_key(series): list(windows) for series, windows in self._windows.items()}
-        windows = held.get(series_key)
+            held = {key: list(windows) for key, windows in self._windows.items() if windows}
+        windows = next((w for series, w in held.items() if _series_key(series) == series_key), None)
         if windows is None:
             raise InputError(
                 "There is no such live series.",
@@ -111,6 +128,7 @@ class MonitorView:
             "rate": [_scaled(window.rate) for window in windows],
             "failed": [window.failed for window in windows],
             "window": None if chosen is None else _distribution(chosen, factor),
+            "layers": _layers(windows[-1], held),
         }
 
     def _row(self, windows: list[Window]) -> dict[str, Any]:
@@ -133,10 +151,42 @@ class MonitorView:
         }
 
     def _state(self, windows: list[Window]) -> dict[str, Any]:
-        window = windows[-1]
-        length = window.end - window.begin
-        silent = self._now() - window.end > max(SILENT_AFTER * length, 10.0)
-        return {"kind": "silent" if silent else "steady", "alerts": []}
+        alerts = self._alerts.get(windows[-1].key)
+        kind = "unknown" if alerts is None else "alert" if alerts else "steady"
+        if not alerts and self._now() - windows[-1].end > SILENT_AFTER:
+            kind = "silent"
+        return {"kind": kind, "alerts": [short(text) for text in alerts or []]}
+
+
+def _of_look(window: Window, begin: float, end: float) -> Window:
+    """Return a window from one look to the next, unless its process writes less often."""
+    if window.end - window.begin > 1.5 * (end - begin):
+        return window
+    return msgspec.structs.replace(window, begin=begin, end=end)
+
+
+def _layers(window: Window, held: Mapping[Key, list[Window]]) -> list[dict[str, Any]]:
+    """Return the layers that a monitor timed in the windows of a curve, the slowest first."""
+    if window.series != LATENCY:
+        return []
+    monitor = window.labels.get(_NAME_LABEL)
+    layers = merged(
+        layer_window
+        for (series, _), windows in held.items()
+        if series == LAYER and windows[-1].labels.get(_NAME_LABEL) == monitor
+        for layer_window in windows[-CURVE_WINDOWS:]
+    )
+    rows = [
+        {
+            "key": _series_key(layer.key),
+            "layer": short(layer.labels.get("layer", "")),
+            "middle": _scaled(layer.histogram.quantile(0.5), 1e9),
+            "high": _scaled(layer.histogram.quantile(0.99), 1e9),
+            "measured": layer.histogram.count,
+        }
+        for layer in layers
+    ]
+    return sorted(rows, key=lambda row: -(row["middle"] or 0.0))[:MAX_LAYERS]
 
 
 def _distribution(window: Window, factor: float) -> dict[str, Any]:

@@ -54,7 +54,7 @@ export interface Fleet {
     | { store: string; targets: number; fitting: number; runs: number; rows: ModelRow[]; error?: undefined }
     | { error: Failure }
     | null;
-  monitors: { folder: string; rows: MonitorRow[]; error: Failure | null } | null;
+  monitors: { folder: string; rows: MonitorRow[] } | null;
 }
 
 export interface Model {
@@ -92,6 +92,7 @@ export interface Monitor {
   rate: (number | null)[];
   failed: number[];
   window: Distribution | null;
+  layers: { key: string; layer: string; middle: number | null; high: number | null; measured: number }[];
 }
 
 /** One window: `edges` are the bounds of `counts`. */

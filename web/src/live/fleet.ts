@@ -35,8 +35,7 @@ export function fleet(host: HTMLElement): () => void {
     modelTable.element,
     more,
   );
-  const liveTrouble = h("div");
-  monitors.append(liveTrouble, liveTable.element);
+  monitors.append(liveTable.element);
   host.append(h("h1", { class: "off-screen" }, "Fleet"), summary, monitors, models);
   monitors.hidden = models.hidden = true;
 
@@ -60,8 +59,7 @@ export function fleet(host: HTMLElement): () => void {
     summary.replaceChildren(...summarized(answer));
     monitors.hidden = !live;
     if (live) {
-      liveTrouble.replaceChildren(live.error ? failure(live.error) : "");
-      liveTable.show(live.rows, live.error ? "" : `No window was recorded in ${live.folder} yet.`);
+      liveTable.show(live.rows, `No monitor has written to ${live.folder} yet.`);
     }
     models.hidden = !history;
     if (history?.error) return trouble.replaceChildren(failure(history.error));

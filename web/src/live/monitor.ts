@@ -1,10 +1,11 @@
 // One live series: its percentiles over time, and how the values of one window are spread.
 
 import { chart, type Update } from "../chart";
-import { h, name } from "../dom";
+import { h, name, scroller } from "../dom";
 import { format, percent } from "../format";
 import type { Distribution, Monitor } from "./data";
 import { distribution } from "./distribution";
+import { Rows } from "./rows";
 import { Poll } from "./source";
 import { alertList, clock, failure, number, stateBadge } from "./words";
 
@@ -41,6 +42,17 @@ export function monitor(host: HTMLElement, key: string): () => void {
       errors,
     ),
   );
+  const layers = h("section", { class: "wide", "aria-labelledby": "layers-title" }, h("h2", { id: "layers-title" }, "Layers"));
+  layers.hidden = true;
+  host.append(layers);
+  const layerTable = new Rows<Monitor["layers"][0]>(
+    "Layers",
+    ["layer", "p50", "p99", "measured calls"],
+    ({ layer, middle, high, measured }) => [name(layer, { title: layer }), format(middle, "time"), format(high, "time"), number(measured)],
+    0,
+    "timed",
+  );
+  layers.append(scroller("Layers", layerTable.element));
   const poll = new Poll<Monitor>("/api/monitor", { series: key }, EVERY, draw, (error) => trouble.replaceChildren(failure(error)));
 
   function choose(at: number): void {
@@ -60,6 +72,8 @@ export function monitor(host: HTMLElement, key: string): () => void {
     newest.disabled = chosen === null;
     drawLines(answer);
     drawWindow(answer);
+    layers.hidden = !answer.layers.length;
+    layerTable.show(answer.layers, "");
     performance.mark("monitor");
   }
 

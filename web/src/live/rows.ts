@@ -21,12 +21,15 @@ export class Rows<Data extends { key: string }> {
 
   constructor(
     label: string,
-    private readonly titles: string[],
+    titles: string[],
     private readonly cells: (data: Data) => Cell[],
+    /** The column that names the row. */
+    private readonly head = 1,
+    style = "fleet",
   ) {
     this.table = h(
       "table",
-      { class: "fleet", "aria-label": label },
+      { class: style, "aria-label": label },
       h("thead", {}, h("tr", {}, ...titles.map((title) => h("th", { scope: "col" }, title)))),
       this.body,
     );
@@ -66,8 +69,8 @@ export class Rows<Data extends { key: string }> {
     const focused = element.contains(document.activeElement);
     element.replaceChildren(
       ...this.cells(data).map((content, at) => {
-        const head = at === 1 ? { scope: "row" } : {};
-        return h(at === 1 ? "th" : "td", { ...head, "data-column": this.titles[at] }, content);
+        const named = at === this.head;
+        return h(named ? "th" : "td", named ? { scope: "row" } : {}, content);
       }),
     );
     if (focused) element.querySelector("a")?.focus({ preventScroll: true });
