@@ -15,19 +15,20 @@ from torchgauge.records.run import Facts
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 BATCH = 5_000
+STEP_RUNS = 15  # runs at the new level
 
 
 def value(target: int, number: int) -> float:
-    """Return the latency of a run in s: 10 ms and 1 ms more a target, a wave, in every third 8 % up.
-
-    The step is 40 runs before the end, for those of at least 100 runs.
-    """
+    """Return the latency of a run in s before the step: 10 ms and 1 ms more a target, a wave."""
     wave = 1 + 0.004 * math.sin(12.9898 * number + 78.233 * target)
     return (0.010 + 0.001 * target) * wave
 
 
 def fill(file: Path, *, targets: int, runs_each: int, names=None, step: float = 0.08) -> None:
-    """Make a history of targets with so many runs each, one an hour, the targets in turn."""
+    """Make a history of targets with so many runs each, one an hour, the targets in turn.
+
+    Of every third target with 100 runs or more the newest 15 are slower by `step`.
+    """
     with Store.open(str(file)) as store:
         engine = store._engine
         made = [
@@ -57,13 +58,14 @@ def fill(file: Path, *, targets: int, runs_each: int, names=None, step: float = 
                         "id": at + 1,
                         "uuid": str(uuid.UUID(int=at + 1)),
                         "digest": f"d{at}",
-                        "created": (BEGIN + datetime.timedelta(hours=number, seconds=target))
-                        .isoformat(timespec="microseconds"),
+                        "created": (
+                            BEGIN + datetime.timedelta(hours=number, seconds=target)
+                        ).isoformat(timespec="microseconds"),
                         "commit": f"{at:040x}",
                     }
                 )
                 latency = value(target, number)
-                if target % 3 == 0 and runs_each >= 100 and number >= runs_each - 40:
+                if target % 3 == 0 and runs_each >= 100 and number >= runs_each - STEP_RUNS:
                     latency *= 1 + step
                 measured = {"run": at + 1, "how": "measured", "scope": None}
                 figures += [
@@ -76,11 +78,26 @@ def fill(file: Path, *, targets: int, runs_each: int, names=None, step: float = 
                         "high": 1.01 * latency,
                     },
                     measured
-                    | {"name": "memory_peak", "unit": "B", "value": 1e8 * (target + 1), "low": None, "high": None},
+                    | {
+                        "name": "memory_peak",
+                        "unit": "B",
+                        "value": 1e8 * (target + 1),
+                        "low": None,
+                        "high": None,
+                    },
                     measured
-                    | {"name": "parameters", "unit": "", "how": "counted", "value": 1e6 * (target + 1), "low": None, "high": None},
+                    | {
+                        "name": "parameters",
+                        "unit": "",
+                        "how": "counted",
+                        "value": 1e6 * (target + 1),
+                        "low": None,
+                        "high": None,
+                    },
                 ]
-                work.append({"run": at + 1, "kind": "matmul", "seconds": 0.001 * (1 + 0.01 * math.sin(at))})
+                work.append(
+                    {"run": at + 1, "kind": "matmul", "seconds": 0.001 * (1 + 0.01 * math.sin(at))}
+                )
             with engine.begin() as connection:
                 connection.execute(runs.insert(), batch)
                 connection.execute(metrics.insert(), figures)

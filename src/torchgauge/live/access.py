@@ -52,7 +52,7 @@ class Access:
             return False
         try:
             parts = urlsplit(f"//{headers[0]}")
-            name = parts.hostname or ""
+            name, _ = parts.hostname or "", parts.port
             if parts.username is not None or parts.path or parts.query or parts.fragment:
                 return False
         except ValueError:

@@ -86,7 +86,6 @@ class LiveServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: LiveServer
     protocol_version = "HTTP/1.1"
-    server_version, sys_version = "torchgauge", ""
     timeout = IDLE
     disable_nagle_algorithm = True
 
@@ -95,6 +94,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         access, port = self.server.access, self.server.server_address[1]
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body would be read as the next request
+        if not self.path.startswith("/"):  # as to a proxy
+            return self.send_error(HTTPStatus.BAD_REQUEST)
         if not access.takes_host(self.headers.get_all("Host", [])):
             return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         token = sent_token(self.headers.get("Cookie"), self.headers.get("Authorization"), port)
@@ -116,6 +117,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             response = response._replace(status=304, body=b"")
             return self._send(response, {"ETag": self.headers["If-None-Match"]})
         return self._send(response, {"ETag": response.tag})
+
+    def version_string(self) -> str:
+        """Return the name of the server, without a version that somebody could look for."""
+        return "torchgauge"
 
     def send_error(self, code: int, *_: Any, **__: Any) -> None:
         """Answer what is no request of ours, repeating nothing of it."""
