@@ -51,7 +51,7 @@ def test_a_row_for_each_target_the_newest_first(view):
     assert [figure and figure["name"] for figure in net["side"]] == ["memory_peak", "parameters"]
     assert net["state"]["kind"] == "alert"
     (alert,) = net["state"]["alerts"]
-    assert alert.startswith("ALERT change: latency_median: changed by +10.0 % after c")
+    assert alert.startswith("change: latency_median changed by +10.0 % after c")
 
 
 def test_part_of_a_name_and_a_limit(view):
@@ -110,7 +110,7 @@ def test_rules_of_a_file(location):
     view = history(location, rules)
     state = view.fleet("net")["rows"][0]["state"]
     assert state["kind"] == "alert"
-    assert [alert.partition(":")[0] for alert in state["alerts"]] == ["ALERT slow"]
+    assert [alert.partition(":")[0] for alert in state["alerts"]] == ["slow"]
     assert view.fleet("other")["rows"][0]["state"]["kind"] == "steady"
     view.close()
 

@@ -26,8 +26,7 @@ from torchgauge.live.judgements import (
     judgement,
 )
 from torchgauge.records.run import Run
-from torchgauge.records.trend import Trend, TrendSeries
-from torchgauge.report.content.trend import line
+from torchgauge.records.trend import Alert, Trend, TrendSeries
 from torchgauge.report.page import page_trend
 from torchgauge.report.page.page_shorter import short
 
@@ -160,7 +159,7 @@ class HistoryView:
         if judged is None:
             return {"kind": "pending", "alerts": []}
         kind = "alert" if judged.alerts else "steady" if judged.judged else "unknown"
-        return {"kind": kind, "alerts": [short(line(alert)) for alert in judged.alerts]}
+        return {"kind": kind, "alerts": [_alert(alert) for alert in judged.alerts]}
 
     def _read_row(self, entry: TargetRuns) -> dict[str, Any]:
         identity = self._reader.query(fleet.newest_identity, entry.target)
@@ -244,6 +243,11 @@ def _run(run: Run) -> dict[str, Any]:
         "message": short(run.message),
         "torch": short(run.torch),
     }
+
+
+def _alert(alert: Alert) -> str:
+    figure = alert.metric if alert.layer is None else f"{alert.layer or 'model'} {alert.metric}"
+    return short(f"{alert.rule}: {figure} {alert.message}")
 
 
 def _figure(series: TrendSeries | None) -> dict[str, str] | None:

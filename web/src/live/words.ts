@@ -1,6 +1,6 @@
 // What the live views share: states, times, failures.
 
-import { h, name } from "../dom";
+import { h, name, prose } from "../dom";
 import type { Failure, State } from "./data";
 
 const SIGNS: Record<State["kind"], [sign: string, text: string]> = {
@@ -31,7 +31,7 @@ export function stateBadge(state: State): HTMLElement {
 
 export function alertList({ alerts }: State): HTMLElement | null {
   if (!alerts.length) return null;
-  return h("ul", { class: "warnings alerts", "aria-label": "Alerts" }, ...alerts.map((text) => h("li", { class: "failed" }, name(text))));
+  return h("ul", { class: "warnings alerts", "aria-label": "Alerts" }, ...alerts.map((text) => h("li", { class: "failed" }, prose(text))));
 }
 
 export function failure(error: Failure): HTMLElement {
