@@ -76,7 +76,7 @@ def test_the_home_of_nobody_is_none():
 def test_without_a_home_nothing_is_kept_and_no_folder_made_up(tmp_path, monkeypatch, home):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", home)
-    for name in (calibration.VARIABLE, "XDG_STATE_HOME"):
+    for name in (folders.STATE_VARIABLE, "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     run = PastRun(target="t", created="2026-01-02T03:04:05+00:00", medians=(0.1,))
     assert past_runs.past_runs("m") == ()
@@ -86,6 +86,6 @@ def test_without_a_home_nothing_is_kept_and_no_folder_made_up(tmp_path, monkeypa
 
 
 def test_a_relative_state_stays_where_the_process_was_started(tmp_path, monkeypatch):
-    monkeypatch.setenv(calibration.VARIABLE, "state")
+    monkeypatch.setenv(folders.STATE_VARIABLE, "state")
     monkeypatch.chdir(tmp_path)
     assert calibration.path() == Path(folders.STARTED_IN, "state", "calibration.json")

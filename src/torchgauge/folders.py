@@ -10,6 +10,7 @@ from torchgauge.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parent
 """The folder of torchgauge's own code."""
+STATE_VARIABLE = "TORCHGAUGE_STATE"
 
 
 def _working_folder() -> str | None:
@@ -71,3 +72,14 @@ def users_folder(variable: str, *usual: str) -> Path | None:
     home = expanded("~")
     has_home = os.environ.get("HOME") != "" and home.is_absolute()
     return home.joinpath(*usual) if has_home else None
+
+
+def state_folder() -> Path | None:
+    """Return the user's folder for what is kept from run to run; None without a home.
+
+    It is TORCHGAUGE_STATE, else `torchgauge` below XDG_STATE_HOME or ~/.local/state.
+    """
+    if configured := os.environ.get(STATE_VARIABLE):
+        return typed(configured)
+    base = users_folder("XDG_STATE_HOME", ".local", "state")
+    return None if base is None else base / "torchgauge"

@@ -5,9 +5,9 @@ import itertools
 import msgspec
 import pytest
 
-from torchgauge.device import calibration
 from torchgauge.device.load import Load
 from torchgauge.device.roofs import roof_measurement, roofs
+from torchgauge.folders import STATE_VARIABLE
 
 
 class Watch:
@@ -41,5 +41,5 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(roofs, "_cores", lambda: 2)
     monkeypatch.setattr(Watch, "loads", itertools.repeat(0.0))
     monkeypatch.setattr(roofs, "_unwritten", {})
-    monkeypatch.setenv(calibration.VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / "state"))
     return runs

@@ -11,11 +11,10 @@ from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.analyze.latency.noise import LEAST_SESSIONS, between
 from torchgauge.device import state_file
 from torchgauge.files import write_atomically
-from torchgauge.folders import typed, users_folder
+from torchgauge.folders import state_folder
 from torchgauge.records.doctor import NoiseRun
 from torchgauge.records.record import Record
 
-VARIABLE = "TORCHGAUGE_STATE"
 MOST_RUNS = 10  # of one workload
 MOST_WORKLOADS = 50
 
@@ -28,14 +27,11 @@ class Calibration(Record, frozen=True, kw_only=True):
 
 
 def path() -> Path:
-    """Return the file: below TORCHGAUGE_STATE, XDG_STATE_HOME/torchgauge or ~/.local/state.
+    """Return the file in the user's state.
 
     Without a home it is one that cannot be: nothing is kept, and nothing is left elsewhere.
     """
-    if configured := os.environ.get(VARIABLE):
-        return typed(configured) / "calibration.json"
-    folder = users_folder("XDG_STATE_HOME", ".local", "state") or Path(os.devnull)
-    return folder / "torchgauge" / "calibration.json"
+    return (state_folder() or Path(os.devnull)) / "calibration.json"
 
 
 def runs(

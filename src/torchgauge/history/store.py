@@ -6,7 +6,7 @@ import contextlib
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists, select
@@ -28,6 +28,8 @@ from torchgauge.history.tables import labels, layers, metrics, runs, yardsticks
 from torchgauge.history.versions import migrate, to_read, to_write
 from torchgauge.records.profile import Profile
 from torchgauge.records.run import Entry, Run
+
+T = TypeVar("T")
 
 FACTS = [column for column in runs.c if column.name not in ("id", "profile")]
 BATCH_SIZE = 500  # rows of one statement
@@ -177,41 +179,38 @@ class Store:
         Raises InputError `run-unknown`, `label-unknown` for one to take away that it does not have;
         then none is changed. Raises StoreError.
         """
-        engine, removed_keys = self._to_write(), set(removed)
+        removed_keys = set(removed)
 
-        def write() -> None:
-            with connections.writing(engine, self.display_name) as connection:
-                query = select(runs.c.id).where(runs.c.uuid == uuid)
-                number = connection.execute(query).scalar_one_or_none()
-                if number is None:
-                    raise InputError(f"The history holds no run {uuid}.", id="run-unknown")
-                of_run = labels.c.run == number
-                keys = set(connection.execute(select(labels.c.key).where(of_run)).scalars())
-                if missing := removed_keys - keys:
-                    raise _label_unknown(uuid, missing, keys)
-                replaced = [*removed_keys, *new_labels]
-                connection.execute(delete(labels).where(of_run, labels.c.key.in_(replaced)))
-                added = [{"run": number, "key": k, "value": v} for k, v in new_labels.items()]
-                if added:
-                    connection.execute(labels.insert(), added)
+        def replace(connection: Connection) -> None:
+            query = select(runs.c.id).where(runs.c.uuid == uuid)
+            number = connection.execute(query).scalar_one_or_none()
+            if number is None:
+                raise InputError(f"The history holds no run {uuid}.", id="run-unknown")
+            of_run = labels.c.run == number
+            keys = set(connection.execute(select(labels.c.key).where(of_run)).scalars())
+            if missing := removed_keys - keys:
+                raise _label_unknown(uuid, missing, keys)
+            replaced = [*removed_keys, *new_labels]
+            connection.execute(delete(labels).where(of_run, labels.c.key.in_(replaced)))
+            added = [{"run": number, "key": k, "value": v} for k, v in new_labels.items()]
+            if added:
+                connection.execute(labels.insert(), added)
 
-        patiently(write)
+        self.write(replace)
 
     def remove(self, uuids: Iterable[str]) -> int:
         """Remove runs with all that belongs to them; return how many there were."""
         uuid_list = list(uuids)
-        engine = self._to_write()
 
-        def write() -> int:
-            removed = 0
-            with connections.writing(engine, self.display_name) as connection:
-                for start in range(0, len(uuid_list), BATCH_SIZE):
-                    batch = uuid_list[start : start + BATCH_SIZE]
-                    result = connection.execute(delete(runs).where(runs.c.uuid.in_(batch)))
-                    removed += result.rowcount
-            return removed
+        def removed(connection: Connection) -> int:
+            return sum(
+                connection.execute(
+                    delete(runs).where(runs.c.uuid.in_(uuid_list[start : start + BATCH_SIZE]))
+                ).rowcount
+                for start in range(0, len(uuid_list), BATCH_SIZE)
+            )
 
-        return patiently(write)
+        return self.write(removed)
 
     def shrink(self) -> None:
         """Give the space of removed runs back to the disk; PostgreSQL does so by itself."""
@@ -226,6 +225,19 @@ class Store:
         """Return what `query` returns for a connection that sees one moment of the store."""
         with connections.reading(self._engine, self.display_name) as connection:
             return query(connection)
+
+    def write(self, change: Callable[[Connection], T]) -> T:
+        """Make a change, all of it or nothing, and return what `change` returns; it may run twice.
+
+        Raises StoreError.
+        """
+        engine = self._to_write()
+
+        def write() -> T:
+            with connections.writing(engine, self.display_name) as connection:
+                return change(connection)
+
+        return patiently(write)
 
     def migrate(self, version: int) -> None:
         """Bring the store to an older version (or back), for an older torchgauge; no run is lost.

@@ -85,3 +85,15 @@ layers = Table(
     Column("value", Float(53), nullable=False),
     sqlite_with_rowid=False,
 )
+windows = Table(
+    "windows",
+    metadata,
+    Column("monitor", Text, primary_key=True),
+    Column("series", Text, primary_key=True),
+    Column("labels", Text, primary_key=True),
+    Column("process", Text, primary_key=True),
+    Column("end", Float(53), primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+    Index("windows_by_end", "end"),
+    sqlite_with_rowid=False,
+)

@@ -27,6 +27,7 @@ class CallTimes:
         begin_layers: Starts timing layers and returns what ends it.
         layers_share: Share of these calls whose layers are timed.
         sizes_share: Share of these calls whose sizes are read.
+        compiling: Returns None unless torch.compile looks at what is called; then no layers.
         wake: Starts the process's thread if it does not run.
     """
 
@@ -47,11 +48,12 @@ class CallTimes:
         self.problems, self.count_tokens = problems, count_tokens
         self.begin_layers, self.layers_share = begin_layers, layers_share
         self.sizes_share, self.wake = sizes_share, wake
+        self.compiling: Callable[[], object] = _never
 
     def call(self, inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call and note what it took; what it raises is raised."""
         end_layers = None
-        if self.begin_layers is not None and random.random() < self.layers_share:  # noqa: S311
+        if random.random() < self.layers_share and self.compiling() is None:  # noqa: S311
             end_layers = self.begin()
         begin = time.perf_counter()
         try:
@@ -113,11 +115,16 @@ def argument_sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int |
                 (value for value in _values(args, kwargs) if hasattr(value, "shape")), None
             )
     shape = getattr(tensor, "shape", None)
-    if not shape:
+    # While a model is traced or exported they are symbols: to read one would fix the graph's size.
+    if not shape or type(shape[0]) is not int:
         return None, None
     if len(shape) != 2 or getattr(tensor, "is_floating_point", _floats)():
-        return int(shape[0]), None
-    return int(shape[0]), int(shape[0]) * int(shape[1])
+        return shape[0], None
+    return shape[0], shape[0] * shape[1] if type(shape[1]) is int else None
+
+
+def _never() -> None:
+    return None
 
 
 def _floats() -> bool:

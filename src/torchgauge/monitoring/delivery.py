@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 from torchgauge.monitoring.problems import Problems
 from torchgauge.records.monitoring.window import Window
 
-PENDING = 120  # batches that wait for a receiver that fails: two hours of minutes
 LAST_WAIT = 5.0  # seconds that the end of a process waits for a receiver
 
 
@@ -17,10 +16,14 @@ class Batch(NamedTuple):
     """The windows of a monitor that ended together.
 
     Attributes:
+        monitor: The monitor's name.
+        process: The process, as `ProcessState.identity`.
         windows: One a series, since the last batch.
         totals: The same series since the process began.
     """
 
+    monitor: str
+    process: str
     windows: tuple[Window, ...]
     totals: tuple[Window, ...]
 
@@ -31,6 +34,11 @@ class Receiver(Protocol):
     @property
     def part(self) -> str:
         """Its name in the monitor's status."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """How many batches wait for it at most while it fails."""
         ...
 
     def receive(self, batch: Batch) -> None:
@@ -55,9 +63,8 @@ class Delivery:
     def put(self, batch: Batch) -> None:
         """Hand over a batch; returns at once."""
         self._pending.append(batch)
-        if len(self._pending) > PENDING:
+        if len(self._pending) > self._receiver.backlog:
             self._pending.popleft()
-            self._problems.add(f"oldest windows for {self._receiver.part}", OverflowError())
         if self._thread is None:
             name = f"torchgauge-monitor-{self._receiver.part}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)

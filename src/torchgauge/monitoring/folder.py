@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.folders import users_folder
+from torchgauge.folders import state_folder
 from torchgauge.monitoring.process_file import SUFFIX, read
 from torchgauge.records.monitoring.process_state import ProcessState
 from torchgauge.records.monitoring.window import Key, Window, merged
 
-VARIABLE = "TORCHGAUGE_MONITOR_FOLDER"
-
 
 def monitor_folder(folder: str | Path | None = None) -> Path:
-    """Return the folder: as given, TORCHGAUGE_MONITOR_FOLDER, or one of the user's.
+    """Return the folder: as given, or `monitors` in the user's state.
 
     Raises InputError `monitor-folder` if there is no home.
     """
-    if chosen := folder or os.environ.get(VARIABLE):
-        return Path(chosen).absolute()
-    base = users_folder("XDG_STATE_HOME", ".local", "state")
-    if base is None:
+    if folder is not None:
+        return Path(folder).absolute()
+    state = state_folder()
+    if state is None:
         raise InputError(
             "There is no place for the files of monitors.",
             id="monitor-folder",
             cause="No folder was given, and there is no home.",
-            remedy=f"Name one with folder= or {VARIABLE}.",
+            remedy="Name one with folder= or TORCHGAUGE_STATE.",
         )
-    return base / "torchgauge" / "monitors"
+    return state / "monitors"
 
 
 class MonitorFolder:

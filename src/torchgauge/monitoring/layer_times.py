@@ -38,8 +38,8 @@ class LayerTimes:
     def begin(self) -> Callable[[], None] | None:
         """Start timing in this thread and return what ends it; None where it is not possible.
 
-        Compiled models have no layers that could be timed, and hooks would compile them again. One
-        thread at a time has its layers timed.
+        Models with compiled parts have layers that cannot be timed, and hooks would compile these
+        again. One thread at a time has its layers timed.
         """
         if not self._paths or self._compiled() or not self._turn.acquire(blocking=False):
             return None
@@ -77,8 +77,7 @@ class LayerTimes:
         return append
 
     def _compiled(self) -> bool:
-        frames = torch._C._dynamo.eval_frame  # noqa: SLF001 - no public name
-        return frames.get_eval_frame_callback() is not None or any(
+        return any(
             hasattr(module, "_orig_mod")
             or isinstance(module, torch.jit.ScriptModule)
             or _is_compiled(module)

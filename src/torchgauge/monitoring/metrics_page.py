@@ -8,27 +8,36 @@ from torchgauge.monitoring.monitor import Monitor
 from torchgauge.report.windows import metrics_protobuf, metrics_text
 from torchgauge.report.windows.families import families
 
-_PROTOBUF = "application/vnd.google.protobuf"
+_FORMS = {
+    "application/vnd.google.protobuf": metrics_protobuf.CONTENT_TYPE,
+    "application/openmetrics-text": metrics_text.OPENMETRICS,
+    "text/plain": metrics_text.PLAIN,
+}
 
 
 def metrics_page(monitor: Monitor, accept: str = "") -> tuple[str, bytes]:
     """Return the content type and the body for the header `Accept` of a request."""
-    rendered = families(monitor.totals_of_processes())
-    if takes_protobuf(accept):
-        return metrics_protobuf.CONTENT_TYPE, metrics_protobuf.metrics_protobuf(rendered)
-    return metrics_text.CONTENT_TYPE, metrics_text.metrics_text(rendered).encode()
+    rendered, content_type = families(monitor.totals_of_processes()), preferred_form(accept)
+    if content_type == metrics_protobuf.CONTENT_TYPE:
+        return content_type, metrics_protobuf.metrics_protobuf(rendered)
+    plain = content_type == metrics_text.PLAIN
+    return content_type, metrics_text.metrics_text(rendered, plain=plain).encode()
 
 
-def takes_protobuf(accept: str) -> bool:
-    """Return whether a reader prefers Prometheus' delimited protobuf to OpenMetrics text."""
-    preferences = {"protobuf": 0.0, "text": 0.0}
+def preferred_form(accept: str) -> str:
+    """Return the content type that a reader prefers; Prometheus' older text if it names none.
+
+    Protobuf is only written in its delimited encoding.
+    """
+    weights: dict[str, float] = {}
     for choice in accept.lower().split(","):
         media, *parameters = (part.strip() for part in choice.split(";"))
         weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-        if not re.fullmatch(r"[01](\.\d{0,3})?", weight):
+        if media not in _FORMS or not re.fullmatch(r"[01](\.\d{0,3})?", weight):
             continue
-        if media == _PROTOBUF and "encoding=delimited" in parameters:
-            preferences["protobuf"] = max(preferences["protobuf"], float(weight))
-        elif media == "application/openmetrics-text":
-            preferences["text"] = max(preferences["text"], float(weight))
-    return preferences["protobuf"] > 0 and preferences["protobuf"] >= preferences["text"]
+        if media == "application/vnd.google.protobuf" and "encoding=delimited" not in parameters:
+            continue
+        weights[media] = max(weights.get(media, 0.0), float(weight))
+    # Of equal ones the first of our own, which holds the most.
+    chosen = max(_FORMS, key=lambda media: weights.get(media, 0.0))
+    return _FORMS[chosen] if weights.get(chosen) else metrics_text.PLAIN

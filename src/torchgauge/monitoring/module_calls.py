@@ -8,6 +8,7 @@ that the timer calls.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ class ModuleCalls:
     def __init__(self, module: nn.Module, meter: Meter) -> None:
         self._module = weakref.ref(module)
         self._meter = meter
-        self._call: Call | None = None
+        self._call: weakref.ref[Any] | None = None  # it holds the module
         _replicas.watch()
         self._attach(module)
 
@@ -32,34 +33,38 @@ class ModuleCalls:
         replaced = module.__dict__.get(SLOT)
         call = self._meter.wrap(replaced or module._call_impl)  # noqa: SLF001 - what torch calls
         _mark(call, self._meter, replaced)
-        self._call = module.__dict__[SLOT] = call
+        module.__dict__[SLOT] = call
+        self._call = weakref.ref(call)
 
     def attach_again(self) -> None:
         """Wrap what the program has put in place of the timer: `module.compile()` does."""
-        module = self._module()
+        module, timer = self._module(), self._call and self._call()
         if module is None or self._call is None:
             return
         call = module.__dict__.get(SLOT)
-        while call is not None and call is not self._call:
+        while call is not None and call is not timer:
             call = getattr(call, "monitored", None)
         if call is None:
             self._attach(module)
 
     def detach(self) -> None:
-        """Give the module its own call back; a later monitor's timer stays, and this in it."""
-        module, call = self._module(), self._call
+        """Give the module its own call back; within a later monitor's timer this one stays."""
+        module, call = self._module(), self._call and self._call()
         self._call = None
-        if module is None or call is None or module.__dict__.get(SLOT) is not call:
+        if module is None or call is None:
             return
-        replaced = getattr(call, "monitored", None)
+        call.ended = True
+        outermost = replaced = module.__dict__.get(SLOT)
+        while getattr(replaced, "ended", False):
+            replaced = replaced.monitored
         if replaced is None:
-            del module.__dict__[SLOT]
-        else:
+            module.__dict__.pop(SLOT, None)
+        elif replaced is not outermost:
             module.__dict__[SLOT] = replaced
 
 
 def _mark(call: Any, meter: Meter, replaced: Call | None) -> None:
-    call.monitored, call.monitor_meter = replaced, meter
+    call.monitored, call.monitor_meter, call.ended = replaced, meter, False
     leave_uncompiled(call, *meter.frames)
 
 
@@ -75,6 +80,15 @@ def leave_uncompiled(*functions: Any, calls_too: bool = False) -> None:
     for function in functions:
         strategy = frames._FrameExecStrategy(skip, inner)  # noqa: SLF001
         frames.set_code_exec_strategy(function.__code__, strategy)
+
+
+def compiling() -> Callable[[], object]:
+    """Return what returns None unless torch.compile looks at the frames that are called now.
+
+    It is of use in a frame that torch.compile passes over, and not in one with all its calls.
+    """
+    callback: Callable[[], object] = torch._C._dynamo.eval_frame.get_eval_frame_callback  # noqa: SLF001
+    return callback
 
 
 class _Replicas:

@@ -103,11 +103,12 @@ class Monitor:
     def attach(self, module: Any) -> None:
         """Time the calls of an `nn.Module`; until `close`, or until the module ends."""
         from torchgauge.monitoring.layer_times import LayerTimes
-        from torchgauge.monitoring.module_calls import ModuleCalls, leave_uncompiled
+        from torchgauge.monitoring.module_calls import ModuleCalls, compiling, leave_uncompiled
 
         layers = LayerTimes(module, self._layer_append) if self.options.layers else None
         calls, times, draw = self.call_meter({}, None if layers is None else layers.begin)
         leave_uncompiled(times.begin, times.after, draw, calls_too=True)
+        times.compiling = compiling()
         self._modules.append((ModuleCalls(module, calls), layers))
 
     def __call__(self, function: F) -> F:
@@ -178,7 +179,7 @@ class Monitor:
             self._problems,
             count_tokens=self._count_tokens,
             begin_layers=begin_layers,
-            layers_share=min(period / self.options.layers, 1.0) if self.options.layers else 0.0,
+            layers_share=min(period / self.options.layers, 1.0) if begin_layers else 0.0,
             sizes_share=min(period / SIZES_EVERY, 1.0),
             wake=self.wake,
         )
@@ -265,7 +266,8 @@ class Monitor:
             windows = tuple(filter(_says_something, closed))
             self._window_end = self._next_window(now)
             if windows and self._deliveries:
-                batch = Batch(windows, self.totals())
+                state = self.process_state(now)
+                batch = Batch(self.name, state.identity, windows, state.windows)
                 for delivery in self._deliveries:
                     delivery.put(batch)
         return windows

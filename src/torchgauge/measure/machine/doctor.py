@@ -16,6 +16,7 @@ from torchgauge.device.counters import logical_cores
 from torchgauge.device.environment import environment
 from torchgauge.device.system_files import SystemFiles
 from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.folders import STATE_VARIABLE
 from torchgauge.measure.latency import noise
 from torchgauge.progress import Progress, Silent
 from torchgauge.records.doctor import Check, Diagnosis, Noise, NoiseRun
@@ -136,5 +137,5 @@ def _not_kept(cause: str) -> Finding:
         severity="info",
         title="The noise floor was not stored for gates",
         evidence=cause,
-        remedy=f"Set {calibration.VARIABLE} to a folder that can be written.",
+        remedy=f"Set {STATE_VARIABLE} to a folder that can be written.",
     )

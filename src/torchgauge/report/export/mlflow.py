@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torchgauge.errors import missing_extra
+import re
+from collections.abc import Callable
+
+from torchgauge.errors import InputError, missing_extra
 from torchgauge.records import codec
 from torchgauge.records.exported import Exported
 from torchgauge.report.export.scalars import GROUP, scalars
@@ -27,3 +30,28 @@ def log(record: Exported, *, step: int | None = None) -> None:
     mlflow.set_tags(texts)
     mlflow.log_metrics(scalars(record), step=step)
     mlflow.log_text(codec.encode(record).decode(), f"{GROUP}/record.json")
+
+
+def scalar_logger() -> Callable[[dict[str, float], float], None]:
+    """Return what logs scalars into the run that is active now, from any thread; at a Unix time.
+
+    Raises MissingExtraError, InputError `no-run`.
+    """
+    try:
+        import mlflow
+    except ImportError as error:
+        raise missing_extra("mlflow", "mlflow", "Logging to MLflow") from error
+    run = mlflow.active_run()
+    if run is None:
+        raise InputError(
+            "No run of MLflow is active.",
+            id="no-run",
+            remedy="Call mlflow.start_run() first.",
+        )
+    identity = run.info.run_id
+
+    def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
+        names = {re.sub(r"[^\w./ -]", "_", name): value for name, value in scalars.items()}
+        mlflow.log_metrics(names, step=int(timestamp), run_id=identity)
+
+    return log_scalars

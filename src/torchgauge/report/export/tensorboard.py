@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torchgauge.errors import missing_extra
 from torchgauge.files import check_writable
@@ -18,24 +20,48 @@ def log(record: Exported, folder: str | Path, *, step: int = 0) -> Path:
     `step` places the record among others, such as the number of the commit. Raises MissingExtra,
     InputError `output-unwritable`.
     """
-    try:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ImportError as error:
-        raise missing_extra("tensorboard", "tensorboard", "Writing TensorBoard scalars") from error
+    make_writer = _writer_class()
     folder = Path(folder)
     check_writable(folder)
     created = record.summary().get("created")
     timestamp = time.time()
     if created is not None:
         timestamp = datetime.datetime.fromisoformat(str(created)).timestamp()
-    values = [
-        Summary.Value(tag=name, simple_value=value) for name, value in scalars(record).items()
-    ]
-    writer = EventFileWriter(str(folder))
+    writer = make_writer(str(folder))
     try:
-        writer.add_event(Event(wall_time=timestamp, step=step, summary=Summary(value=values)))
+        _add(writer, scalars(record), timestamp, step)
     finally:
         writer.close()
     return folder
+
+
+def scalar_logger(folder: str | Path) -> Callable[[dict[str, float], float], None]:
+    """Return what writes scalars as an event file in `folder`, at a Unix time.
+
+    Raises MissingExtraError, InputError `output-unwritable`.
+    """
+    make_writer = _writer_class()
+    check_writable(Path(folder))
+    writer = make_writer(str(folder))
+
+    def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
+        _add(writer, scalars, timestamp, int(timestamp))
+        writer.flush()
+
+    return log_scalars
+
+
+def _writer_class() -> Any:
+    try:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError as error:
+        raise missing_extra("tensorboard", "tensorboard", "Writing TensorBoard scalars") from error
+    return EventFileWriter
+
+
+def _add(writer: Any, scalars: dict[str, float], timestamp: float, step: int) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
+    writer.add_event(Event(wall_time=timestamp, step=step, summary=Summary(value=values)))

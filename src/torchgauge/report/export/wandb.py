@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torchgauge.errors import InputError, missing_extra
@@ -14,6 +15,26 @@ def log(record: Exported, *, run: Any = None, step: int | None = None) -> None:
 
     Raises MissingExtra, InputError `no-run` where none is active.
     """
+    run = _run(run)
+    texts = {name: value for name, value in record.summary().items() if isinstance(value, str)}
+    run.config.update({GROUP: texts}, allow_val_change=True)
+    run.log(scalars(record), step=step)
+
+
+def scalar_logger() -> Callable[[dict[str, float], float], None]:
+    """Return what logs scalars into the run that is active now, from any thread; at a Unix time.
+
+    Raises MissingExtraError, InputError `no-run`.
+    """
+    run = _run(None)
+
+    def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
+        run.log(scalars | {f"{GROUP}/time": timestamp})
+
+    return log_scalars
+
+
+def _run(run: Any) -> Any:
     try:
         import wandb
     except ImportError as error:
@@ -25,6 +46,4 @@ def log(record: Exported, *, run: Any = None, step: int | None = None) -> None:
             id="no-run",
             remedy="Call wandb.init() first, or give the run.",
         )
-    texts = {name: value for name, value in record.summary().items() if isinstance(value, str)}
-    run.config.update({GROUP: texts}, allow_val_change=True)
-    run.log(scalars(record), step=step)
+    return run

@@ -38,6 +38,8 @@ TEXTS = {
 # Upper bounds of classic buckets, as powers of two, by unit: 8 µs to 64 s, 1 to a million.
 _OCTAVES: dict[Unit, range] = {"s": range(-17, 7), "": range(21)}
 _OTHER_OCTAVES = range(0, 41, 2)
+# Prometheus' own labels of buckets and summaries.
+_RESERVED = ("le", "quantile")
 
 
 class Sample(NamedTuple):
@@ -124,7 +126,14 @@ def labels(window: Window) -> Labels:
 
 
 def _sorted(pairs: dict[str, str]) -> Labels:
-    return tuple(sorted({_identifier(name): value for name, value in pairs.items()}.items()))
+    return tuple(sorted({_label(name): value for name, value in pairs.items()}.items()))
+
+
+def _label(name: str) -> str:
+    identifier = _identifier(name)
+    return (
+        f"label_{identifier}" if identifier in _RESERVED or identifier[:2] == "__" else identifier
+    )
 
 
 def _distinct(samples: Iterable[tuple[Labels, float | Histogram]]) -> tuple[Sample, ...]:

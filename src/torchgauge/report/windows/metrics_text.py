@@ -1,4 +1,4 @@
-"""Families of metrics as OpenMetrics text (https://prometheus.io/docs/specs/om/open_metrics_spec)."""
+"""Families of metrics as text: OpenMetrics, or Prometheus' older format for readers without it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.report.export.openmetrics import ESCAPES
 from torchgauge.report.windows.families import Family, Labels, Sample, classic_buckets
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def metrics_text(families: Iterable[Family]) -> str:
-    """Return the families as text; distributions have classic buckets at powers of two."""
+def metrics_text(families: Iterable[Family], *, plain: bool = False) -> str:
+    """Return the families as text; distributions have classic buckets at powers of two.
+
+    The older format, `plain`, names a counter with its suffix, and has neither units nor an end.
+    """
     lines: list[str] = []
     for family in families:
-        lines.append(f"# TYPE {family.name} {family.kind}")
-        if family.unit:
-            lines.append(f"# UNIT {family.name} {family.unit}")
-        lines.append(f"# HELP {family.name} {family.text.translate(ESCAPES)}.")
+        name = family.name + "_total" * (plain and family.kind == "counter")
+        lines.append(f"# TYPE {name} {family.kind}")
+        if family.unit and not plain:
+            lines.append(f"# UNIT {name} {family.unit}")
+        lines.append(f"# HELP {name} {family.text.translate(ESCAPES)}.")
         for sample in family.samples:
             lines += _lines(family, sample)
-    return "\n".join([*lines, "# EOF", ""])
+    return "\n".join([*lines, *([] if plain else ["# EOF"]), ""])
 
 
 def _lines(family: Family, sample: Sample) -> Iterator[str]:

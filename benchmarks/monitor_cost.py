@@ -1,0 +1,244 @@
+"""What a monitor adds to a call: beside hooks, prometheus_client and OpenTelemetry's SDK, in turn.
+
+    python benchmarks/monitor_cost.py [--rounds 15] [--pairs 20000]
+
+Of a call of `nn.Identity` the CPU time of the calling thread: what is added is alone in it. Each
+round measures all of them, and the best round counts, since whatever else runs can only add. The
+others time with `perf_counter` around a module's own call, as a monitor does, and observe the
+duration. Then calls of a model of about 1 ms, bare and monitored, one after the other in an order
+drawn for each pair: the change of their medians, and its 95 % bootstrap interval. Last, quantiles
+of the histogram against all samples, and what a busy series and a tick take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import torchgauge as tg
+from torchgauge.monitoring.series import FULL, Series
+
+CALLS = 10_000
+CLOCK = time.perf_counter
+
+
+def per_call(model: nn.Module) -> float:
+    """Return the ns of the thread that one call of many takes."""
+    x = torch.zeros(1)
+    begin = time.thread_time_ns()
+    for _ in range(CALLS):
+        model(x)
+    return (time.thread_time_ns() - begin) / CALLS
+
+
+def hooked() -> nn.Module:
+    """Return a module with two hooks that time it into a list."""
+    model, began, durations = nn.Identity(), [], []
+    model.register_forward_pre_hook(lambda *_: began.append(CLOCK()))
+
+    def after(*_: Any) -> None:
+        durations.append(CLOCK() - began.pop())
+        if len(durations) > FULL:
+            durations.clear()
+
+    model.register_forward_hook(after)
+    return model
+
+
+def observed(observe: Callable[[float], object]) -> nn.Module:
+    """Return a module whose forward is timed and handed to another library."""
+    model = nn.Identity()
+    inner = model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        begin = CLOCK()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            observe(CLOCK() - begin)
+
+    model.forward = forward
+    return model
+
+
+def monitored(every: int) -> nn.Module:
+    """Return a monitored module; its monitor ends with the process."""
+    model = nn.Identity()
+    tg.monitor(model, every=every, name=f"every-{every}")
+    return model
+
+
+def candidates() -> dict[str, nn.Module]:
+    """Return the modules to compare, by what times them."""
+    models = {
+        "bare": nn.Identity(),
+        "monitor, every call": monitored(1),
+        "monitor, 1 in 100": monitored(100),
+        "two hooks and a list": hooked(),
+    }
+    try:
+        import prometheus_client
+
+        models["prometheus_client Histogram"] = observed(
+            prometheus_client.Histogram("call_seconds", "Time of a call").observe
+        )
+    except ImportError:
+        print("prometheus_client is not installed", file=sys.stderr)
+    try:
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        from opentelemetry.sdk.metrics.view import ExponentialBucketHistogramAggregation, View
+
+        view = View(instrument_name="*", aggregation=ExponentialBucketHistogramAggregation())
+        provider = MeterProvider([InMemoryMetricReader()], views=[view])
+        histogram = provider.get_meter("benchmark").create_histogram("call", unit="s")
+        models["OpenTelemetry exponential"] = observed(histogram.record)
+    except ImportError:
+        print("opentelemetry-sdk is not installed", file=sys.stderr)
+    return models
+
+
+def call_costs(rounds: int) -> None:
+    """Print what each adds to a call."""
+    models = candidates()
+    best = dict.fromkeys(models, float("inf"))
+    for _ in range(rounds):
+        for name, model in models.items():
+            best[name] = min(best[name], per_call(model))
+    bare = best.pop("bare")
+    reference = best["monitor, every call"] - bare
+    print(f"a bare call of nn.Identity takes {bare:.0f} ns; of it and what is added:")
+    for name, cost in best.items():
+        ratio = (cost - bare) / reference
+        print(f"  {name:28} +{cost - bare:5.0f} ns  {ratio:5.2f} × the monitor's")
+
+
+class Millisecond(nn.Module):
+    """Some linear layers, about 1 ms on one core."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of the last layer."""
+        return self.layers(x)
+
+
+def model_change(pairs: int) -> None:
+    """Print by how much the median call of a model of 1 ms changes."""
+    torch.set_num_threads(1)
+    bare, watched = Millisecond().eval(), Millisecond().eval()
+    watched.load_state_dict(bare.state_dict())
+    tg.monitor(watched, name="millisecond")
+    x = torch.randn(batch_of_a_millisecond(bare), 256)
+    order = np.random.default_rng(1).random(pairs) < 0.5
+    times = np.empty((2, pairs))
+    with torch.inference_mode():
+        for pair, bare_first in enumerate(order):
+            for which in (0, 1) if bare_first else (1, 0):
+                model = (bare, watched)[which]
+                begin = CLOCK()
+                model(x)
+                times[which, pair] = CLOCK() - begin
+    medians = np.median(times, axis=1)
+    generator = np.random.default_rng(2)
+    changes = []
+    for _ in range(500):
+        drawn = np.median(times[:, generator.integers(0, pairs, pairs)], axis=1)
+        changes.append(drawn[1] / drawn[0] - 1)
+    low, high = np.quantile(changes, (0.025, 0.975))
+    print(
+        f"p50 of a model: {medians[0] * 1e3:.4f} ms bare, {medians[1] * 1e3:.4f} ms monitored: "
+        f"{medians[1] / medians[0] - 1:+.3%} (95 %: {low:+.3%} to {high:+.3%}, {pairs:,} pairs)"
+    )
+
+
+def batch_of_a_millisecond(model: nn.Module) -> int:
+    """Return the batch at which a call takes about 1 ms."""
+    batch = 1
+    while batch < 4096:
+        x = torch.randn(batch, 256)
+        with torch.inference_mode():
+            begins = []
+            for _ in range(20):
+                begin = CLOCK()
+                model(x)
+                begins.append(CLOCK() - begin)
+        if min(begins) > 0.9e-3:
+            break
+        batch = int(batch * 1.2) + 1
+    return batch
+
+
+def histogram_facts() -> None:
+    """Print the cost of a value, the error of quantiles, and the memory of a series."""
+    values = np.random.default_rng(0).lognormal(-6, 1, 300_000)
+    series = Series("latency", {}, 0.0)
+    begin = time.thread_time_ns()
+    for value in values.tolist():
+        series.add(value)
+    window = series.state(1.0)
+    cost = (time.thread_time_ns() - begin) / len(values)
+    errors = [
+        abs(window.histogram.quantile(q) / np.quantile(values, q, method="inverted_cdf") - 1)
+        for q in np.linspace(0.001, 0.999, 500)
+    ]
+    buffer = FULL * 8 * 9 / 8
+    print(
+        f"a value added to a series {cost:.0f} ns; its quantiles are off by at most "
+        f"{max(errors):.2%} of {len(values):,} samples; a series takes "
+        f"{(buffer + series._counts.nbytes) / 1000:.0f} kB"
+    )
+
+
+def tick_cost() -> None:
+    """Print what a tick and a closed window take the process's thread, with 50 layers."""
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(50)))
+    monitor = tg.monitor(model, name="deep", layers=1, interval=3600.0, window=3600.0)
+    for _ in range(3000):
+        model(torch.ones(1, 4))
+    ticks, windows = [], []
+    for _ in range(10):
+        begin = time.thread_time()
+        monitor.tick(time.time())
+        ticks.append(time.thread_time() - begin)
+        model(torch.ones(1, 4))
+        begin = time.thread_time()
+        monitor.close_windows(time.time())
+        windows.append(time.thread_time() - begin)
+    print(
+        f"a tick with {len(monitor.totals())} series takes {min(ticks) * 1e3:.2f} ms of CPU, "
+        f"once a second; to close their windows {min(windows) * 1e3:.2f} ms, once a minute"
+    )
+    monitor.close()
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--pairs", type=int, default=20_000)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TORCHGAUGE_STATE"] = folder
+        call_costs(options.rounds)
+        model_change(options.pairs)
+        histogram_facts()
+        tick_cost()
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

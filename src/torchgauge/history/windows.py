@@ -1,0 +1,133 @@
+"""Windows of monitors in a history: added, found by monitor, series and time, and removed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, func, select
+
+from torchgauge.errors import RecordError
+from torchgauge.history.bounds import rows
+from torchgauge.history.store import BATCH_SIZE, Store
+from torchgauge.history.tables import windows as table
+from torchgauge.reading import RECORD, inflated
+from torchgauge.records.monitoring.window import Window
+
+PROCESS = "process"  # the label of windows in a history: of which process each is
+_KEY = ("monitor", "series", "labels", "process", "end")
+_ROW = 60  # bytes that a row has at least in a file
+
+
+class SeriesSpan(NamedTuple):
+    """A series that a history has windows of, and from when to when (seconds since 1970)."""
+
+    monitor: str
+    series: str
+    labels: dict[str, str]
+    begin: float
+    end: float
+    windows: int
+
+
+def add_windows(store: Store, windows: Iterable[Window], process: str) -> int:
+    """Save the windows of a process, all or none, and return how many; again changes nothing.
+
+    Raises StoreError.
+    """
+    added = [_row(window, process) for window in windows]
+    same = delete(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in _KEY))
+
+    def write(connection: Connection) -> int:
+        for start in range(0, len(added), BATCH_SIZE):
+            batch = added[start : start + BATCH_SIZE]
+            # A connection may break after its commit: then the batch is there already.
+            keys = [{f"key_{name}": row[name] for name in _KEY} for row in batch]
+            connection.execute(same, keys)
+            connection.execute(table.insert(), batch)
+        return len(added)
+
+    return store.write(write) if added else 0
+
+
+def read_windows(
+    store: Store,
+    *,
+    monitor: str | None = None,
+    series: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+) -> list[Window]:
+    """Return the windows that end after `since` and not after `until`, oldest first.
+
+    Each has the label `process`: `merged(window.without("process") for window in …)` is all
+    processes'. Raises StoreError, RecordError `store-damaged`.
+    """
+    conditions = [
+        condition
+        for condition in (
+            None if monitor is None else table.c.monitor == monitor,
+            None if series is None else table.c.series == series,
+            None if since is None else table.c.end > since,
+            None if until is None else table.c.end <= until,
+        )
+        if condition is not None
+    ]
+    query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
+
+    def found(connection: Connection) -> list[Window]:
+        return [
+            _window(data, store.display_name).with_labels(**{PROCESS: process})
+            for process, data in rows(connection, query, _ROW)
+        ]
+
+    windows: list[Window] = store.read(found)
+    return windows
+
+
+def series_spans(store: Store) -> list[SeriesSpan]:
+    """Return the series that the history has windows of, by monitor and name. Raises StoreError."""
+    key = (table.c.monitor, table.c.series, table.c.labels)
+    ends = func.min(table.c.end), func.max(table.c.end), func.count()
+    query = select(*key, *ends).group_by(*key).order_by(*key)
+
+    def spans(connection: Connection) -> Iterator[SeriesSpan]:
+        for monitor, series, labels, *facts in rows(connection, query, 0):
+            named = msgspec.json.decode(labels, type=dict[str, str])
+            yield SeriesSpan(monitor, series, named, *facts)
+
+    result: list[SeriesSpan] = store.read(lambda connection: list(spans(connection)))
+    return result
+
+
+def remove_windows(store: Store, before: float) -> int:
+    """Remove the windows that ended before a time; return how many. Raises StoreError."""
+    query = delete(table).where(table.c.end < before)
+    return store.write(lambda connection: connection.execute(query).rowcount)
+
+
+def _row(window: Window, process: str) -> dict[str, Any]:
+    return {
+        "monitor": window.labels.get("monitor", ""),
+        "series": window.series,
+        "labels": msgspec.json.encode(dict(sorted(window.labels.items()))).decode(),
+        "process": process,
+        "end": window.end,
+        "data": zlib.compress(msgspec.msgpack.encode(window), 1),
+    }
+
+
+def _window(data: object, origin: str) -> Window:
+    try:
+        if not isinstance(data, bytes):  # SQLite keeps any type in any column
+            raise zlib.error("it is not a compressed window")
+        return msgspec.msgpack.decode(inflated(data, RECORD, f"A window of {origin}"), type=Window)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise RecordError(
+            f"A window of {origin} cannot be read.",
+            id="store-damaged",
+            cause=str(error),
+            remedy="Restore the store from a copy, or remove its windows.",
+        ) from error

@@ -1,0 +1,1 @@
+"""Where the windows of a monitor go."""

@@ -1,0 +1,50 @@
+"""Totals to an OTLP endpoint over HTTP; needs the extra `otlp`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchgauge.errors import MeasurementError, missing_extra
+from torchgauge.monitoring.delivery import Batch
+from torchgauge.report.windows.otlp_metrics import otlp_metrics
+
+TIMEOUT = 10.0  # seconds of one request, with its repetitions
+
+
+class OtlpReceiver:
+    """Sends what a process has recorded since it began: the next batch has what one lost.
+
+    Raises MissingExtraError.
+    """
+
+    part = "otlp"
+    backlog = 1
+
+    def __init__(self, endpoint: str, *, gen_ai: bool = False) -> None:
+        try:
+            import opentelemetry.exporter.otlp.proto.http.metric_exporter as otlp
+        except ImportError as error:
+            library = "opentelemetry-exporter-otlp-proto-http"
+            raise missing_extra(library, "otlp", "Sending to an OTLP endpoint") from error
+        self._make: Any = otlp.OTLPMetricExporter
+        self._endpoint, self._gen_ai = endpoint, gen_ai
+        self._exporter: Any = None
+
+    def receive(self, batch: Batch) -> None:
+        """Send the totals. Raises MeasurementError `otlp-failed`."""
+        if self._exporter is None:
+            # Of this process and thread: a forked one has its own.
+            self._exporter = self._make(endpoint=self._endpoint, timeout=TIMEOUT)
+        resource = {
+            "service.name": batch.monitor,
+            "service.instance.id": batch.process,
+            "telemetry.sdk.name": "torchgauge",
+        }
+        metrics = otlp_metrics(batch.totals, resource, gen_ai=self._gen_ai)
+        result = self._exporter.export(metrics, timeout_millis=TIMEOUT * 1000)
+        if result.name != "SUCCESS":
+            raise MeasurementError(
+                f"The OTLP endpoint {self._endpoint} did not take the metrics.",
+                id="otlp-failed",
+                cause="It cannot be reached, or refuses them; OpenTelemetry's log has the answer.",
+            )

@@ -1,0 +1,77 @@
+"""Windows of monitors in a history: kept once, found by series and time, and removed."""
+
+import pytest
+from sqlalchemy import inspect, text
+from tests.support import history_runs as runs
+
+from torchgauge.errors import RecordError
+from torchgauge.history.store import Store
+from torchgauge.history.windows import add_windows, read_windows, remove_windows, series_spans
+from torchgauge.records.monitoring.histogram import Histogram
+from torchgauge.records.monitoring.window import Window, merged
+
+
+@pytest.fixture
+def store(location):
+    with Store.open(location) as opened:
+        yield opened
+
+
+def window(end, values=(0.5,), series="latency", **labels):
+    return Window(
+        series=series,
+        labels={"monitor": "net", **labels},
+        begin=end - 60.0,
+        end=end,
+        count=len(values) + 1,
+        histogram=Histogram.from_values(values),
+        errors={"ValueError": 1},
+    )
+
+
+def test_windows_are_kept_once_and_found_again(store):
+    first = [window(60.0), window(120.0, (0.25, 4.0)), window(60.0, layer="fc")]
+    assert add_windows(store, first, "host:1") == 3
+    assert add_windows(store, first[:1], "host:1") == 1  # again, after a broken connection
+    add_windows(store, [window(60.0, (2.0,))], "host:2")
+    assert add_windows(store, [], "host:3") == 0
+    read = read_windows(store, monitor="net", series="latency")
+    assert [part.end for part in read] == [60.0, 60.0, 60.0, 120.0]
+    assert {part.labels["process"] for part in read} == {"host:1", "host:2"}
+    assert [part.without("process") for part in read if part.end == 120.0] == first[1:2]
+    layer, total = merged(part.without("process") for part in read)
+    assert (layer.labels["layer"], layer.count) == ("fc", 2)
+    assert (total.count, total.errors) == (7, {"ValueError": 3})
+    assert total.histogram == Histogram.from_values([0.5, 0.25, 4.0, 2.0])
+    assert [part.end for part in read_windows(store, since=60.0)] == [120.0]
+    assert len(read_windows(store, until=60.0)) == 3
+    assert read_windows(store, monitor="other") == read_windows(store, series="step") == []
+
+
+def test_series_are_listed_and_old_windows_removed(store):
+    add_windows(store, [window(60.0), window(120.0), window(120.0, series="step")], "host:1")
+    spans = series_spans(store)
+    assert [(span.monitor, span.series, span.windows) for span in spans] == [
+        ("net", "latency", 2),
+        ("net", "step", 1),
+    ]
+    assert (spans[0].labels, spans[0].begin, spans[0].end) == ({"monitor": "net"}, 60.0, 120.0)
+    assert remove_windows(store, 100.0) == 1
+    assert [span.windows for span in series_spans(store)] == [1, 1]
+
+
+def test_an_older_version_has_runs_and_no_windows(store, location):
+    store.add(runs.run())
+    add_windows(store, [window(60.0)], "host:1")
+    store.migrate(4)
+    assert "windows" not in store.read(lambda c: inspect(c).get_table_names())
+    with Store.open(location) as again:  # opening brings it up
+        assert (len(again.runs()), read_windows(again)) == (1, [])
+
+
+def test_a_damaged_window_is_reported(store):
+    add_windows(store, [window(60.0)], "host:1")
+    store.write(lambda connection: connection.execute(text("UPDATE windows SET data = 'x'")))
+    with pytest.raises(RecordError) as error:
+        read_windows(store)
+    assert error.value.id == "store-damaged"

@@ -1,0 +1,285 @@
+"""`tg.monitor`: what it records of models, functions and blocks, and how it fails."""
+
+import asyncio
+import os
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torchgauge as tg
+from torchgauge.monitoring.folder import MonitorFolder
+from torchgauge.monitoring.monitor import MOST_SERIES
+
+
+def by_series(windows):
+    return {(window.series, window.labels.get("layer", "")): window for window in windows}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.blocks(x))
+
+
+def test_calls_samples_layers_and_errors_are_recorded():
+    net, x = Net(), torch.ones(3, 4)
+    with tg.monitor(net, name="net", layers=100) as monitor:
+        for _ in range(500):
+            net(x)
+        with pytest.raises(RuntimeError):
+            net(torch.ones(3, 5))
+        totals = by_series(monitor.totals())
+    calls = totals["latency", ""]
+    assert (calls.count, calls.errors) == (501, {"RuntimeError": 1})
+    assert calls.labels == {"monitor": "net"}
+    # One call in a hundred has its layers timed, and its own time is left out.
+    timed = totals["layer", "blocks"].count
+    assert 1 <= timed == totals["layer", "blocks.0"].count == totals["layer", "head"].count
+    assert calls.histogram.count == 500 - timed
+    assert totals["layer", "blocks"].histogram.sum >= totals["layer", "blocks.0"].histogram.sum
+    batch = totals["batch", ""]
+    assert (batch.histogram.min, batch.histogram.max, batch.total) == (3, 3, 1500)
+    assert ("tokens", "") not in totals
+    assert totals["memory", ""].last > 1e6
+
+
+def test_one_call_in_so_many_is_timed_and_all_are_counted():
+    net, x = Net(), torch.ones(1, 4)
+    with tg.monitor(net, every=10) as monitor:
+        for _ in range(3000):
+            net(x)
+        with pytest.raises(RuntimeError):
+            net(torch.ones(3, 5))
+        calls = by_series(monitor.totals())["latency", ""]
+    assert (calls.count, calls.labels) == (3001, {"monitor": "Net"})
+    assert calls.errors == {"RuntimeError": 1}
+    assert 200 < calls.histogram.count < 400
+    assert calls.total == pytest.approx(calls.histogram.mean * 3000)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_tokens_are_those_of_input_ids_or_counted_by_the_caller(counted):
+    embed = nn.Embedding(10, 2)
+
+    def tokens(args, kwargs, output):
+        return int((args[0] != 0).sum())
+
+    with tg.monitor(embed, tokens=tokens if counted else None) as monitor:
+        for _ in range(7):
+            embed(torch.tensor([[1, 2, 0], [3, 0, 0]]))
+        window = by_series(monitor.totals())["tokens", ""]
+    assert window.total == (21 if counted else 42)
+    assert window.histogram.count == 7 if counted else window.count == 7
+
+
+def test_functions_coroutines_and_streams_are_timed_to_their_end():
+    monitor = tg.monitor(name="program")
+
+    @monitor
+    def plain(number):
+        """Double it."""
+        return 2 * number
+
+    @monitor
+    async def coroutine():
+        await asyncio.sleep(0.02)
+
+    @monitor
+    def stream():
+        yield 1
+        time.sleep(0.02)
+        yield 2
+
+    @monitor
+    async def asynchronous_stream():
+        yield 1
+        await asyncio.sleep(0.02)
+        raise ValueError
+
+    async def consume():
+        async for _ in asynchronous_stream():
+            pass
+
+    assert (plain(3), plain.__doc__) == (6, "Double it.")
+    asyncio.run(coroutine())
+    assert list(stream()) == [1, 2]
+    with pytest.raises(ValueError):
+        asyncio.run(consume())
+    with monitor.time("read", source="disk"):
+        pass
+    windows = {
+        (w.series, w.labels.get("function", "").rpartition(".")[2]): w for w in monitor.totals()
+    }
+    assert windows["latency", "plain"].count == 1
+    assert windows["latency", "coroutine"].histogram.min > 0.019
+    assert windows["latency", "stream"].histogram.min > 0.019
+    assert windows["first_byte", "stream"].histogram.max < 0.019
+    assert windows["latency", "asynchronous_stream"].errors == {"ValueError": 1}
+    assert windows["read", ""].labels == {"monitor": "program", "source": "disk"}
+
+
+def test_threads_lose_nothing():
+    net, x = nn.Identity(), torch.ones(1)
+    for every in (1, 7):
+        with tg.monitor(net, every=every, layers=50) as monitor:
+            threads = [
+                threading.Thread(target=lambda: [net(x) for _ in range(2500)]) for _ in range(8)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert by_series(monitor.totals())["latency", ""].count == 20_000
+
+
+def test_windows_end_at_multiples_of_their_length_and_are_handed_on():
+    received = []
+    net = Net()
+    monitor = tg.monitor(net, window=3600.0, on_windows=received.append)
+    net(torch.ones(1, 4))
+    monitor.tick(monitor._window_end - 1)
+    assert monitor._window_end % 3600 == 0
+    monitor.tick(monitor._window_end + 1)
+    net(torch.ones(1, 4))
+    monitor.close()
+    assert [by_series(windows)["latency", ""].count for windows in received] == [1, 1]
+
+
+def test_the_folder_has_what_closed_monitors_recorded(folder):
+    for _ in range(2):
+        net = Net()
+        with tg.monitor(net, name="a/b"):
+            net(torch.ones(1, 4))
+    (folder / "foreign.monitor").write_bytes(b"x")
+    reader = MonitorFolder()
+    assert [state.alive for state in reader.states()] == [False, False]
+    assert reader.unreadable == ()
+    assert by_series(reader.totals("a/b"))["latency", ""].count == 2
+    assert reader.totals("other") == []
+    # Ended processes have no memory.
+    assert ("memory", "") not in by_series(reader.totals())
+    assert by_series(reader.windows())["latency", ""].count == 2
+    with tg.monitor(net, name="a/b") as monitor:
+        net(torch.ones(1, 4))
+        monitor.tick(time.time())
+        assert by_series(reader.windows())["latency", ""].count == 1
+        assert by_series(monitor.totals_of_processes())["latency", ""].count == 3
+        assert reader.windows("other") == []
+
+
+def test_a_monitor_that_fails_says_so_once_and_the_model_goes_on(folder, monkeypatch):
+    folder.write_text("a file is where the folder should be")
+
+    def refuse(windows):
+        raise OSError(28, "No space left on device")
+
+    net, x = Net(), torch.ones(1, 4)
+    expected = net(x)
+
+    def tokens(args, kwargs, output):
+        raise ZeroDivisionError
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        monitor = tg.monitor(net, name="m", tokens=tokens, interval=0.01, on_windows=refuse)
+        for _ in range(3):
+            assert torch.equal(net(x), expected)
+            monitor.tick(time.time())
+        monitor.close_windows(time.time())
+        monitor.close()
+    texts = [str(warning.message) for warning in caught]
+    problems = {problem.part: problem for problem in monitor.status}
+    assert set(problems) == {"folder", "sizes", "function"}
+    for part in problems:
+        assert sum(f"goes on without its {part}:" in text for text in texts) == 1
+    assert problems["folder"].times >= 3
+    assert problems["sizes"].message == "ZeroDivisionError"
+    assert by_series(monitor.totals())["latency", ""].count == 3
+
+
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_what_works_again_is_solved(folder):
+    folder.write_text("a file is where the folder should be")
+    net = Net()
+    monitor = tg.monitor(net, interval=1000.0, window=1000.0)
+    net(torch.ones(1, 4))
+    monitor.tick(time.time())
+    folder.unlink()
+    monitor.tick(time.time())
+    assert [(problem.part, problem.solved) for problem in monitor.status] == [("folder", True)]
+    assert by_series(MonitorFolder().totals())["latency", ""].count == 1
+
+
+def test_warnings_as_errors_do_not_reach_the_call(folder):
+    folder.write_text("")
+    net = Net()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with tg.monitor(net, tokens=lambda *_: 1 / 0) as monitor:
+            net(torch.ones(1, 4))
+    assert {problem.part for problem in monitor.status} == {"folder", "sizes"}
+
+
+def test_labels_without_end_share_a_series():
+    monitor = tg.monitor(name="m")
+    for number in range(MOST_SERIES + 50):
+        monitor.add("read", 1.0, user=str(number))
+    windows = by_series_and_user(monitor)
+    assert len(windows) <= MOST_SERIES + 1
+    assert windows["other"].count >= 50
+
+
+def by_series_and_user(monitor):
+    return {w.labels["user"]: w for w in monitor.totals() if w.series == "read"}
+
+
+def test_a_forked_process_begins_again():
+    net, x = Net(), torch.ones(1, 4)
+    with tg.monitor(net, interval=0.05, window=100.0) as monitor:
+        for _ in range(3):
+            net(x)
+        child = os.fork()
+        if not child:
+            for _ in range(5):
+                net(x)
+            time.sleep(0.2)  # the thread of the child writes
+            os._exit(0)
+        os.waitpid(child, 0)
+        net(x)
+        assert by_series(monitor.totals())["latency", ""].count == 4
+        assert by_series(monitor.totals_of_processes())["latency", ""].count == 9
+    states = MonitorFolder().states()
+    assert len({state.process for state in states}) == len(states) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"name": ""},
+        {"name": "a\n"},
+        {"name": "m", "every": 0},
+        {"name": "m", "every": 1.5},
+        {"name": "m", "layers": -1},
+        {"name": "m", "interval": 0},
+        {"name": "m", "window": float("nan")},
+    ],
+)
+def test_options_that_cannot_be_are_refused(arguments):
+    with pytest.raises(tg.InputError) as error:
+        tg.monitor(**arguments)
+    assert error.value.id == "monitor-option"
+
+
+def test_a_function_is_to_be_decorated():
+    with pytest.raises(tg.InputError) as error:
+        tg.monitor(len)
+    assert error.value.id == "monitor-target"

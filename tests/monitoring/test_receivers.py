@@ -1,0 +1,211 @@
+"""Where windows go: a history, an OTLP endpoint, trackers; and endpoints that are dead."""
+
+import gzip
+import http.server
+import sys
+import threading
+import time
+import types
+from typing import ClassVar
+
+import pytest
+
+import torchgauge as tg
+from torchgauge.history.store import Store
+from torchgauge.history.windows import read_windows
+from torchgauge.monitoring.delivery import Batch, Delivery
+from torchgauge.monitoring.problems import Problems
+from torchgauge.records.monitoring.histogram import Histogram
+from torchgauge.records.monitoring.window import Window, merged
+from torchgauge.report.windows.window_scalars import window_scalars
+
+
+def batch(values=(1.0, 4.0), **labels):
+    window = Window(
+        series="latency",
+        labels={"monitor": "net", **labels},
+        begin=0.0,
+        end=2.0,
+        count=len(values) + 2,
+        histogram=Histogram.from_values(values),
+        errors={"ValueError": 2},
+    )
+    return Batch("net", "host:1", (window,), (window,))
+
+
+def until(condition):
+    deadline = time.monotonic() + 10
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert condition()
+
+
+def test_windows_are_in_the_history(tmp_path):
+    with tg.monitor(name="program", history=str(tmp_path / "h.db")) as monitor:
+        for _ in range(2):
+            monitor.add("read", 0.5)
+            monitor.close_windows(time.time())
+    assert monitor.status == ()
+    with Store.open(str(tmp_path / "h.db"), create=False) as store:
+        windows = read_windows(store, monitor="program", series="read")
+    assert [window.count for window in windows] == [1, 1]
+    assert merged(window.without("process") for window in windows)[0].histogram.sum == 1.0
+
+
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_a_receiver_that_fails_gets_the_windows_later_in_order():
+    received, dead = [], True
+
+    class Receiver:
+        part, backlog = "endpoint", 3
+
+        def receive(self, batch):
+            if dead:
+                raise ConnectionRefusedError
+            received.append(batch.process)
+
+    problems = Problems("m")
+    delivery = Delivery(Receiver(), problems)
+    delivery.put(batch()._replace(process="0"))
+    until(problems.all)
+    for number in range(1, 5):
+        delivery.put(batch()._replace(process=str(number)))
+    dead = False
+    delivery.put(batch()._replace(process="5"))
+    delivery.close()
+    assert received[-3:] == ["3", "4", "5"]
+    assert [(problem.part, problem.solved) for problem in problems.all()] == [("endpoint", True)]
+
+
+def test_a_receiver_that_hangs_holds_up_neither_calls_nor_others():
+    release, received = threading.Event(), []
+    monitor = tg.monitor(name="m", on_windows=lambda windows: release.wait(10))
+    call = monitor(received.append)
+    begin = time.monotonic()
+    for number in range(3):
+        call(number)
+        monitor.close_windows(time.time())
+    assert time.monotonic() - begin < 5
+    release.set()
+    monitor.close()
+    assert received == [0, 1, 2]
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    requests: ClassVar = []
+
+    def do_POST(self):
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+            ExportMetricsServiceRequest,
+        )
+
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.requests.append(ExportMetricsServiceRequest.FromString(body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("gen_ai", [False, True])
+def test_an_otlp_endpoint_gets_exact_sums(gen_ai):
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    Collector.requests = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/v1/metrics"
+        with tg.monitor(name="net", otlp=url, gen_ai=gen_ai) as monitor:
+            for value in (0.25, 0.5, 3.0):
+                monitor.add("request", value, route="/")
+                monitor.add("tokens", 7.0, "")
+            monitor.fail("request", "http 500", route="/")
+            windows = {window.series: window for window in monitor.totals()}
+        assert monitor.status == ()
+    finally:
+        server.shutdown()
+        server.server_close()
+    (resource,) = Collector.requests[-1].resource_metrics
+    facts = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
+    assert facts["service.name"] == "net"
+    metrics = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
+    name = "gen_ai.server.request.duration" if gen_ai else "torchgauge.request"
+    (point,) = metrics[name].exponential_histogram.data_points
+    assert (point.count, point.sum, point.scale) == (3, 3.75, 5)
+    assert (point.min, point.max) == (0.25, 3.0)
+    assert point.positive.offset == windows["request"].histogram.offset
+    assert tuple(point.positive.bucket_counts) == windows["request"].histogram.counts
+    assert metrics["torchgauge.request.events"].sum.data_points[0].as_int == 4
+    (error,) = metrics["torchgauge.request.errors"].sum.data_points
+    attributes = {pair.key: pair.value.string_value for pair in error.attributes}
+    assert (error.as_int, attributes["error.type"]) == (1, "http 500")
+    tokens = metrics["gen_ai.client.token.usage" if gen_ai else "torchgauge.tokens"]
+    assert tokens.exponential_histogram.data_points[0].sum == 21
+    if gen_ai:
+        assert attributes["gen_ai.request.model"] == "net"
+        assert tokens.unit == "{token}"
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_a_dead_otlp_endpoint_is_a_problem_and_no_more():
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    monitor = tg.monitor(name="net", otlp="http://127.0.0.1:9/v1/metrics")
+    monitor.add("request", 1.0)
+    monitor.close_windows(time.time())
+    until(lambda: monitor.status)
+    monitor.close()
+    assert {problem.part for problem in monitor.status} == {"otlp"}
+
+
+def test_scalars_by_hand():
+    scalars = window_scalars(batch(layer="a b#c").windows)
+    group = "torchgauge/latency/layer_a b_c"
+    assert scalars == {
+        f"{group}/p50_seconds": pytest.approx(1.0, rel=0.011),
+        f"{group}/p90_seconds": 4.0,
+        f"{group}/p99_seconds": 4.0,
+        f"{group}/mean_seconds": 2.5,
+        f"{group}/per_second": 2.0,
+        f"{group}/error_share": 0.5,
+    }
+
+
+def test_the_run_that_was_active_gets_the_scalars(monkeypatch):
+    """Both libraries' run is found in the thread that makes the monitor, by stand-ins of them."""
+    logged = []
+    run = types.SimpleNamespace(
+        info=types.SimpleNamespace(run_id="7"), log=lambda values: logged.append(("wandb", values))
+    )
+    wandb = types.SimpleNamespace(run=run)
+    mlflow = types.SimpleNamespace(
+        active_run=lambda: run,
+        log_metrics=lambda values, step, run_id: logged.append((run_id, values)),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    with tg.monitor(name="m", trackers=["wandb", "mlflow"]) as monitor:
+        wandb.run, mlflow.active_run = None, lambda: None
+        monitor.add("read", 2.0)
+    values = dict(logged)
+    assert values["7"]["torchgauge/read/mean_seconds"] == 2.0
+    assert values["wandb"]["torchgauge/read/mean_seconds"] == 2.0
+    for tracker in ("wandb", "mlflow"):
+        with pytest.raises(tg.InputError) as error:
+            tg.monitor(name="m", trackers=[tracker])
+        assert error.value.id == "no-run"
+
+
+def test_tensorboard_reads_the_scalars(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with tg.monitor(name="m", trackers=[tmp_path / "runs"]) as monitor:
+        monitor.add("read", 2.0)
+    events = EventAccumulator(str(tmp_path / "runs"))
+    events.Reload()
+    assert events.Scalars("torchgauge/read/mean_seconds")[0].value == 2.0

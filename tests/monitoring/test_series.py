@@ -1,0 +1,85 @@
+"""Series: what is added is counted, once, in the window in which it came."""
+
+import math
+import random
+import sys
+import threading
+
+import pytest
+
+from torchgauge.monitoring.series import FULL, Series
+from torchgauge.records.monitoring.histogram import Histogram
+
+
+def test_values_become_the_histogram_that_records_make_of_them():
+    generator = random.Random(5)
+    values = [generator.lognormvariate(-5, 2) for _ in range(5000)] + [0.0, 1.0, 2.0, 1e-3]
+    series = Series("latency", {"monitor": "m"}, 10.0)
+    for value in values:
+        series.add(value)
+    window, truth = series.state(20.0), Histogram.from_values(values)
+    assert window.histogram.sum == pytest.approx(truth.sum, rel=1e-12)
+    assert (window.histogram.counts, window.histogram.offset) == (truth.counts, truth.offset)
+    assert (window.histogram.min, window.histogram.max) == (truth.min, truth.max)
+    assert (window.histogram.zero_count, window.count) == (1, len(values))
+    assert (window.begin, window.end, window.labels) == (10.0, 20.0, {"monitor": "m"})
+
+
+def test_a_window_has_what_came_since_the_last_one_with_exact_extremes():
+    series = Series("latency", {}, 0.0)
+    for value in (0.5, 0.7):
+        series.add(value)
+    series.fail(ValueError)
+    series.add_untimed()
+    first = series.close_window(1.0)
+    series.add(0.6)
+    series.fail("http 500")
+    second = series.close_window(2.0)
+    assert (first.count, first.errors) == (4, {"ValueError": 1})
+    assert (first.histogram.min, first.histogram.max) == (0.5, 0.7)
+    assert (second.begin, second.end, second.count) == (1.0, 2.0, 2)
+    # Of the whole, neither is an extreme.
+    assert (second.histogram.min, second.histogram.max) == (0.6, 0.6)
+    assert second.errors == {"http 500": 1}
+    assert series.state(3.0).count == 6
+    assert series.close_window(3.0).count == 0
+
+
+def test_eight_threads_lose_nothing():
+    series, threads, calls = Series("latency", {}, 0.0), 8, 2 * FULL + 7
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        workers = [
+            threading.Thread(target=lambda: [series.add(1.0) for _ in range(calls)])
+            for _ in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        windows = [series.close_window(float(number)) for number in range(20)]
+        for worker in workers:
+            worker.join()
+    finally:
+        sys.setswitchinterval(switch)
+    windows.append(series.close_window(99.0))
+    assert series.state(99.0).histogram.count == threads * calls
+    assert sum(window.histogram.count for window in windows) == threads * calls
+    assert sum(window.histogram.sum for window in windows) == threads * calls
+
+
+def test_values_that_are_no_numbers_are_left_out():
+    series = Series("latency", {}, 0.0)
+    for value in (math.nan, math.inf, 1.0):
+        series.add(value)
+    window = series.state(1.0)
+    assert (window.count, window.histogram.sum) == (1, 1.0)
+
+
+def test_a_series_takes_at_most_64_kB():
+    series = Series("latency", {}, 0.0)
+    for exponent in range(-45, 65):
+        series.append(2.0**exponent)
+    series.close_window(1.0)
+    assert series._counts.nbytes < 28_000
+    # The buffer, with as much room as an array grows ahead, and as many as wait between two looks.
+    assert series._counts.nbytes + 8 * (FULL + 1000) * 9 / 8 < 64_000
