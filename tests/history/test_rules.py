@@ -88,6 +88,63 @@ def test_what_is_no_rule_is_named(text, says, tmp_path):
     assert error.value.id == "alerts-invalid"
 
 
+WINDOWS = """
+[[objective]]
+name = "interactive"
+monitor = "api*"
+under = "100ms"
+share = "99%"
+
+[[objective]]
+series = "queue"
+share = "99.9%"
+burn = 6
+
+[[level]]
+monitor = "api"
+by = "5%"
+within = "2d"
+false_alarm_in = "90d"
+
+[[threshold]]
+metric = "monitor_latency_p99"
+above = "200ms"
+"""
+
+
+def test_rules_on_windows(tmp_path):
+    found = rules(tmp_path, WINDOWS)
+    first, second, level = found.window_rules
+    assert (first.name, first.kind, first.series) == ("interactive", "objective", "latency")
+    assert (first.objective.share, first.objective.limit, first.burn) == (0.99, 0.1, 14.4)
+    assert (second.series, second.objective.limit, second.burn) == ("queue", None, 6)
+    assert second.objective.share == pytest.approx(0.999)
+    assert (level.monitor, level.step, level.within) == ("api", 0.05, 2 * 86400)
+    assert level.budget.days == 90
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[objective]]\nunder = '100ms'\nshare = 0.99", "'share'"),
+        ("[[objective]]\nshare = '100%'", "'share'"),
+        ("[[objective]]\nshare = '99%'\nunder = '3%'", "'under'"),
+        ("[[objective]]\nshare = '99%'\nburn = -1", "'burn'"),
+        ("[[objective]]\nshare = '90%'", "can never burn"),
+        ("[[objective]]\nshare = '99%'\nmetric = 'm'", "metric"),
+        ("[[objective]]\nshare = '99%'\nmonitor = 3", "texts"),
+        ("[[level]]\nby = '3ms'", "'by'"),
+        ("[[level]]\nfalse_alarm_in = '0d'", "false_alarm_in"),
+        ("level = 3", r"\[\[level\]\]"),
+        ("[[change]]\nmetric = 'monitor_latency_p50'", r"\[\[level\]\]"),
+    ],
+)
+def test_what_is_no_rule_on_windows_is_named(text, says, tmp_path):
+    with pytest.raises(InputError, match=says) as error:
+        rules(tmp_path, text)
+    assert error.value.id == "alerts-invalid"
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError) as error:
         read(tmp_path / "none.toml")

@@ -95,6 +95,11 @@ def resident() -> int | None:
     return None if memory is None else int(memory.rss)
 
 
+def highest_resident() -> int | None:
+    """Return the most bytes of this process that were in memory since it started, on Linux."""
+    return _status_field(_PROCESS, "VmHWM")
+
+
 @dataclasses.dataclass
 class Resident:
     """Resident bytes of the process before, and the highest while watched; None is unknown."""

@@ -19,6 +19,7 @@ from torchgauge.records.headline.serving_figures import (
     level_figures,
     serving_figures,
 )
+from torchgauge.records.headline.training_figures import training_figures
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
@@ -27,6 +28,7 @@ from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.system import System, Use
 from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
@@ -125,7 +127,7 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
 
 
 def figures(
-    record: Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep,
+    record: Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep | TrainingRun,
 ) -> list[Figure]:
     """Return the record's figures; those of parts that were not measured are there, unknown.
 
@@ -143,6 +145,8 @@ def figures(
         return list(serving_figures(record))
     if isinstance(record, Parallel):
         return list(parallel_figures(record))
+    if isinstance(record, TrainingRun):
+        return [*training_figures(record), *_utilization(record.utilization, "training_")]
     return list(_loop(record) if isinstance(record, Loop) else _ranks(record))
 
 

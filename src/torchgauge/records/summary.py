@@ -10,11 +10,12 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.count import Count
 
 Value = float | int | str | None
-Summarized = Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep
+Summarized = Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep | TrainingRun
 
 # What a key ends in, and how many of that unit one SI unit is.
 KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
@@ -52,10 +53,10 @@ def identity(
     """Return what was measured on what, and when, as far as the record says it."""
     if isinstance(record, Ranks):
         return {}
-    if isinstance(record, Loop):
+    if isinstance(record, Loop | TrainingRun):
         rank = None if record.rank is None else record.rank.number
-        created = record.environment.created
-        return {"model": ", ".join(record.roots), "rank": rank, "created": created}
+        model = ", ".join(record.roots) if isinstance(record, Loop) else record.model
+        return {"model": model, "rank": rank, "created": record.environment.created}
     if isinstance(record, Sweep):
         created = record.environment.created
         return {"target": record.target.spec, "model": record.target.name, "created": created}

@@ -93,15 +93,24 @@ def _alerts(options: argparse.Namespace) -> int:
         )
     alert_rules = rules.read(options.alerts)
     with opened(options) as store:
-        trend_record = watch.watch(store, alert_rules.rules, selection(options))
+        trend_record = watch.watch(
+            store,
+            alert_rules.rules,
+            selection(options),
+            window_rules=alert_rules.window_rules,
+        )
     lines = [line(alert) for alert in trend_record.alerts]
     if options.json:
         _show(trend_record, options)
     else:
-        count = f"{len(alert_rules.rules)} rules, {len(trend_record.series)} series"
+        rules_count = len(alert_rules.rules) + len(alert_rules.window_rules)
+        count = f"{rules_count} rules, {len(trend_record.series)} series"
         emit(printable("\n".join(lines or [f"No alert ({count})."])) + "\n")
     for name in trend_record.unmatched:
-        tell(f"torchgauge: rule '{name}' cannot be checked: it has no runs, or too few")
+        tell(
+            f"torchgauge: rule '{name}' cannot be checked: there are no runs or windows, too few, "
+            "or they differ too much"
+        )
     _send(alert_rules, trend_record, lines)
     if trend_record.alerts:
         return ExitCode.THRESHOLD

@@ -57,6 +57,17 @@ class Schedule:
         """How many steps are to be recorded in all; None: as many as fit."""
         return None if self.record is None else self.record * self.repeat
 
+    @property
+    def length(self) -> int | None:
+        """After how many steps all is recorded and stamped, if it fits; None: of no fixed number.
+
+        Beside the steps of each cycle these are one that is recorded by itself, one before and one
+        after the recordings.
+        """
+        if self.record is None:
+            return None
+        return self.repeat * (self.skip + self.warmup + self.record) + 2 + STAMPED
+
     def phases(self, fits: Callable[[], int]) -> Iterator[Phase]:
         """Yield what each step of the loop is; `fits`: how many steps one recording can hold.
 

@@ -51,7 +51,7 @@ def step_utilization(
     return utilization(
         products,
         StepTime(latency.median, latency.interval),
-        _peak(products, placement.device, roofs, environment),
+        device_peak(products, placement.device, environment, roofs),
         contents=StepContents(target.batch, target.tokens),
         shape=None if module is None else model_shape([module]),
     )
@@ -72,7 +72,7 @@ def loop_utilization(
     return utilization(
         products,
         StepTime(bare, median_interval(Loop.durations_of(loop.stretches, "bare"))),
-        _peak(products, device, machine.known_roofs(device), loop.environment),
+        device_peak(products, device, loop.environment, machine.known_roofs(device)),
         contents=StepContents(
             loop.samples, None if tokens is None or calls is None else tokens * calls
         ),
@@ -80,9 +80,10 @@ def loop_utilization(
     )
 
 
-def _peak(
-    products: Products, device: str, measured: Roofs | None, environment: Environment
+def device_peak(
+    products: Products, device: str, environment: Environment, measured: Roofs | None
 ) -> PeakUsed | None:
+    """Return the device's peak for these products: the datasheet's, else what was measured."""
     rounding = environment.settings.fp32_matmul, environment.settings.fp32_convolution
     return peak_used(products, machine.datasheet(device), measured, rounding)
 

@@ -78,6 +78,12 @@ class Rank(Record, frozen=True, kw_only=True):
     job: str = ""
 
 
+def saved_by_rank(path: str | Path, rank: Rank | None) -> Path:
+    """Return the path of one process's record: `loop.json` becomes `loop.rank0.json` in a job."""
+    path = Path(path)
+    return path if rank is None else path.with_name(f"{path.stem}.rank{rank.number}{path.suffix}")
+
+
 class Loop(Exported, frozen=True, kw_only=True):
     """The timeline of a loop; `tree` shows one step, None where no whole step was recorded.
 
@@ -206,7 +212,4 @@ class Loop(Exported, frozen=True, kw_only=True):
         Of a distributed job each process writes its own: `loop.json` becomes `loop.rank0.json`.
         Raises InputError `output-unwritable`.
         """
-        path = Path(path)
-        if self.rank is not None:
-            path = path.with_name(f"{path.stem}.rank{self.rank.number}{path.suffix}")
-        return rendering.save(self, path)
+        return super().save(saved_by_rank(path, self.rank))

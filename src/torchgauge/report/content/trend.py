@@ -72,7 +72,8 @@ def _group(group: Sequence[TrendSeries], points: int, *, names_model: bool) -> I
 
 def line(alert: Alert) -> str:
     """Return an alert in one line."""
-    origin = [alert.target, alert.branch, f"machine {alert.machine[:8]}"]
+    machine = f"machine {alert.machine[:8]}" if alert.machine else ""
+    origin = [alert.target, alert.branch, machine]
     figure = alert.metric if alert.layer is None else f"{alert.layer or 'model'} {alert.metric}"
     location = " · ".join(filter(None, origin))
     return one_line(f"ALERT {alert.rule}: {figure}: {alert.message} [{location}]")

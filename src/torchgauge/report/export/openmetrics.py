@@ -10,16 +10,8 @@ import itertools
 from collections.abc import Iterator
 
 from torchgauge.records.figures import figures
-from torchgauge.records.generation.generation import Generation
 from torchgauge.records.headline.figure import Figure, Unit
-from torchgauge.records.parallel.parallel import Parallel
-from torchgauge.records.profile import Profile
-from torchgauge.records.serving.serving import Serving
-from torchgauge.records.summary import identity
-from torchgauge.records.sweep import Sweep
-from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.trace.ranks import Ranks
-from torchgauge.records.work.count import Count
+from torchgauge.records.summary import Summarized, identity
 
 UNITS: dict[Unit, str] = {
     "": "",
@@ -35,7 +27,7 @@ LABELS = ("target", "model", "device", "precision", "batch_size", "rank")
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-def render(record: Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep) -> str:
+def render(record: Summarized) -> str:
     """Return the known figures; their labels hold the target and how each was obtained.
 
     The ends of an interval are series of their own, `…_low_…` and `…_high_…`.

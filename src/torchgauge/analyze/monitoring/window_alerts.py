@@ -1,0 +1,196 @@
+"""Evaluate alert rules on windows of monitors: objectives by burn rate, and changes of level."""
+
+from __future__ import annotations
+
+import datetime
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torchgauge import units
+from torchgauge.analyze.monitoring.burn_rate import BURN, LONG, Objective, burn_rate
+from torchgauge.analyze.monitoring.level_change import (
+    DAY,
+    Budget,
+    LevelChange,
+    blocks_of,
+    level_changes,
+)
+from torchgauge.records.monitoring.window import LATENCY, Window, merged
+from torchgauge.records.trend import Alert, TrendPoint, TrendSeries
+
+# Metrics of windows begin with this in rules; the rest is the series and a statistic of it.
+PREFIX = "monitor_"
+STATISTICS = ("p50", "p90", "p99", "mean", "rate", "errors")
+# Seconds of calls that make one point for rules on the newest figure.
+POINT = 300.0
+DEFAULT_OBJECTIVE = Objective(0.99)
+DEFAULT_BUDGET = Budget()
+# What tells processes apart, whose windows are one series.
+_MERGED = ("process", "host")
+
+
+@dataclass(frozen=True)
+class WindowRule:
+    """One rule on windows: `monitor` is a pattern of monitors' names.
+
+    objective: the calls' errors, those above its limit with them, burn both in the last five
+    minutes and in the last hour more than `burn` times as fast as the objective allows. level: the
+    level rose by `step` (a ratio) or more within the last `within` seconds, as far as can be told
+    with a `budget` of false alarms.
+    """
+
+    name: str
+    kind: Literal["objective", "level"]
+    series: str = LATENCY
+    monitor: str = "*"
+    objective: Objective = DEFAULT_OBJECTIVE
+    burn: float = BURN
+    step: float = 0.1
+    within: float = DAY
+    budget: Budget = DEFAULT_BUDGET
+
+    def fits(self, window: Window) -> bool:
+        """Whether the rule applies to the series of a window."""
+        monitor = window.labels.get("monitor", "")
+        return window.series == self.series and fnmatch.fnmatchcase(monitor, self.monitor)
+
+
+def window_alerts(rule: WindowRule, windows: Iterable[Window], now: float) -> list[Alert] | None:
+    """Return the alerts of a rule; None where no series can be judged at `now` (since 1970).
+
+    An objective needs calls within the last hour, a level five days of them.
+    """
+    groups = _by_series(window for window in windows if rule.fits(window))
+    judged = [_objective, _level][rule.kind == "level"]
+    results = [judged(rule, group, now) for group in groups]
+    known = [alerts for alerts in results if alerts is not None]
+    return [alert for alerts in known for alert in alerts] if known else None
+
+
+def window_series(windows: Iterable[Window], now: float) -> list[TrendSeries]:
+    """Return the series of monitors for rules on the newest figure, five minutes a point.
+
+    Those without calls within the last hour until `now` are left out: their newest is none.
+    """
+    return [
+        series
+        for group in _by_series(windows)
+        if now - group[-1].end <= LONG
+        for statistic in STATISTICS
+        if (series := _statistic(group, statistic)) is not None
+    ]
+
+
+def _by_series(windows: Iterable[Window]) -> list[list[Window]]:
+    groups: dict[object, list[Window]] = {}
+    for window in windows:
+        single = window.without(*_MERGED)
+        groups.setdefault(single.key, []).append(single)
+    return [sorted(group, key=lambda window: window.end) for group in groups.values()]
+
+
+def _objective(rule: WindowRule, windows: Sequence[Window], now: float) -> list[Alert] | None:
+    rate = burn_rate(windows, rule.objective, now)
+    if rate.long is None:
+        return None
+    if not rate.exceeds(rule.burn):
+        return []
+    limit = rule.objective.limit
+    good = "succeed" if limit is None else f"take at most {units.amount(limit, windows[0].unit)}"
+    text = (
+        f"burns ×{units.significant(rate.long)} of what is allowed in an hour and "
+        f"×{units.significant(rate.short or 0)} in five minutes, above "
+        f"×{units.significant(rule.burn)}: "
+        f"{100 * rule.objective.share:g} % of calls shall {good}"
+    )
+    return [_alert(rule, windows[0], text, rate.long, rule.burn)]
+
+
+def _level(rule: WindowRule, windows: Sequence[Window], now: float) -> list[Alert] | None:
+    if not windows or now - windows[-1].end > LONG:
+        return None
+    levels = level_changes(blocks_of(windows), rule.step, rule.budget)
+    if levels.smallest is None:
+        return None
+    news = [
+        change for change in levels.changes if change.size > 0 and now - change.found <= rule.within
+    ]
+    if not news and levels.smallest > rule.step * (1 + 1e-9):
+        return None  # hours differ by more than allows to tell such a step
+    return [_alert(rule, windows[0], _moved(change), change.size, rule.step) for change in news]
+
+
+def _moved(change: LevelChange) -> str:
+    begin = datetime.datetime.fromtimestamp(change.begin, datetime.UTC)
+    size = units.with_minus(f"{100 * change.size:+.1f} %")
+    return (
+        f"level changed by {size} at about {begin:%Y-%m-%d %H:%M} UTC, against the same time of "
+        f"earlier days (told after {change.calls:,} calls)"
+    )
+
+
+def _alert(rule: WindowRule, window: Window, text: str, value: float, limit: float) -> Alert:
+    return Alert(
+        rule=rule.name,
+        target=window.labels.get("monitor", ""),
+        branch="",
+        machine="",
+        metric=f"{PREFIX}{window.series}",
+        layer=window.labels.get("layer"),
+        message=text,
+        value=value,
+        limit=limit,
+        unit="ratio",
+    )
+
+
+def _statistic(windows: Sequence[Window], statistic: str) -> TrendSeries | None:
+    """Return one statistic of a series over time; None where nothing has it."""
+    points = tuple(_points(windows, statistic))
+    if not points:
+        return None
+    newest = windows[-1]
+    monitor = newest.labels.get("monitor", "")
+    unit = {"rate": "1/s", "errors": "ratio"}.get(statistic, newest.unit)
+    return TrendSeries(
+        target=monitor,
+        model=monitor,
+        branch="",
+        machine="",
+        cpu="",
+        gpu="",
+        device="",
+        precision="",
+        workload=repr(newest.key),
+        metric=f"{PREFIX}{newest.series}_{statistic}",
+        layer=newest.labels.get("layer"),
+        unit=unit,
+        how=newest.how,
+        points=points,
+    )
+
+
+def _points(windows: Sequence[Window], statistic: str) -> Iterator[TrendPoint]:
+    """Yield the points, back from the newest window, oldest first."""
+    spans: dict[int, list[Window]] = {}
+    end = windows[-1].end
+    for window in windows:
+        spans.setdefault(int((end - window.end) // POINT), []).append(window)
+    for number in sorted(spans, reverse=True):
+        (span,) = merged(spans[number])
+        value = _value(span, statistic)
+        if value is not None:
+            created = datetime.datetime.fromtimestamp(span.end, datetime.UTC)
+            yield TrendPoint(run="", created=created.isoformat(), value=value)
+
+
+def _value(window: Window, statistic: str) -> float | None:
+    if statistic == "rate":
+        return window.rate
+    if statistic == "errors":
+        return window.error_share
+    if statistic == "mean":
+        return window.histogram.mean
+    return window.histogram.quantile(int(statistic.removeprefix("p")) / 100)

@@ -1,0 +1,132 @@
+"""The watching of a loop with Accelerate: `with Gauge(accelerator, model, loader) as gauge:`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from torch import nn
+
+from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
+from torchgauge.measure.training.fetches import watched_loader
+from torchgauge.measure.training.gauge import Count, Job
+from torchgauge.measure.training.model_calls import watched_calls
+
+
+class Gauge(GaugedTraining):
+    """Times the steps of a loop with Accelerate, counts their FLOPs and logs to its trackers.
+
+    A step ends where the loop asks for the next batch, and gradients were not accumulated further.
+    The figures are `torchgauge/step_time` (s), `data_wait` (a share), `tokens_per_second`,
+    `samples_per_second`, `mfu`, `hfu` and `memory_peak` (bytes).
+
+    Args:
+        accelerator: The `Accelerator`.
+        model: The model that the loop calls, as `prepare` returned it.
+        loader: The loader of the training, as `prepare` returned it.
+        log_every: Steps between two logs to the accelerator's trackers; 0: none.
+        window: Steps to record under the profiler; the record then has the tree of one.
+        after: The step after which the window begins.
+        save: Where to write the record at the end, also after Ctrl-C.
+        samples: Returns the samples of a batch; by default the tensors' leading dimension.
+        tokens: Returns the tokens of a batch; by default the elements of `input_ids`.
+
+    Attributes:
+        record: The `TrainingRun` until now.
+    """
+
+    def __init__(
+        self,
+        accelerator: Any,
+        model: nn.Module,
+        loader: Any,
+        *,
+        log_every: int = 10,
+        window: int = 0,
+        after: int = 10,
+        save: str | Path | None = None,
+        samples: Count | None = None,
+        tokens: Count | None = None,
+    ) -> None:
+        super().__init__(window=window, after=after, save=save, samples=samples, tokens=tokens)
+        self._accelerator = accelerator
+        self._model = model
+        self._loader = loader
+        self._log_every = log_every
+
+    def __enter__(self) -> Self:
+        """Begin to watch the loop."""
+        self._enter()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> Literal[False]:
+        """End the watching, and write the record."""
+        self._end(interrupted=error is not None)
+        return False
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave what the block does out of the steps: an evaluation within an epoch."""
+        if self.gauge is not None:
+            self.gauge.pause()
+        try:
+            yield
+        finally:
+            if self.gauge is not None:
+                self.gauge.resume()
+
+    @guarded
+    def fetching(self) -> None:
+        """Take note that a step has ended, if gradients were not accumulated further; then log."""
+        gauge, accelerator = self.gauge, self._accelerator
+        if gauge is None:
+            return
+        if not gauge.has_batches:
+            gauge.resume()
+            if not gauge.count:
+                gauge.restart()
+        elif accelerator.sync_gradients:
+            gauge.end_step()
+            due = self._log_every and gauge.count % self._log_every == 0
+            if due and accelerator.trackers and (figures := gauge.figures()):
+                accelerator.log(figures, step=gauge.count)
+
+    @guarded
+    def fetched(self, batch: Any, duration: int) -> None:
+        """Take note of a batch."""
+        if self.gauge is not None:
+            self.gauge.waited(duration)
+            self.gauge.batch(batch)
+
+    @guarded
+    def exhausted(self) -> None:
+        """Leave what the loop does between epochs out of the steps."""
+        if self.gauge is not None:
+            self.gauge.pause()
+
+    @guarded
+    def _enter(self) -> None:
+        accelerator, model, loader = self._accelerator, self._model, self._loader
+        parallelism = getattr(accelerator, "parallelism_config", None)
+        self.begin(
+            Job(
+                trainer="accelerate",
+                model=model,
+                dtype=AUTOCAST.get(accelerator.mixed_precision, ""),
+                replicas=accelerator.num_processes if parallelism is None else None,
+            )
+        )
+        self.enter(watched_loader(type(loader), self, lambda iterated: iterated is loader))
+        self.enter(watched_calls(model, self.called))
+
+    @guarded
+    def _end(self, *, interrupted: bool) -> None:
+        self.end(interrupted=interrupted)

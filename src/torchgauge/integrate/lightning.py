@@ -1,0 +1,160 @@
+"""The callback for Lightning: `Trainer(callbacks=[GaugeCallback()])`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torchgauge.errors import missing_extra
+from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
+from torchgauge.measure.training.fetches import watched_next
+from torchgauge.measure.training.gauge import Job
+from torchgauge.targets.inputs.inputs import Inputs
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    try:
+        from pytorch_lightning import Callback
+    except ImportError as error:
+        raise missing_extra("lightning", "lightning", "GaugeCallback") from error
+
+# Strategies by whose processes each trains on batches of its own.
+_REPLICATED = ("SingleDeviceStrategy", "DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy")
+
+
+class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
+    """Times the steps of a Lightning Trainer, counts their FLOPs and gives figures to its loggers.
+
+    The figures are `torchgauge/step_time` (s), `data_wait` (a share), `tokens_per_second`,
+    `samples_per_second`, `mfu`, `hfu` and `memory_peak` (bytes), every `log_every_n_steps` steps.
+    FLOPs are those of `training_step`; with manual optimization they are not known.
+
+    Args:
+        window: Steps to record under the profiler; the record then has the tree of one.
+        after: The step after which the window begins.
+        save: Where to write the record at the end, also after Ctrl-C.
+        samples: Returns the samples of a batch; by default the tensors' leading dimension.
+        tokens: Returns the tokens of a batch; by default the elements of `input_ids`.
+
+    Attributes:
+        record: The `TrainingRun` until now.
+    """
+
+    @guarded
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to watch the training."""
+        signature = inspect.signature(pl_module.training_step)
+        self._takes_index = "batch_idx" in signature.parameters
+        uncountable = ""
+        if not pl_module.automatic_optimization:
+            uncountable = "the module optimizes manually"
+        elif "dataloader_iter" in signature.parameters:
+            uncountable = "training_step takes its batches itself"
+        names = {kind.__name__ for kind in type(trainer.strategy).__mro__}
+        precision = str(trainer.precision)
+        self._step = trainer.global_step
+        gauge = self.begin(
+            Job(
+                trainer="lightning",
+                model=pl_module,
+                method="training_step",
+                dtype=AUTOCAST.get(precision.removesuffix("-mixed"), "")
+                if precision.endswith("-mixed")
+                else "",
+                replicas=trainer.world_size if names & set(_REPLICATED) else None,
+                uncountable=uncountable,
+            )
+        )
+        package = type(trainer).__module__.partition(".trainer")[0]
+        loaders = importlib.import_module(f"{package}.utilities.combined_loader")
+        self.enter(
+            watched_next(
+                loaders.CombinedLoader,
+                self,
+                lambda loader: loader.iterables is trainer.train_dataloader,
+            )
+        )
+        gauge.restart()
+
+    @guarded
+    def fetching(self) -> None:
+        """Let the clock run again after a checkpoint."""
+        if self.gauge is not None:
+            self.gauge.resume()
+
+    @guarded
+    def exhausted(self) -> None:
+        """Do nothing: an epoch ends where the trainer says so."""
+
+    @guarded
+    def fetched(self, _batch: Any, duration: int) -> None:
+        """Take note of how long a batch took; it comes with the hook of its step."""
+        if self.gauge is not None:
+            self.gauge.waited(duration)
+
+    @guarded
+    def on_train_batch_start(
+        self, _trainer: Any, _module: Any, batch: Any, batch_idx: int, *_: Any
+    ) -> None:
+        """Take note of a batch."""
+        if self.gauge is None:
+            return
+        self.gauge.resume()
+        if isinstance(batch, Mapping) and not isinstance(batch, dict):
+            batch = dict(batch)
+        self.gauge.batch(batch, Inputs((batch, batch_idx) if self._takes_index else (batch,)))
+
+    @guarded
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Take note that the optimizer has stepped, if it has; then log."""
+        if self.gauge is None or trainer.global_step == self._step:
+            return
+        self._step = trainer.global_step
+        self.gauge.end_step()
+        if self._step % trainer.log_every_n_steps == 0 and (figures := self.gauge.figures()):
+            for logger in trainer.loggers:
+                logger.log_metrics(figures, step=self._step)
+
+    @guarded
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """Let the clock run again."""
+        if self.gauge is not None:
+            self.gauge.resume()
+
+    @guarded
+    def on_train_epoch_end(self, *_: Any) -> None:
+        """Leave what is between epochs out of the steps."""
+        self._pause()
+
+    @guarded
+    def on_validation_start(self, *_: Any) -> None:
+        """Leave the validation out of the steps."""
+        self._pause()
+
+    @guarded
+    def on_validation_end(self, *_: Any) -> None:
+        """Let the clock run again."""
+        if self.gauge is not None:
+            self.gauge.resume()
+
+    @guarded
+    def on_save_checkpoint(self, *_: Any) -> None:
+        """Leave the writing of a checkpoint out of the steps: until the next batch is asked for."""
+        self._pause()
+
+    @guarded
+    def on_train_end(self, *_: Any) -> None:
+        """End the watching, and write the record."""
+        self.end()
+
+    @guarded
+    def on_exception(self, *_: Any) -> None:
+        """Keep what was measured until the training failed, or was interrupted."""
+        self.end(interrupted=True)
+
+    def _pause(self) -> None:
+        if self.gauge is not None:
+            self.gauge.pause()

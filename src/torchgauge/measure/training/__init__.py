@@ -1,0 +1,1 @@
+"""A training that a trainer runs, watched step by step."""

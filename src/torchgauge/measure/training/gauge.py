@@ -1,0 +1,394 @@
+"""Watch the steps of a training that something else runs: the core of the trainers' callbacks.
+
+It knows no trainer. Its owner tells it of batches, of waits for them and of the ends of steps; it
+reads the clock, counts FLOPs between the steps, and makes the record whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from torchgauge.analyze.loop.step_shares import mean_of
+from torchgauge.analyze.loop.training_totals import Step, TrainingTotals, summed
+from torchgauge.analyze.work.utilization import Products
+from torchgauge.device.counters import highest_resident
+from torchgauge.device.environment import environment
+from torchgauge.device.roofs import roofs
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.measure.loop.loop import Timeline
+from torchgauge.measure.loop.loop_record import program, rank
+from torchgauge.measure.loop.schedule import Schedule
+from torchgauge.measure.training.batch_flops import BatchFlops, unwrapped
+from torchgauge.measure.work.utilization import device_peak, model_shape
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.timeline.loop import Loop
+from torchgauge.records.timeline.training_run import Trainer, TrainingRun
+from torchgauge.records.work.utilization import PeakUsed
+from torchgauge.targets.inputs.content import IMAGE_CHANNELS, batch_of, tokens_of
+from torchgauge.targets.inputs.inputs import Inputs
+
+# First steps, which allocate, compile and fill caches: no rate is of them.
+FIRST_STEPS = 2
+MOST_DURATIONS = 100_000
+# Shapes that are always counted, and the time of a training that counting more of them may take.
+FIRST_SHAPES = 4
+COUNTING_SHARE = 0.001
+Count = Callable[[Any], int]
+
+
+@dataclasses.dataclass(frozen=True)
+class GaugeOptions:
+    """What a callback was asked for.
+
+    Attributes:
+        window: Steps to record under the profiler; 0: none.
+        after: The step after which the window begins.
+        save: Where the record is written at the end of the training.
+        samples: Returns the samples of a batch; None: the leading dimension of its tensors.
+        tokens: Returns the tokens of a batch; None: the elements of its `input_ids`.
+    """
+
+    window: int = 0
+    after: int = 10
+    save: Path | None = None
+    samples: Count | None = None
+    tokens: Count | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("window", "after"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise InputError(
+                    f"{name} is a number of steps, not {value!r}.",
+                    id="option-invalid",
+                    remedy="For example window=5, after=10.",
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is trained, and how.
+
+    Attributes:
+        trainer: What runs the steps.
+        model: What a batch goes through.
+        method: The model's method that is called with a batch.
+        dtype: The dtype that autocast gives products; empty: that of the operands.
+        replicas: Processes with batches of their own; None where that is not known.
+        uncountable: Why FLOPs cannot be counted; empty where they can.
+    """
+
+    trainer: Trainer
+    model: nn.Module
+    method: str = "__call__"
+    dtype: str = ""
+    replicas: int | None = 1
+    uncountable: str = ""
+
+
+@dataclasses.dataclass
+class _Shape:
+    """Calls with tensors of the same shapes: what one holds, and its products once counted."""
+
+    inputs: Inputs | None
+    samples: int | None
+    tokens: int | None
+    products: Products | None = None
+
+
+class TrainingGauge:
+    """The steps of a training until now. All methods are called by the thread that trains."""
+
+    def __init__(
+        self, job: Job, options: GaugeOptions, now: Callable[[], int] = time.perf_counter_ns
+    ) -> None:
+        self.count = 0
+        self.interrupted = False
+        self.warnings: list[MeasurementWarning] = []
+        self._job = job
+        self._options = options
+        self._now = now
+        self._environment = environment()
+        self._unknown = job.uncountable
+        self._flops: BatchFlops | None = None
+        self._shapes: dict[object, _Shape] = {}
+        self._peak: PeakUsed | None = None
+        self._totals = TrainingTotals()
+        self._since_log = TrainingTotals()
+        self._durations = array.array("d")
+        self._timeline: Timeline | None = None
+        self._window: Loop | None = None
+        self._window_steps = 0
+        self._counting = self._counted_shapes = 0
+        self._in_steps = 0
+        self._first = self._last = self._began = now()
+        self._paused: int | None = None
+        self._begin()
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether the step has had a batch."""
+        return bool(self._batches)
+
+    def restart(self) -> None:
+        """Let the step begin now: what was done since the last one ended is in no step."""
+        if not self.count:
+            self._first = self._now()
+        self._began = self._now()
+        self._begin()
+
+    def pause(self) -> None:
+        """Stop the clock of the step until `resume`, as for an evaluation in the middle of it."""
+        if self._paused is None:
+            self._paused = self._now()
+
+    def resume(self) -> None:
+        """Let the clock of the step run again."""
+        if self._paused is not None:
+            self._began += self._now() - self._paused
+            self._paused = None
+
+    def waited(self, duration: int) -> None:
+        """Take note that the step waited so many ns for a batch."""
+        if self._paused is None:
+            self._wait += duration
+
+    def batch(self, batch: object, inputs: Inputs | None = None) -> None:
+        """Take note of a batch of the step; `inputs` are what the model's method is called with.
+
+        Without `inputs` those of the model's calls come by `called`.
+        """
+        key = shapes_of(batch)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = self._shape(batch, inputs)
+        elif self._options.samples is not None or self._options.tokens is not None:
+            shape = dataclasses.replace(shape, **self._asked(batch))
+        self._batches.append((key, shape.samples, shape.tokens))
+        if inputs is not None:
+            self._calls.append(key)
+
+    def called(self, inputs: Inputs) -> None:
+        """Take note of a call of the model by the loop itself."""
+        key = ("call", shapes_of((inputs.args, inputs.kwargs)))
+        if key not in self._shapes:
+            self._shapes[key] = _Shape(inputs, None, None)
+        self._calls.append(key)
+
+    def end_step(self) -> None:
+        """Take note that the optimizer has stepped; then count and record what is due."""
+        now = self._now()
+        self.resume()
+        self.count += 1
+        duration, recording = now - self._began, self._timeline is not None
+        self._in_steps += duration
+        self._last = now
+        self._count_new()
+        if self.count > FIRST_STEPS and not recording:
+            step = self._step(duration)
+            self._totals.add(step)
+            self._since_log.add(step)
+            if len(self._durations) < MOST_DURATIONS:
+                self._durations.append(duration * 1e-9)
+        self._advance_window()
+        self._began = self._now()
+        self._begin()
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of the steps since the last time, for the trainer's own log."""
+        known = self._since_log.figures(self._peak)
+        self._since_log = TrainingTotals()
+        memory = self._memory_peak()
+        if known and memory is not None:
+            known["memory_peak"] = float(memory)
+        return {f"torchgauge/{name}": value for name, value in known.items()}
+
+    def failed(self, error: Exception) -> None:
+        """Take note that watching failed: the record says so, and the training goes on."""
+        if not isinstance(error, TorchgaugeError):
+            error = MeasurementError(
+                f"Watching the training failed: {text_of(error)}",
+                id="training-watch-failed",
+                cause="A defect of torchgauge, or a version of the trainer that it does not know.",
+                remedy="Please report it.",
+            )
+        self.warnings.append(MeasurementWarning.from_error(error, "training"))
+        with contextlib.suppress(Exception):
+            self._close_window()
+
+    def finish(self, *, interrupted: bool = False) -> None:
+        """End the watching, and write the record where that was asked for."""
+        self.interrupted = self.interrupted or interrupted
+        self._close_window()
+        if self._options.save is not None:
+            self.record().save(self._options.save)
+
+    def record(self) -> TrainingRun:
+        """Return the record of the steps until now."""
+        totals = self._totals
+        interval = mean_of(self._durations)[1] if len(self._durations) > 1 else None
+        of_all = interval if totals.counted == totals.steps else None
+        used = totals.utilization(self._peak, self._model_shape(), of_all)
+        return TrainingRun(
+            trainer=self._job.trainer,
+            model=type(self._job.model).__name__,
+            environment=self._environment,
+            program=program(),
+            rank=rank(),
+            replicas=self._job.replicas,
+            count=self.count,
+            rated=totals.steps,
+            time=totals.time * 1e-9,
+            data_wait=totals.wait * 1e-9,
+            between=max(self._last - self._first - self._in_steps, 0) * 1e-9,
+            durations=tuple(self._durations),
+            interval=interval,
+            micro_batches=totals.batches / totals.steps if totals.steps else None,
+            samples=totals.samples if totals.steps else None,
+            tokens=totals.tokens if totals.steps else None,
+            utilization=used,
+            counted=totals.counted,
+            unknown="" if used is not None else self._unknown or self._why_unknown(),
+            memory_peak=self._memory_peak(),
+            window=self._window,
+            interrupted=self.interrupted,
+            warnings=tuple(self.warnings),
+        )
+
+    def _begin(self) -> None:
+        self._wait = 0
+        self._batches: list[tuple[object, int | None, int | None]] = []
+        self._calls: list[object] = []
+
+    def _shape(self, batch: object, inputs: Inputs | None) -> _Shape:
+        given = Inputs.of(tuple(batch) if isinstance(batch, list) else batch)
+        samples = None if _may_be_images(given) else batch_of(given)
+        shape = _Shape(inputs, samples, tokens_of(given, self._job.model))
+        return dataclasses.replace(shape, **self._asked(batch))
+
+    def _asked(self, batch: object) -> dict[str, int]:
+        """Return the samples and tokens of a batch as the user's own functions say them."""
+        functions = {"samples": self._options.samples, "tokens": self._options.tokens}
+        return {name: int(of(batch)) for name, of in functions.items() if of is not None}
+
+    def _step(self, duration: int) -> Step:
+        calls = [self._shapes[key].products for key in self._calls]
+        counted = [products for products in calls if products is not None]
+        return Step(
+            duration,
+            min(self._wait, duration),
+            len(self._batches),
+            _total(samples for _, samples, _ in self._batches),
+            _total(tokens for _, _, tokens in self._batches),
+            summed(counted) if counted and len(counted) == len(calls) else None,
+        )
+
+    def _count_new(self) -> None:
+        """Count the shapes that this step was the first to have, and let go of their values."""
+        for key in dict.fromkeys(self._calls):
+            shape = self._shapes[key]
+            inputs = shape.inputs
+            if inputs is None or self._unknown:
+                shape.inputs = None
+                continue
+            began = self._now()
+            allowed = COUNTING_SHARE * (began - self._first)
+            due = self._counted_shapes < FIRST_SHAPES or self._counting <= allowed
+            if due and self._timeline is None:
+                shape.inputs = None
+                self._counted_shapes += 1
+                shape.products = self._products(inputs)
+                self._counting += self._now() - began
+            else:  # by its shapes alone it can be counted later
+                shape.inputs = inputs.map(lambda tensor: tensor.detach().to("meta"))
+
+    def _products(self, inputs: Inputs) -> Products | None:
+        if self._flops is None:
+            self._flops = BatchFlops(self._job.model, self._job.method, self._job.dtype)
+        products = self._flops.products(inputs)
+        if products is None:
+            # One shape that cannot be counted: no share of the steps would be theirs.
+            self._unknown = self._flops.reason
+        elif self._peak is None:
+            device = str(self._device())
+            measured = roofs.known_roofs(device)
+            self._peak = device_peak(products, device, self._environment, measured)
+        return products
+
+    def _advance_window(self) -> None:
+        if self._timeline is not None:
+            self._timeline.step()
+            self._window_steps -= 1
+            if not self._window_steps:
+                self._close_window()
+        elif self._options.window and self.count == max(self._options.after, 1):
+            schedule = Schedule(record=self._options.window)
+            timeline = Timeline(schedule=schedule)
+            try:
+                timeline.__enter__()
+            except TorchgaugeError as error:
+                self.warnings.append(MeasurementWarning.from_error(error, "timeline"))
+                return
+            self._timeline, self._window_steps = timeline, schedule.length or 0
+
+    def _close_window(self) -> None:
+        timeline, self._timeline = self._timeline, None
+        if timeline is not None:
+            timeline.__exit__(None, None, None)
+            self._window = timeline.record
+
+    def _memory_peak(self) -> int | None:
+        device = self._device()
+        if device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(device))
+        return highest_resident() if device.type == "cpu" else None
+
+    def _device(self) -> torch.device:
+        tensor = next(self._job.model.parameters(), None)
+        return torch.device("cpu") if tensor is None else tensor.device
+
+    def _model_shape(self) -> Any:
+        try:
+            return model_shape([unwrapped(self._job.model)])
+        except InputError:
+            return None
+
+    def _why_unknown(self) -> str:
+        if not self._totals.steps:
+            return f"the first {FIRST_STEPS} steps are not rated, and there were {self.count}"
+        if not any(shape.products for shape in self._shapes.values()):
+            return "no call of the model was seen"
+        return "steps had batches of shapes that were not counted"
+
+
+def shapes_of(value: object) -> object:
+    """Return what two batches have in common whose calls have equal FLOPs: shapes and types."""
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.dtype
+    if isinstance(value, Mapping):
+        return tuple([(name, shapes_of(item)) for name, item in value.items()])
+    if isinstance(value, list | tuple):
+        return tuple([shapes_of(item) for item in value])
+    return value if isinstance(value, bool | str | None) else type(value)
+
+
+def _may_be_images(inputs: Inputs) -> bool:
+    """Whether several tensors may be images of one sample each, whose leading dimension is none."""
+    tensors = [tensor for _, tensor in inputs.tensors()]
+    return len(tensors) > 1 and all(
+        tensor.dim() == 3 and tensor.shape[0] in IMAGE_CHANNELS for tensor in tensors
+    )
+
+
+def _total(amounts: Any) -> int | None:
+    known = list(amounts)
+    return None if not known or None in known else sum(known)
