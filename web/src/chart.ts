@@ -56,6 +56,8 @@ export interface Chart {
   legend?: boolean | HTMLElement;
   /** Whether x counts something: ticks at whole numbers alone. */
   counts?: boolean;
+  /** Distances between ticks of x, ascending, if not round numbers. */
+  distances?: number[];
   /** From 0, or around the values. */
   fromZero?: boolean;
   /** For values of several orders of magnitude. */
@@ -158,7 +160,7 @@ function options(
         ...axis(wanted.showX, wanted.xLabel),
         size: 32,
         space: 70,
-        ...(wanted.counts ? { incrs: WHOLE } : {}),
+        ...(wanted.counts || wanted.distances ? { incrs: wanted.distances ?? WHOLE } : {}),
         ...(wanted.logarithmicX ? { splits: decades, filter: same } : {}),
         ...(wanted.splitsX ? { splits: inView(wanted.splitsX), filter: same } : {}),
       },

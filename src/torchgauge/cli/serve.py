@@ -12,9 +12,12 @@ from torchgauge.errors import ExitCode, InputError, StoreError
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from torchgauge.live.history_reader import HistoryReader
     from torchgauge.live.routes import Site
+    from torchgauge.records.monitoring.window import Window
 
 DESCRIPTION = """\
 Show a history and running monitors in a browser: each model with its newest figures and alerts,
@@ -98,24 +101,42 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.judgements import DEFAULT_RULES
     from torchgauge.live.monitor_view import MonitorView
     from torchgauge.live.routes import Site
-    from torchgauge.monitoring.folder import MonitorFolder
+    from torchgauge.live.window_judgements import DEFAULT_RULES as WINDOW_RULES
+    from torchgauge.live.window_judgements import judge
 
-    chosen_rules = DEFAULT_RULES if options.alerts is None else rules.read(options.alerts).rules
-    history = monitors = None
+    all_rules = None if options.alerts is None else rules.read(options.alerts)
+    reader = history = monitors = read = None
     try:
         reader = HistoryReader(location(options.history))
     except StoreError as error:
         # Where monitors are to be shown a history is welcome, not needed.
         if error.id != "store-missing" or options.history or options.monitor is None:
             raise
-    else:
-        history = HistoryView(reader, executor, chosen_rules)
+    if reader is not None:
+        run_rules = DEFAULT_RULES if all_rules is None else all_rules.rules
+        history = HistoryView(reader, executor, run_rules)
         history.fleet()  # the first page shall not wait for it
-    if options.monitor is not None:
-        folder = MonitorFolder(options.monitor)
-        monitors = MonitorView(str(folder.path), folder.windows)
+    origin, read = _windows(options, reader)
+    if read is not None:
+        judged = judge((), WINDOW_RULES) if all_rules is None else judge(*all_rules[:2])
+        monitors = MonitorView(origin, read, judged)
         monitors.update_for_ever()
     return Site(history, monitors)
+
+
+def _windows(
+    options: argparse.Namespace, reader: HistoryReader | None
+) -> tuple[str, Callable[[], list[Window]] | None]:
+    """Return where windows come from, and what reads the new ones: a folder, else the history."""
+    from torchgauge.live.stored_windows import StoredWindows
+    from torchgauge.monitoring.folder import MonitorFolder
+
+    if options.monitor is not None:
+        folder = MonitorFolder(options.monitor)
+        return str(folder.path), folder.windows
+    if reader is not None and (stored := StoredWindows(reader)).has_any():
+        return reader.display_name, stored
+    return "", None
 
 
 def _chosen_token() -> str | None:

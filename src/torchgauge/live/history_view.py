@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from torchgauge import units
 from torchgauge.analyze.history.alerts import Rule
+from torchgauge.analyze.monitoring.window_alerts import PREFIX
 from torchgauge.errors import InputError
 from torchgauge.history import fleet
 from torchgauge.history.fleet import SeriesRuns, TargetRuns
@@ -46,7 +47,7 @@ class HistoryView:
         self, reader: HistoryReader, executor: Executor, rules: Sequence[Rule] = DEFAULT_RULES
     ) -> None:
         self._reader = reader
-        self._rules = tuple(rules)
+        self._rules = tuple(rule for rule in rules if not rule.metric.startswith(PREFIX))
         self._judgements: Analyses[Judgement] = Analyses(executor)
         self._trends: Analyses[list[TrendSeries]] = Analyses(executor)
         self._state = ""

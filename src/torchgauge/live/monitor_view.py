@@ -6,13 +6,15 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.history.fleet import key
+from torchgauge.live.failures import error_fields
+from torchgauge.live.window_judgements import Judge
 from torchgauge.records.monitoring.histogram import Histogram, boundary
 from torchgauge.records.monitoring.window import LATENCY, LAYER, Key, Window, merged
 from torchgauge.report.page import page_trend
@@ -27,8 +29,6 @@ MAX_BARS = 72
 SILENT_AFTER = 6 * LOOK
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _NAME_LABEL = "monitor"
-# Returns alerts on a series as texts; None where it cannot be judged yet.
-Judge = Callable[[Sequence[Window], float], list[str] | None]
 
 
 class MonitorView:
@@ -42,7 +42,7 @@ class MonitorView:
         self,
         folder: str,
         read: Callable[[], Iterable[Window]],
-        judge: Judge = lambda _windows, _now: None,
+        judge: Judge,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder
@@ -53,10 +53,16 @@ class MonitorView:
         self._windows: dict[Key, deque[Window]] = {}
         self._alerts: dict[Key, list[str] | None] = {}
         self._last_look = math.inf
+        self._error: TorchgaugeError | None = None
 
     def update(self) -> None:
-        """Take the windows that were recorded since the last look."""
-        windows, now = list(self._read()), self._now()
+        """Take the windows that were recorded since the last look; an error is shown."""
+        try:
+            windows, now = list(self._read()), self._now()
+        except TorchgaugeError as error:
+            self._error = error
+            return
+        self._error = None
         with self._lock:
             for window in windows:
                 held = self._windows.setdefault(window.key, deque(maxlen=HELD_WINDOWS))
@@ -91,6 +97,7 @@ class MonitorView:
         return {
             "folder": short(self._folder),
             "rows": [self._row(windows) for _, windows in ordered[:MAX_SERIES]],
+            "error": self._error and error_fields(self._error),
         }
 
     def series(self, series_key: str, end: float | None = None) -> dict[str, Any]:
@@ -126,7 +133,10 @@ class MonitorView:
                 for name, share in PERCENTILES.items()
             },
             "rate": [_scaled(window.rate) for window in windows],
-            "failed": [window.failed for window in windows],
+            "failed": [
+                _scaled(window.rate and window.failed / (window.end - window.begin))
+                for window in windows
+            ],
             "window": None if chosen is None else _distribution(chosen, factor),
             "layers": _layers(windows[-1], held),
         }

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from torchgauge.errors import InputError, StoreError, TorchgaugeError
+from torchgauge.live.failures import error_fields
 from torchgauge.live.history_view import LISTED_TARGETS, HistoryView
 from torchgauge.live.monitor_view import MonitorView
 from torchgauge.report.page import html
@@ -86,10 +87,10 @@ def respond(site: Site, address: str) -> Response:
         if path in _ANSWERS:
             return _json(_ANSWERS[path](site, query))
     except (ValueError, UnicodeError):
-        return _json(_error(_bad_address()), 400)
+        return _json(error_fields(_bad_address()), 400)
     except TorchgaugeError as error:
-        return _json(_error(error), _status(error))
-    return _json(_error(_no_address()), 404)
+        return _json(error_fields(error), _status(error))
+    return _json(error_fields(_no_address()), 404)
 
 
 def _query(text: str) -> dict[str, str]:
@@ -105,7 +106,7 @@ def _fleet(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
         try:
             history = site.history.fleet(words, limit)
         except StoreError as error:
-            history = {"error": _error(error)}
+            history = {"error": error_fields(error)}
     return {
         "history": history,
         "monitors": None if site.monitors is None else site.monitors.rows(),
@@ -161,11 +162,6 @@ def _key(query: Mapping[str, str], name: str, default: str | None = None) -> str
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:
     return Response(status, JSON, script_data(content).encode())
-
-
-def _error(error: TorchgaugeError) -> dict[str, str]:
-    fields = ("id", "message", "cause", "remedy")
-    return {name: getattr(error, name) for name in fields}
 
 
 def _status(error: TorchgaugeError) -> int:

@@ -54,7 +54,7 @@ export interface Fleet {
     | { store: string; targets: number; fitting: number; runs: number; rows: ModelRow[]; error?: undefined }
     | { error: Failure }
     | null;
-  monitors: { folder: string; rows: MonitorRow[] } | null;
+  monitors: { folder: string; rows: MonitorRow[]; error: Failure | null } | null;
 }
 
 export interface Model {
@@ -90,7 +90,8 @@ export interface Monitor {
   end: number[];
   lines: Record<string, (number | null)[]>;
   rate: (number | null)[];
-  failed: number[];
+  /** Per second, as `rate`. */
+  failed: (number | null)[];
   window: Distribution | null;
   layers: { key: string; layer: string; middle: number | null; high: number | null; measured: number }[];
 }

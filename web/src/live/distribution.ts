@@ -1,5 +1,6 @@
 // How the values of one window are spread: buckets on a logarithmic axis, percentiles as marks.
 
+import { wholeStep } from "../axes";
 import { h, responsive, svg } from "../dom";
 import { format, tidy, type Unit } from "../format";
 import type { Distribution } from "./data";
@@ -7,7 +8,8 @@ import type { Distribution } from "./data";
 const TOP = 44;
 const PLOT = 150;
 const BOTTOM = 26;
-const SIDE = 10;
+const LEFT = 44;
+const RIGHT = 12;
 const LINE = 14;
 
 export function distribution(shown: Distribution, unit: Unit): HTMLElement {
@@ -24,7 +26,7 @@ export function distribution(shown: Distribution, unit: Unit): HTMLElement {
 
 function picture({ edges, counts, percentiles }: Distribution, unit: Unit, width: number): SVGElement {
   const [low, high] = [Math.log(edges[0]), Math.log(edges[edges.length - 1])];
-  const x = (value: number) => SIDE + ((Math.log(value) - low) / (high - low || 1)) * (width - 2 * SIDE);
+  const x = (value: number) => LEFT + ((Math.log(value) - low) / (high - low || 1)) * (width - LEFT - RIGHT);
   const floor = TOP + PLOT;
   const most = Math.max(...counts);
   const bars = counts.map((count, at) => {
@@ -39,11 +41,24 @@ function picture({ edges, counts, percentiles }: Distribution, unit: Unit, width
   return svg(
     "svg",
     { width, height: floor + BOTTOM, viewBox: `0 0 ${width} ${floor + BOTTOM}` },
+    ...levels(most, floor, width),
     ...bars,
-    svg("line", { class: "axis", x1: SIDE, x2: width - SIDE, y1: floor, y2: floor }),
+    svg("line", { class: "axis", x1: LEFT, x2: width - RIGHT, y1: floor, y2: floor }),
     ...marks(percentiles, unit, x, floor, width),
     ...ticks(edges[0], edges[edges.length - 1], unit, x, floor, width),
   );
+}
+
+/** Lines at whole numbers of events. */
+function levels(most: number, floor: number, width: number): SVGElement[] {
+  const step = wholeStep(most, 3);
+  return Array.from({ length: Math.floor(most / step) }, (_, at) => (at + 1) * step).flatMap((level) => {
+    const y = floor - (level / most) * PLOT;
+    return [
+      svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y, y2: y }),
+      svg("text", { class: "tick", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, level.toLocaleString("en")),
+    ];
+  });
 }
 
 function marks(

@@ -35,7 +35,8 @@ export function fleet(host: HTMLElement): () => void {
     modelTable.element,
     more,
   );
-  monitors.append(liveTable.element);
+  const liveTrouble = h("div");
+  monitors.append(liveTrouble, liveTable.element);
   host.append(h("h1", { class: "off-screen" }, "Fleet"), summary, monitors, models);
   monitors.hidden = models.hidden = true;
 
@@ -59,7 +60,8 @@ export function fleet(host: HTMLElement): () => void {
     summary.replaceChildren(...summarized(answer));
     monitors.hidden = !live;
     if (live) {
-      liveTable.show(live.rows, `No monitor has written to ${live.folder} yet.`);
+      liveTrouble.replaceChildren(live.error ? failure(live.error) : "");
+      liveTable.show(live.rows, `No monitor has recorded anything in ${live.folder} yet.`);
     }
     models.hidden = !history;
     if (history?.error) return trouble.replaceChildren(failure(history.error));

@@ -119,8 +119,14 @@ export function model(host: HTMLElement, key: string): () => void {
 
   function drawAll({ at, values, metric, unit, runs, first, series }: Trend): void {
     const host = h("div");
-    const stretches = series.flatMap(({ changes }) =>
-      changes.map(({ from, to, size }) => ({ from: first + from + 1, to: first + to + 1, label: size })),
+    const verticals = series.flatMap(({ changes }) =>
+      changes.map(({ from, to, size, worse }) => ({
+        x: first + to + 1,
+        low: first + from + 1,
+        high: first + to + 1,
+        label: size,
+        colour: worse ? "--fail" : "--series-2",
+      })),
     );
     picture.append(h("h3", {}, name(metric), " ", h("span", { class: "note" }, `${number(runs)} runs`)), host);
     chart(host, {
@@ -131,7 +137,7 @@ export function model(host: HTMLElement, key: string): () => void {
       showY: (value) => format(value, unit, 4),
       xLabel: "run",
       counts: true,
-      stretches,
+      verticals,
       height: 320,
     });
     if (at.length < runs) {

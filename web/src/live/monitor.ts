@@ -10,6 +10,8 @@ import { Poll } from "./source";
 import { alertList, clock, failure, number, stateBadge } from "./words";
 
 const EVERY = 1; // seconds
+/** Seconds between ticks: round on a clock. */
+const CLOCK = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
 const COLOURS = ["--series-0", "--series-4", "--series-1"];
 
 export function monitor(host: HTMLElement, key: string): () => void {
@@ -86,7 +88,7 @@ export function monitor(host: HTMLElement, key: string): () => void {
       return;
     }
     if (end.length < 2) return;
-    const common = { x: end, showX: clock, xLabel: "window until", sync: "windows", legend: true, fromZero: true, height: 230 };
+    const common = { x: end, showX: clock, distances: CLOCK, xLabel: "window until", sync: "windows", legend: true, fromZero: true, height: 230 };
     update = {
       lines: chart(percentiles, {
         ...common,
@@ -96,10 +98,10 @@ export function monitor(host: HTMLElement, key: string): () => void {
       }),
       rates: chart(rates, {
         ...common,
-        summary: `Events of ${series} per second by window, and those that failed.`,
+        summary: `Events of ${series} per second by window, and those of them that failed.`,
         lines: [
           { label: "events per second", values: rate, colour: "--series-2", fill: true },
-          { label: "failed in the window", values: failed, colour: "--fail", stepped: true },
+          { label: "failed per second", values: failed, colour: "--fail" },
         ],
         showY: (value) => format(value, "number"),
       }),
@@ -147,7 +149,7 @@ function errorTable({ errors }: Distribution): HTMLElement | null {
   return h(
     "table",
     { class: "errors" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "failed with"), h("th", { scope: "col", class: "number" }, "events"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "text" }, "failed with"), h("th", { scope: "col", class: "number" }, "events"))),
     h("tbody", {}, ...rows),
   );
 }

@@ -2,7 +2,7 @@
 
 import { chart } from "../chart";
 import type { TrendData } from "../data";
-import { badge, h, name, scroller } from "../dom";
+import { badge, h, name, prose, scroller } from "../dom";
 import { format } from "../format";
 import type { View } from "../registry";
 
@@ -61,7 +61,7 @@ export function drawn(one: Series, confirm: string, before = 0): HTMLElement[] {
     height: 300,
   });
   if (one.unknown) host.append(h("p", { class: "note" }, name(one.unknown)));
-  if (one.changes.length) host.append(table(one), h("p", { class: "note" }, confirm));
+  if (one.changes.length) host.append(table(one), h("p", { class: "note" }, prose(confirm)));
   return [host];
 }
 
