@@ -90,10 +90,10 @@ def history(location, rules=DEFAULT_RULES, executor=None) -> HistoryView:
 
 
 @contextlib.contextmanager
-def served(site: Site, *, host="127.0.0.1", token=None, errors=None):
+def served(site: Site, *, host="127.0.0.1", port=0, token=None, errors=None):
     """Serve a site in a thread; what the server reports is appended to `errors`."""
     reported = [] if errors is None else errors
-    with LiveServer(host, 0, site, token, reported.append) as server:
+    with LiveServer(host, port, site, token, reported.append) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -158,9 +158,13 @@ class HistoryView:
             lambda: judgement(self._reader, entry.target, self._rules),
         )
         if judged is None:
-            return {"kind": "pending", "alerts": []}
-        kind = "alert" if judged.alerts else "steady" if judged.judged else "unknown"
-        return {"kind": kind, "alerts": [_alert(alert) for alert in judged.alerts]}
+            return {"kind": "pending", "alerts": [], "unjudged": []}
+        steady = judged.judged and not judged.unjudged
+        return {
+            "kind": "alert" if judged.alerts else "steady" if steady else "unknown",
+            "alerts": [_alert(alert) for alert in judged.alerts],
+            "unjudged": judged.unjudged,
+        }
 
     def _read_row(self, entry: TargetRuns) -> dict[str, Any]:
         identity = self._reader.query(fleet.newest_identity, entry.target)

@@ -23,10 +23,17 @@ DEFAULT_RULES = tuple(
 
 
 class Judgement(NamedTuple):
-    """Alerts on a target's newest series; `judged` of the rules had enough runs."""
+    """Alerts on a target's newest series.
+
+    Attributes:
+        alerts: What is broken.
+        judged: How many rules could be judged.
+        unjudged: Figures that rules are about and that have too few runs.
+    """
 
     alerts: tuple[Alert, ...]
     judged: int
+    unjudged: tuple[str, ...]
 
 
 def judgement(reader: HistoryReader, target: str, rules: Sequence[Rule]) -> Judgement:
@@ -36,7 +43,7 @@ def judgement(reader: HistoryReader, target: str, rules: Sequence[Rule]) -> Judg
     """
     identity = reader.query(fleet.newest_identity, target)
     broken: list[Alert] = []
-    judged = 0
+    judged, unjudged = 0, []
     by_subject: dict[tuple[str, str | None], list[TrendSeries]] = {}
     for rule in rules:
         subject = (rule.metric, rule.layer)
@@ -45,7 +52,9 @@ def judgement(reader: HistoryReader, target: str, rules: Sequence[Rule]) -> Judg
         rule_alerts = alerts(rule, by_subject[subject])
         judged += rule_alerts is not None
         broken += rule_alerts or []
-    return Judgement(tuple(broken), judged)
+        if rule_alerts is None and any(map(rule.fits, by_subject[subject])):
+            unjudged.append(rule.metric)
+    return Judgement(tuple(broken), judged, tuple(dict.fromkeys(unjudged)))
 
 
 def analyzed_series(

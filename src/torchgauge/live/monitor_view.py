@@ -165,7 +165,7 @@ class MonitorView:
         kind = "unknown" if alerts is None else "alert" if alerts else "steady"
         if not alerts and self._now() - windows[-1].end > SILENT_AFTER:
             kind = "silent"
-        return {"kind": kind, "alerts": [short(text) for text in alerts or []]}
+        return {"kind": kind, "alerts": [short(text) for text in alerts or []], "unjudged": []}
 
 
 def _of_look(window: Window, begin: float, end: float) -> Window:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http.server
 import socket
 import socketserver
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from http import HTTPStatus
@@ -41,7 +41,7 @@ class LiveServer(http.server.ThreadingHTTPServer):
         self, host: str, port: int, site: Site, token: str | None, tell: Callable[[str], None]
     ) -> None:
         self.site, self.tell = site, tell
-        self._free_connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._connections: set[socket.socket] = set()
         self.address_family, address = _resolved(host, port)
         try:
             super().__init__(address, _Handler)
@@ -65,17 +65,23 @@ class LiveServer(http.server.ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own; beyond the most that are allowed, not at all."""
-        if not self._free_connections.acquire(blocking=False):
+        if len(self._connections) >= MAX_CONNECTIONS:
             self.shutdown_request(request)
             return
+        self._connections.add(request)
         super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room for another connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free_connections.release()
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Listen no longer, and end what is still connected."""
+        super().server_close()
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):  # the other side was first
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: Any) -> None:
         """Report an error of ours; a browser may go away whenever it likes."""

@@ -13,6 +13,8 @@ export interface Failure {
 export interface State {
   kind: "alert" | "steady" | "unknown" | "pending" | "silent";
   alerts: string[];
+  /** Figures with too few runs. */
+  unjudged: string[];
 }
 
 export interface Figure {

@@ -89,7 +89,7 @@ function marks(
   });
 }
 
-/** At 1, 2 and 5 of each power of ten, as many as there is room for. */
+/** At round numbers, as many as there is room for. */
 function ticks(
   least: number,
   most: number,
@@ -99,7 +99,8 @@ function ticks(
   width: number,
 ): SVGElement[] {
   const first = Math.floor(Math.log10(least));
-  const all = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => [1, 2, 5].map((step) => step * 10 ** (first + at)))
+  const steps = most / least > 50 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
+  const all = Array.from({ length: Math.ceil(Math.log10(most)) - first + 1 }, (_, at) => steps.map((step) => step * 10 ** (first + at)))
     .flat()
     .filter((value) => value >= least && value <= most);
   let taken = -Infinity;

@@ -181,5 +181,5 @@ function runTable({ newest }: Model, total: number): HTMLElement {
     h("tbody", {}, ...rows),
   );
   const note = newest.length < total ? `The newest ${number(newest.length)} of ${number(total)} runs of this series.` : "";
-  return h("div", {}, scroller("Newest runs", table, { class: "runs" }), h("p", { class: "note" }, note));
+  return h("div", {}, scroller("Table of the newest runs", table, { class: "runs" }), h("p", { class: "note" }, note));
 }

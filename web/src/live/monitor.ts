@@ -54,7 +54,7 @@ export function monitor(host: HTMLElement, key: string): () => void {
     0,
     "timed",
   );
-  layers.append(scroller("Layers", layerTable.element));
+  layers.append(scroller("Table of layers", layerTable.element));
   const poll = new Poll<Monitor>("/api/monitor", { series: key }, EVERY, draw, (error) => trouble.replaceChildren(failure(error)));
 
   function choose(at: number): void {

@@ -13,7 +13,7 @@ const SIGNS: Record<State["kind"], [sign: string, text: string]> = {
 const MEANINGS: Record<State["kind"], string> = {
   alert: "",
   steady: "No rule is broken.",
-  unknown: "There are too few runs to judge.",
+  unknown: "There is too little to judge",
   pending: "The newest runs are being analyzed.",
   silent: "Nothing was recorded lately.",
 };
@@ -23,10 +23,14 @@ export function stateBadge(state: State): HTMLElement {
   const count = state.alerts.length;
   return h(
     "span",
-    { class: `state ${state.kind}`, title: state.alerts.join("\n") || MEANINGS[state.kind] },
+    { class: `state ${state.kind}`, title: state.alerts.join("\n") || meaning(state) },
     h("span", { "aria-hidden": "true" }, sign),
     ` ${count > 1 ? `${count} alerts` : text}`,
   );
+}
+
+function meaning({ kind, unjudged }: State): string {
+  return unjudged.length && kind === "unknown" ? `${MEANINGS[kind]}: ${unjudged.join(", ")}` : MEANINGS[kind];
 }
 
 export function alertList({ alerts }: State): HTMLElement | null {
