@@ -60,8 +60,13 @@ class ByHand(NamedTuple):
 
 def hugging_face(steps: int, folder: str) -> str:
     """Train GPT-2 by the Trainer, two batches a step."""
-    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback
-    from transformers import TrainingArguments
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
 
     from torchgauge.integrate.transformers import GaugeCallback
 

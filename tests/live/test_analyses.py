@@ -23,7 +23,7 @@ class Waiting(Executor):
         for future, function in self.waiting:
             try:
                 future.set_result(function())
-            except Exception as error:
+            except ZeroDivisionError as error:
                 future.set_exception(error)
         self.waiting.clear()
 

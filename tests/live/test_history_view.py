@@ -90,9 +90,9 @@ def test_the_trend_is_that_of_the_command_line(view, location):
 
 
 def test_changes_are_searched_in_the_newest_runs(view, monkeypatch):
-    from torchgauge.live import history_view, judgements
+    from torchgauge.live import judgements, trend_view
 
-    for module in (history_view, judgements):
+    for module in (trend_view, judgements):
         monkeypatch.setattr(module, "ANALYZED_RUNS", 12)
     key = view.fleet("net")["rows"][0]["key"]
     shown = view.trend(

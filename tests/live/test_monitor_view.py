@@ -50,7 +50,7 @@ def test_a_row_of_exact_figures():
 
 
 def test_windows_of_a_look_begin_where_the_one_before_ended():
-    """The first is everything since the process began; one that is written seldom keeps its time."""
+    """The first is all since the process began; one that is written seldom keeps its time."""
     looks = Looks()
     looks.look(window([1.0], 0, 1004))
     looks.look(window([1.0], 1004.2, 1009.1))

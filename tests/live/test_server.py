@@ -73,7 +73,7 @@ def test_figures_as_json(server):
 
 
 def test_names_of_strangers_command_nothing(server):
-    """No markup and no character that turns the writing is in an answer, and the names are there."""
+    """No markup and no character that turns the writing is in an answer; the names are."""
     _, _, body = ask(server, "/api/fleet")
     assert not set(body) & set(b"<>&")
     text = json.loads(body)["history"]["rows"][0]

@@ -6,6 +6,7 @@ from concurrent.futures import Executor, Future
 
 import numpy as np
 
+from torchgauge.errors import TorchgaugeError
 from torchgauge.live.history_reader import HistoryReader
 from torchgauge.live.history_view import HistoryView
 from torchgauge.live.judgements import DEFAULT_RULES
@@ -23,7 +24,7 @@ class Immediate(Executor):
         future = Future()
         try:
             future.set_result(function(*arguments, **options))
-        except Exception as error:
+        except (ArithmeticError, TorchgaugeError) as error:
             future.set_exception(error)
         return future
 

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def port(text: str) -> int:
     """Return the number of a port; argparse reports an invalid one."""
-    if not text.isdecimal() or int(text) > 65_535:
+    if not (text.isascii() and text.isdecimal()) or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port from 0 to 65535")
     return int(text)
 

@@ -18,7 +18,7 @@ class _Entry(NamedTuple):
 
 
 class Analyses(Generic[Result]):
-    """The newest result of each analysis, made anew in the background when its data change."""
+    """The newest result of each analysis, made again in the background when its data change."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

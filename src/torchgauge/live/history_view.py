@@ -12,29 +12,21 @@ from sqlalchemy import Connection
 from torchgauge import units
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import PREFIX
-from torchgauge.errors import InputError
 from torchgauge.history import fleet
 from torchgauge.history.fleet import SeriesRuns, TargetRuns
 from torchgauge.history.trend import DEFAULT_METRICS
 from torchgauge.live.analyses import Analyses
-from torchgauge.live.downsampling import downsampled
 from torchgauge.live.history_reader import HistoryReader
-from torchgauge.live.judgements import (
-    ANALYZED_RUNS,
-    DEFAULT_RULES,
-    Judgement,
-    analyzed_series,
-    judgement,
-)
+from torchgauge.live.judgements import DEFAULT_RULES, Judgement, judgement
+from torchgauge.live.trend_view import TrendView, unknown
 from torchgauge.records.run import Run
-from torchgauge.records.trend import Alert, Trend, TrendSeries
+from torchgauge.records.trend import Alert, TrendSeries
 from torchgauge.report.page import page_trend
 from torchgauge.report.page.page_shorter import short
 
 CURVE_RUNS = 60  # of a small curve in the table
 LISTED_RUNS = 50
 LISTED_TARGETS = 100
-TREND_POINTS = 1_200
 MAX_SERIES = 200  # of one target, to choose from
 _METRIC_RUNS = 20  # the newest ones, whose figures can be chosen
 _SIDE_METRICS = ("memory_peak", "parameters")
@@ -49,12 +41,11 @@ class HistoryView:
         self._reader = reader
         self._rules = tuple(rule for rule in rules if not rule.metric.startswith(PREFIX))
         self._judgements: Analyses[Judgement] = Analyses(executor)
-        self._trends: Analyses[list[TrendSeries]] = Analyses(executor)
+        self._trends = TrendView(reader, executor)
         self._state = ""
         self._targets: dict[str, TargetRuns] = {}
         self._row = functools.lru_cache(maxsize=10 * LISTED_TARGETS)(self._read_row)
         self._series = functools.lru_cache(maxsize=LISTED_TARGETS)(self._read_series)
-        self._values = functools.lru_cache(maxsize=8)(self._read_values)
 
     def fleet(self, words: str = "", limit: int = LISTED_TARGETS) -> dict[str, Any]:
         """Return a row for each target whose name holds `words`, the newest first."""
@@ -97,29 +88,7 @@ class HistoryView:
         Raises InputError `live-unknown`.
         """
         series = _chosen(self._series(self._entry(target_key)), series_key)
-        values, newest = self._values(series, metric)
-        if newest is None:
-            raise _unknown("The series has no such figure.")
-        analyzed, is_current = self._trends.result(
-            (series.identity, metric),
-            (series.runs, series.newest),
-            lambda: analyzed_series(self._reader, series.identity, metric),
-        )
-        unit, factor = page_trend.PAGE_UNITS.get(newest.unit, ("count", 1.0))
-        positions = downsampled(values, TREND_POINTS)
-        shown = analyzed[0] if analyzed and is_current else newest
-        detail = page_trend.series(Trend(store="", series=(shown,))) or {}
-        return {
-            "metric": metric,
-            "runs": len(values),
-            "unit": unit,
-            "at": [position + 1 for position in positions],
-            "values": [float(f"{values[position] * factor:.7g}") for position in positions],
-            "first": len(values) - len(shown.points),
-            "newest": [point.run for point in shown.points],
-            "pending": not is_current,
-            **detail,
-        }
+        return self._trends.trend(series, metric)
 
     def page(self, uuid: str) -> str:
         """Return the page of a run's record. Raises InputError `run-unknown`, RecordError."""
@@ -147,7 +116,7 @@ class HistoryView:
     def _entry(self, target_key: str) -> TargetRuns:
         entry = self._current().get(target_key)
         if entry is None:
-            raise _unknown("The history has no such target.")
+            raise unknown("The history has no such target.")
         return entry
 
     def _state_of(self, entry: TargetRuns) -> dict[str, Any]:
@@ -174,7 +143,7 @@ class HistoryView:
             trend.metric: trend for trend in points if trend.points[-1].created >= entry.newest
         }
         main = next((by_name[name] for name in DEFAULT_METRICS if name in by_name), None)
-        others = {name: trend for name, trend in by_name.items() if trend is not main}
+        side = [by_name.get(name) for name in _SIDE_METRICS]
         series = SeriesRuns(identity, entry.runs, entry.newest)
         return {
             "key": fleet.key(entry.target),
@@ -183,23 +152,12 @@ class HistoryView:
             "runs": entry.runs,
             "newest": entry.newest,
             "main": _figure(main),
-            "side": [_figure(others.get(name)) for name in _SIDE_METRICS],
+            "side": [_figure(trend if trend is not main else None) for trend in side],
             "curve": [] if main is None else [float(f"{v:.4g}") for v in main.values],
         }
 
     def _read_series(self, entry: TargetRuns) -> list[SeriesRuns]:
         return self._reader.query(fleet.series_of_target, entry.target)
-
-    def _read_values(
-        self, series: SeriesRuns, metric: str
-    ) -> tuple[list[float], TrendSeries | None]:
-        """Return a figure of all runs, and of the newest runs as a series without changes."""
-
-        def read(connection: Connection) -> tuple[list[float], TrendSeries | None]:
-            points, _ = fleet.newest_points(connection, series.identity, [metric], ANALYZED_RUNS)
-            return fleet.values(connection, series.identity, metric), next(iter(points), None)
-
-        return self._reader.query(read)
 
 
 def _chosen(all_series: Sequence[SeriesRuns], series_key: str) -> SeriesRuns:
@@ -207,16 +165,7 @@ def _chosen(all_series: Sequence[SeriesRuns], series_key: str) -> SeriesRuns:
     for series in all_series:
         if not series_key or fleet.key(*series.identity) == series_key:
             return series
-    raise _unknown("The history has no such series.")
-
-
-def _unknown(message: str) -> InputError:
-    return InputError(
-        message,
-        id="live-unknown",
-        cause="It may have been removed since the page was made.",
-        remedy="Go back to the list.",
-    )
+    raise unknown("The history has no such series.")
 
 
 def _place(series: SeriesRuns) -> str:

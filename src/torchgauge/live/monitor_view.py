@@ -186,7 +186,7 @@ def _layers(window: Window, held: Mapping[Key, list[Window]]) -> list[dict[str, 
         if series == LAYER and windows[-1].labels.get(_NAME_LABEL) == monitor
         for layer_window in windows[-CURVE_WINDOWS:]
     )
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "key": _series_key(layer.key),
             "layer": short(layer.labels.get("layer", "")),

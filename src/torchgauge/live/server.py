@@ -64,7 +64,7 @@ class LiveServer(http.server.ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own; beyond the most that are allowed, not at all."""
+        """Answer in a thread of its own; beyond `MAX_CONNECTIONS`, not at all."""
         if len(self._connections) >= MAX_CONNECTIONS:
             self.shutdown_request(request)
             return
@@ -106,8 +106,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         token = sent_token(self.headers.get("Cookie"), self.headers.get("Authorization"), port)
         parts = urlsplit(self.path)
-        given = parse_qs(parts.query).get("token", [None])[0]
-        if access.token is not None and parts.path == "/" and access.takes(given):
+        query_token = parse_qs(parts.query).get("token", [None])[0]
+        if access.token is not None and parts.path == "/" and access.takes(query_token):
             # The token leaves the address, where it would be seen and kept.
             return self._send(
                 Response(303, "text/plain", b""),
@@ -129,14 +129,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "torchgauge"
 
     def send_error(self, code: int, *_: Any, **__: Any) -> None:
-        """Answer what is no request of ours, repeating nothing of it."""
+        """Refuse a request, repeating nothing of it."""
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else code
         self.close_connection = True
         text = _REFUSALS.get(status, HTTPStatus(status).phrase)
-        more = {"Connection": "close"}
+        headers = {"Connection": "close"}
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            more["Allow"] = "GET"
-        self._send(Response(status, "text/plain; charset=utf-8", f"{text}\n".encode()), more)
+            headers["Allow"] = "GET"
+        self._send(Response(status, "text/plain; charset=utf-8", f"{text}\n".encode()), headers)
 
     def _send(self, response: Response, headers: dict[str, str]) -> None:
         self.send_response(response.status)

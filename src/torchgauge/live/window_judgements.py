@@ -13,7 +13,6 @@ from torchgauge.analyze.monitoring.window_alerts import (
     window_series,
 )
 from torchgauge.records.monitoring.window import LATENCY, REQUEST, Window
-from torchgauge.records.trend import Alert
 
 # Returns the alerts of a series as texts; None where it cannot be judged yet.
 Judge = Callable[[Sequence[Window], float], list[str] | None]
@@ -41,13 +40,10 @@ def judge(rules: Sequence[Rule], window_rules: Sequence[WindowRule] = DEFAULT_RU
             return None
         results = [window_alerts(rule, recent, now) for rule in objectives if rule.fits(recent[-1])]
         if thresholds:
-            series = window_series(recent)
+            series = window_series(recent, now)
             results += [alerts(rule, series) for rule in thresholds]
-        known = [result for result in results if result is not None]
-        return [_text(alert) for alerts in known for alert in alerts] if known else None
+        if all(result is None for result in results):
+            return None
+        return [f"{alert.rule}: {alert.message}" for result in results for alert in result or []]
 
     return judged
-
-
-def _text(alert: Alert) -> str:
-    return f"{alert.rule}: {alert.message}"

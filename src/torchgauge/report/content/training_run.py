@@ -69,7 +69,9 @@ def steps(run: TrainingRun) -> Section:
         rows.append(Row(name, units.rate(rate, name), note))
     if run.micro_batches is not None and run.micro_batches != 1:
         rows.append(Row("batches", f"{units.significant(run.micro_batches)} a step", "accumulated"))
-    rows.append(Row("between", units.time(run.between), "steps: evaluation, checkpoints and others"))
+    rows.append(
+        Row("between", units.time(run.between), "steps: evaluation, checkpoints and others")
+    )
     rows.append(Row("memory peak", units.size(run.memory_peak)))
     headlines = ("step", "data wait", "tokens", "samples", "memory peak")
     return Section("Steps", "measured", tuple(rows), headlines=headlines)
