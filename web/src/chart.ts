@@ -74,6 +74,8 @@ export interface Chart {
   /** Charts of one name show the same moment. */
   sync?: string;
   height?: number;
+  /** Ends the chart, with all that listens for it; without it, it is there as long as the page. */
+  until?: AbortSignal;
 }
 
 /** Pixels within which a point of a cloud is read out. */
@@ -95,7 +97,8 @@ export function chart(host: HTMLElement, wanted: Chart): Update {
     if (plot) plot.setSize(size);
     else plot = new uPlot({ ...options(wanted, marked, read), ...size }, data(wanted), frame);
   });
-  window.addEventListener("theme", () => plot?.redraw(false));
+  window.addEventListener("theme", () => plot?.redraw(false), { signal: wanted.until });
+  wanted.until?.addEventListener("abort", () => plot?.destroy());
   return (x, values) => {
     wanted.x = x;
     wanted.lines.forEach((line, at) => (line.values = values[at]));

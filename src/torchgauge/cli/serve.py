@@ -115,12 +115,13 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     if reader is not None:
         run_rules = DEFAULT_RULES if all_rules is None else all_rules.rules
         history = HistoryView(reader, executor, run_rules)
-        history.fleet()  # the first page shall not wait for it
     origin, read = _windows(options, reader)
     if read is not None:
         judged = judge((), WINDOW_RULES) if all_rules is None else judge(*all_rules[:2])
         monitors = MonitorView(origin, read, judged)
         monitors.update_for_ever()
+    if history is not None:
+        history.fleet()  # the first page shall not wait for it
     return Site(history, monitors)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from typing import Generic, NamedTuple, TypeVar
 
 Result = TypeVar("Result")
@@ -18,10 +18,14 @@ class _Entry(NamedTuple):
 
 
 class Analyses(Generic[Result]):
-    """The newest result of each analysis, made again in the background when its data change."""
+    """The newest result of each analysis, made again in the background when its data change.
 
-    def __init__(self, executor: Executor) -> None:
+    `patience` is how long a caller waits for it, in seconds.
+    """
+
+    def __init__(self, executor: Executor, patience: float = 0.0) -> None:
         self._executor = executor
+        self._patience = patience
         self._lock = threading.Lock()
         self._entries: dict[Hashable, _Entry] = {}
 
@@ -41,7 +45,7 @@ class Analyses(Generic[Result]):
             self._entries[name] = entry  # the last used one stands at the end
             if len(self._entries) > MAX_ENTRIES:
                 del self._entries[next(iter(self._entries))]
-        if entry.future.done():
+        if wait([entry.future], self._patience).done:
             return entry.future.result(), True  # type: ignore[return-value]  # as submitted
         return entry.previous, False  # type: ignore[return-value]
 

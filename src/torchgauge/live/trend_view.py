@@ -20,6 +20,8 @@ from torchgauge.records.trend import Trend, TrendSeries
 from torchgauge.report.page import page_trend
 
 TREND_POINTS = 1_200
+# An answer waits so long for the changes, in seconds: drawing it twice takes longer.
+PATIENCE = 0.4
 
 
 class TrendView:
@@ -27,7 +29,7 @@ class TrendView:
 
     def __init__(self, reader: HistoryReader, executor: Executor) -> None:
         self._reader = reader
-        self._analyses: Analyses[list[TrendSeries]] = Analyses(executor)
+        self._analyses: Analyses[list[TrendSeries]] = Analyses(executor, PATIENCE)
         self._values = functools.lru_cache(maxsize=8)(self._read_values)
 
     def trend(self, series: SeriesRuns, metric: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ export function model(host: HTMLElement, key: string): () => void {
   let all = false;
   let shown = "";
   let trend: Poll<Trend> | null = null;
+  let charts = new AbortController();
   const title = h("h1", {}, "…");
   const facts = h("p", { class: "facts-line" });
   const alerts = h("div");
@@ -84,9 +85,11 @@ export function model(host: HTMLElement, key: string): () => void {
     if (text === shown) return;
     shown = text;
     segments(answer);
+    charts.abort();
+    charts = new AbortController();
     picture.replaceChildren();
     if (all && answer.first) drawAll(answer);
-    else for (const one of answer.series) picture.append(...drawn(one, answer.confirm, answer.first));
+    else for (const one of answer.series) picture.append(...drawn(one, answer.confirm, answer.first, charts.signal));
     if (!all && answer.first) {
       picture.append(h("p", { class: "note" }, `Changes are searched in the newest ${number(answer.newest.length)} runs.`));
     }
@@ -139,6 +142,7 @@ export function model(host: HTMLElement, key: string): () => void {
       counts: true,
       verticals,
       height: 320,
+      until: charts.signal,
     });
     if (at.length < runs) {
       const note = `${number(at.length)} of ${number(runs)} runs are drawn: the lowest and the highest of each stretch among them.`;
@@ -149,6 +153,7 @@ export function model(host: HTMLElement, key: string): () => void {
   return () => {
     poll.end();
     trend?.end();
+    charts.abort();
   };
 }
 

@@ -18,6 +18,7 @@ export function monitor(host: HTMLElement, key: string): () => void {
   /** The end of the window that is shown, null for the newest one. */
   let chosen: number | null = null;
   let ends: number[] = [];
+  const charts = new AbortController();
   let update: { lines: Update; rates: Update } | null = null;
   const title = h("h1", {}, "…");
   const facts = h("p", { class: "facts-line" });
@@ -88,7 +89,7 @@ export function monitor(host: HTMLElement, key: string): () => void {
       return;
     }
     if (end.length < 2) return;
-    const common = { x: end, showX: clock, distances: CLOCK, xLabel: "window until", sync: "windows", legend: true, fromZero: true, height: 230 };
+    const common = { x: end, showX: clock, distances: CLOCK, xLabel: "window until", sync: "windows", legend: true, fromZero: true, height: 230, until: charts.signal };
     update = {
       lines: chart(percentiles, {
         ...common,
@@ -121,7 +122,10 @@ export function monitor(host: HTMLElement, key: string): () => void {
     errors.replaceChildren(errorTable(shown) ?? "");
   }
 
-  return () => poll.end();
+  return () => {
+    poll.end();
+    charts.abort();
+  };
 }
 
 function figures(shown: Distribution, unit: Monitor["unit"]): HTMLElement[] {

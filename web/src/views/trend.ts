@@ -28,7 +28,7 @@ export const trend: View<TrendData> = {
 };
 
 /** A figure over runs, of which the first is the one after `before` earlier ones. */
-export function drawn(one: Series, confirm: string, before = 0): HTMLElement[] {
+export function drawn(one: Series, confirm: string, before = 0, until?: AbortSignal): HTMLElement[] {
   const host = h("div");
   const { values, low, high } = one;
   const x = values.map((_, at) => before + at + 1);
@@ -59,6 +59,7 @@ export function drawn(one: Series, confirm: string, before = 0): HTMLElement[] {
       label: change.size,
     })),
     height: 300,
+    until,
   });
   if (one.unknown) host.append(h("p", { class: "note" }, name(one.unknown)));
   if (one.changes.length) host.append(table(one), h("p", { class: "note" }, prose(confirm)));
