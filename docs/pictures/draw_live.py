@@ -1,13 +1,16 @@
-"""Draws the pictures of the live page beside itself: `draw_live.py ADDRESS` of a page that is served.
+"""Draws the pictures of the live page beside itself: `draw_live.py ADDRESS`.
 
-The address is the one that `torchgauge serve` printed.
+The address is the one that `torchgauge serve` printed; the page is drawn as it is then.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 from pathlib import Path
+
+from PIL import Image
 
 HERE = Path(__file__).parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -29,7 +32,9 @@ def main() -> None:
             page.goto(options.address)
             page.locator("main tbody tr").first.wait_for()
             page.wait_for_timeout(3000)  # until the newest runs are analyzed
-            page.screenshot(path=HERE / f"live-{theme}.png")
+            taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            few = taken.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            few.save(HERE / f"live-{theme}.png", optimize=True)
         browser.close()
 
 

@@ -20,9 +20,9 @@ STEP_RUNS = 15  # runs at the new level
 
 
 def value(target: int, number: int) -> float:
-    """Return the latency of a run in s before the step: 10 ms and 1 ms more a target, a wave."""
-    wave = 1 + 0.004 * math.sin(12.9898 * number + 78.233 * target)
-    return (0.010 + 0.001 * target) * wave
+    """Return the latency of a run in s before the step: 10 ms, 1 ms more a target, noise."""
+    noise = math.sin(12.9898 * number + 78.233 * target) * 43758.5453 % 1.0
+    return (0.010 + 0.001 * target) * (0.99 + 0.02 * noise)
 
 
 def fill(file: Path, *, targets: int, runs_each: int, names=None, step: float = 0.08) -> None:

@@ -105,7 +105,7 @@ def _fleet(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     if site.history is not None:
         try:
             history = site.history.fleet(words, limit)
-        except StoreError as error:
+        except TorchgaugeError as error:
             history = {"error": error_fields(error)}
     return {
         "history": history,
