@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from torchgauge.monitoring.meter import LONGEST_GAP, gaps, meter
+from torchgauge.monitoring.meter import LONGEST_GAP, Meter, gaps
 
 
 def parts(*, draw, times_all):
@@ -18,7 +18,7 @@ def parts(*, draw, times_all):
         return inner(*args, **kwargs)
 
     ticks = itertools.count()
-    made = meter(
+    made = Meter(
         durations.append,
         failures.append,
         times,

@@ -64,6 +64,37 @@ def test_gradients_hooks_and_training_are_the_same():
     assert seen[0] == seen[1]
 
 
+@pytest.mark.parametrize("every", [1, 100])
+def test_hooks_that_come_and_go_and_calls_of_their_own_are_run(every):
+    net, noted = Net(), []
+    with tg.monitor(net, every=every, layers=0):
+        expected = net(X)
+        for register in (net.register_forward_hook, nn.modules.module.register_module_forward_hook):
+            handle = register(lambda module, args, output: noted.append(type(module)))
+            net(X)
+            handle.remove()
+            net(X)
+        net.register_full_backward_hook(lambda *_: noted.append("backward"))
+        net(X).sum().backward()
+    assert noted == [Net, nn.Linear, nn.Linear, Net, "backward"]
+    assert expected.shape == (3, 2)
+
+    replaced = Net()
+    with tg.monitor(replaced, every=every):
+        replaced(X)
+        replaced.forward = lambda x: "replaced"
+        assert replaced(X) == "replaced"
+
+    class Own(Net):
+        def _call_impl(self, *args, **kwargs):
+            return "its own"
+
+    own = Own()
+    with tg.monitor(own, every=every) as monitor:
+        assert [own(X) for _ in range(3)] == ["its own"] * 3
+        assert calls(monitor) == 3
+
+
 def test_monitors_nest_and_end_in_any_order():
     net = Net()
     first, second = tg.monitor(net, name="first"), tg.monitor(net, name="second")

@@ -170,9 +170,13 @@ def test_the_folder_has_what_closed_monitors_recorded(folder):
     with tg.monitor(net, name="a/b") as monitor:
         net(torch.ones(1, 4))
         monitor.tick(time.time())
+        assert reader.remove_ended(0.0) == 0
         assert by_series(reader.windows())["latency", ""].count == 1
         assert by_series(monitor.totals_of_processes())["latency", ""].count == 3
         assert reader.windows("other") == []
+        assert reader.remove_ended(time.time()) == 2
+        assert by_series(monitor.totals_of_processes())["latency", ""].count == 1
+        assert len(list(folder.iterdir())) == 2
 
 
 def test_a_monitor_that_fails_says_so_once_and_the_model_goes_on(folder, monkeypatch):

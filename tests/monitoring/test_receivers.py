@@ -66,13 +66,14 @@ def test_a_receiver_that_fails_gets_the_windows_later_in_order():
 
     problems = Problems("m")
     delivery = Delivery(Receiver(), problems)
-    delivery.put(batch()._replace(process="0"))
+    delivery.send(batch()._replace(process="0"))
     until(problems.all)
     for number in range(1, 5):
-        delivery.put(batch()._replace(process=str(number)))
+        delivery.send(batch()._replace(process=str(number)))
     dead = False
-    delivery.put(batch()._replace(process="5"))
-    delivery.close()
+    delivery.send(batch()._replace(process="5"))
+    delivery.end()
+    delivery.join(5)
     assert received[-3:] == ["3", "4", "5"]
     assert [(problem.part, problem.solved) for problem in problems.all()] == [("endpoint", True)]
 

@@ -92,6 +92,7 @@ BROKEN = [
     ("serving", 0, ("capacity", "interval", "low"), 999.0, "$.capacity.interval"),
     ("serving", 0, ("service_times", "batches", 1, "batch"), 1, "service_times.batches[1].batch"),
     ("serving", 0, ("service_times", "batches", 1, "seconds"), [], "batches[1].seconds"),
+    ("serving", 0, ("service_times", "order"), [1, 2], "service_times.order"),
     ("serving", 0, ("environment", "created"), "x", "$.environment.created"),
     ("trace", 0, ("ranks",), [], "$.ranks"),
     ("snapshot", 0, ("devices", 0, "alive", 0, "stack"), 99, "$.devices[0].alive[0].stack"),

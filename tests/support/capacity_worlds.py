@@ -7,7 +7,7 @@ import numpy as np
 from tests.support import servings
 from tests.support.serving_levels import requests
 
-from torchgauge.analyze.capacity.simulation import Workers, drawn, simulate
+from torchgauge.analyze.capacity.simulation import Workers, at_random, drawn, simulate
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Level
 from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
@@ -51,7 +51,7 @@ def true_latencies(workers, load, count, seed, spread=0.05):
     generator = np.random.default_rng(seed)
     arrivals = np.cumsum(generator.exponential(1 / (load * highest_rate(workers)), count))
     services = [
-        drawn(np.sort(batch_seconds(size, 50_000, generator, spread)), generator)
+        drawn(np.sort(batch_seconds(size, 50_000, generator, spread)), at_random(generator))
         for size in range(1, workers.max_batch + 1)
     ]
     return (simulate(arrivals, services, workers).ends - arrivals)[count // 20 :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from torchgauge.monitoring.receivers.history import HistoryReceiver
 from torchgauge.monitoring.receivers.otlp import OtlpReceiver
 from torchgauge.monitoring.receivers.trackers import FunctionReceiver, TrackerReceiver
 from torchgauge.records.monitoring.window import Window
+
+OnWindows = Callable[[tuple[Window, ...]], object]
 
 
 def monitor(
@@ -32,32 +34,25 @@ def monitor(
     otlp: str | None = None,
     gen_ai: bool = False,
     trackers: Sequence[str | Path] = (),
-    on_windows: Callable[[tuple[Window, ...]], object] | None = None,
+    on_windows: OnWindows | None = None,
 ) -> Monitor:
-    """Monitor a model's calls from now on: latency, batch sizes, tokens, errors, layers, memory.
-
-    The model stays what it was: outputs, state, copies, pickles, compiled code and wrappers. A call
-    takes 0.3 µs longer.
+    """Monitor a model's calls from now on; the model stays what it was (docs/monitor.md).
 
     Args:
-        model: An `nn.Module`. Without one, decorate functions with the monitor, time blocks with
-            its `time`, or give it to the ASGI middleware.
-        every: One call in so many is timed, drawn at random; all are counted, and all errors.
+        model: An `nn.Module`. Without one, the monitor decorates functions, times blocks, or is
+            given to the ASGI middleware.
+        every: One call in so many is timed, drawn at random; all calls and errors are counted.
         name: The monitor's name; that of the model's class by default.
         layers: One call in so many has its layers timed, drawn at random; 0: none.
-        tokens: Returns the tokens of a call: `tokens(args, kwargs, output)`. Without it they are
-            estimated from calls whose token ids were looked at, padding included.
+        tokens: Counts a call's tokens: `tokens(args, kwargs, output)`, else they are estimated.
         labels: Further labels of all that is recorded.
-        folder: Where each process leaves a file with all that it recorded; by default `monitors`
-            in TORCHGAUGE_STATE, else in `torchgauge` in the user's state.
+        folder: Where each process leaves its file; `monitors` in the user's state by default.
         interval: Seconds between two writes of that file: what a killed process loses at most.
-        window: Seconds of a window. When one ends it goes to all of the following.
-        history: A history's file or URL, which gets the windows.
-        otlp: The URL of an OTLP endpoint for metrics over HTTP, which gets the totals; needs the
-            extra `otlp`.
+        window: Seconds of a window. When one ends, it goes to all of the following.
+        history: A history's file or URL.
+        otlp: The URL of an OTLP endpoint for metrics over HTTP; needs the extra `otlp`.
         gen_ai: Whether OTLP's names are those of the conventions for generative AI.
-        trackers: "wandb" or "mlflow", whose active run gets figures of the windows, or a folder for
-            TensorBoard.
+        trackers: "wandb" or "mlflow" with an active run, or a folder for TensorBoard.
         on_windows: Called with the windows of this process, in a thread of its own.
 
     Returns:
@@ -67,17 +62,8 @@ def monitor(
         InputError: `monitor-option`, `monitor-target`; `no-run` without a tracker's run.
         MissingExtraError: A receiver's library is not installed.
     """
-    if name is None:
-        if model is None:
-            raise InputError(
-                "A monitor without a model needs a name.",
-                id="monitor-option",
-                remedy='Call tg.monitor(name="…").',
-            )
-        name = type(model).__name__
-    _check_module(model)
     options = MonitorOptions(
-        name=name,
+        name=_name(model) if name is None else name,
         every=every,
         layers=layers,
         interval=interval,
@@ -85,17 +71,39 @@ def monitor(
         folder=folder,
         labels=dict(labels or {}),
     )
-    receivers: list[Receiver] = [TrackerReceiver(tracker) for tracker in trackers]
-    if history is not None:
-        receivers.append(HistoryReceiver(history))
-    if otlp is not None:
-        receivers.append(OtlpReceiver(otlp, gen_ai=gen_ai))
-    if on_windows is not None:
-        receivers.append(FunctionReceiver(on_windows))
+    _check_module(model)
+    receivers = list(_receivers(history, otlp, trackers, on_windows, gen_ai=gen_ai))
     monitor = Monitor(options, count_tokens=tokens, receivers=receivers)
     if model is not None:
         monitor.attach(model)
     return monitor
+
+
+def _name(model: Any) -> str:
+    if model is None:
+        raise InputError(
+            "A monitor without a model needs a name.",
+            id="monitor-option",
+            remedy='Call tg.monitor(name="…").',
+        )
+    return type(model).__name__
+
+
+def _receivers(
+    history: str | None,
+    otlp: str | None,
+    trackers: Sequence[str | Path],
+    on_windows: OnWindows | None,
+    *,
+    gen_ai: bool,
+) -> Iterator[Receiver]:
+    yield from map(TrackerReceiver, trackers)
+    if history is not None:
+        yield HistoryReceiver(history)
+    if otlp is not None:
+        yield OtlpReceiver(otlp, gen_ai=gen_ai)
+    if on_windows is not None:
+        yield FunctionReceiver(on_windows)
 
 
 def _check_module(model: Any) -> None:

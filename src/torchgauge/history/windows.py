@@ -38,14 +38,14 @@ def add_windows(store: Store, windows: Iterable[Window], process: str) -> int:
     Raises StoreError.
     """
     added = [_row(window, process) for window in windows]
-    same = delete(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in _KEY))
+    same_key = delete(table).where(*(table.c[name] == bindparam(f"key_{name}") for name in _KEY))
 
     def write(connection: Connection) -> int:
         for start in range(0, len(added), BATCH_SIZE):
             batch = added[start : start + BATCH_SIZE]
             # A connection may break after its commit: then the batch is there already.
             keys = [{f"key_{name}": row[name] for name in _KEY} for row in batch]
-            connection.execute(same, keys)
+            connection.execute(same_key, keys)
             connection.execute(table.insert(), batch)
         return len(added)
 
@@ -77,13 +77,13 @@ def read_windows(
     ]
     query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
 
-    def found(connection: Connection) -> list[Window]:
+    def selected(connection: Connection) -> list[Window]:
         return [
             _window(data, store.display_name).with_labels(**{PROCESS: process})
             for process, data in rows(connection, query, _ROW)
         ]
 
-    windows: list[Window] = store.read(found)
+    windows: list[Window] = store.read(selected)
     return windows
 
 

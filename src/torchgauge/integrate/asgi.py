@@ -65,7 +65,7 @@ class MonitorMiddleware:
         kind = ""
         try:
             await self._app(scope, receive, noting_send)
-        except BaseException as error:
+        except BaseException as error:  # a cancelled request as well is a failed one
             kind = type(error).__name__
             raise
         finally:
@@ -80,19 +80,18 @@ class MonitorMiddleware:
     ) -> None:
         route = getattr(scope.get("route"), "path", None) or "other"
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        series = self._monitor.series
 
-        def of(name: str) -> Series:
-            return series(name, route=str(route), method=method)
+        def series_of(name: str) -> Series:
+            return self._monitor.series(name, labels={"route": str(route), "method": method})
 
         self._monitor.wake()
         if kind:
-            of(REQUEST).fail(kind)
+            series_of(REQUEST).fail(kind)
         else:
-            of(REQUEST).add(duration)
-            of(FIRST_BYTE).add(first)
+            series_of(REQUEST).add(duration)
+            series_of(FIRST_BYTE).add(first)
         if queue is not None:
-            of(QUEUE).add(queue)
+            series_of(QUEUE).add(queue)
 
     async def _send_metrics(self, scope: Scope, send: Send) -> None:
         accept = _header(scope["headers"], b"accept")
@@ -119,7 +118,7 @@ def _queue_before(scope: Scope, now: float) -> float | None:
         begun = float(text)
     except ValueError:
         return None
-    unit = next((unit for least, unit in _EPOCH_UNITS if begun >= least), None)
+    unit = next((unit for minimum, unit in _EPOCH_UNITS if begun >= minimum), None)
     if unit is None:
         return None
     waited = now - begun * unit

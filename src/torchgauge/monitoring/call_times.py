@@ -17,7 +17,7 @@ CountTokens = Callable[[tuple[Any, ...], dict[str, Any], Any], int]
 
 
 class CallTimes:
-    """Times single calls with all that is known of them; never raises what is its own.
+    """Times single calls with what their arguments show; raises nothing of its own.
 
     Attributes:
         latency: Where the durations go.
@@ -58,7 +58,7 @@ class CallTimes:
         begin = time.perf_counter()
         try:
             output = inner(*args, **kwargs)
-        except BaseException as error:
+        except BaseException as error:  # Ctrl-C in a call as well is a failed one
             self.latency.fail(type(error))
             raise
         else:

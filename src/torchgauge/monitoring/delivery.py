@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from torchgauge.monitoring.problems import Problems
 from torchgauge.records.monitoring.window import Window
 
-LAST_WAIT = 5.0  # seconds that the end of a process waits for a receiver
+LAST_WAIT = 5.0  # seconds that the end of a monitor waits for its receivers
 
 
 class Batch(NamedTuple):
@@ -60,7 +60,7 @@ class Delivery:
         self._thread: threading.Thread | None = None
         self._ended = False
 
-    def put(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
         """Hand over a batch; returns at once."""
         self._pending.append(batch)
         if len(self._pending) > self._receiver.backlog:
@@ -71,12 +71,15 @@ class Delivery:
             self._thread.start()
         self._wake.set()
 
-    def close(self) -> None:
-        """Hand over what waits, for a few seconds at most."""
+    def end(self) -> None:
+        """Hand over what waits, and end."""
         self._ended = True
         self._wake.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait until it has ended, for a while at most."""
         if self._thread is not None:
-            self._thread.join(LAST_WAIT)
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         while True:

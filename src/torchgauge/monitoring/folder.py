@@ -43,7 +43,8 @@ class MonitorFolder:
         self.path = monitor_folder(folder)
         self.unreadable: tuple[str, ...] = ()
         self._ended: dict[str, ProcessState] = {}
-        self._seen: dict[tuple[str, Key], Window] = {}
+        self._names: dict[str, str] = {}
+        self._last_windows: dict[tuple[str, Key], Window] = {}
 
     def states(self) -> list[ProcessState]:
         """Return what each process's monitor has recorded, ended processes first."""
@@ -57,6 +58,7 @@ class MonitorFolder:
                     state = self._read(path)
                 if state is not None:
                     states.append(state)
+                    self._names[state.identity] = path.name
             except FileNotFoundError:  # it was removed meanwhile
                 continue
             except (OSError, msgspec.MsgspecError, ValueError):
@@ -74,6 +76,19 @@ class MonitorFolder:
             self._ended[path.name] = state
         return state
 
+    def remove_ended(self, before: float) -> int:
+        """Remove the files of processes that ended before a time; return how many.
+
+        What they recorded is gone from totals: counters of a running service start again.
+        """
+        removed = 0
+        for state in self.states():
+            if state.alive is False and state.end < before:
+                (self.path / self._names[state.identity]).unlink(missing_ok=True)
+                removed += 1
+        self._ended.clear()
+        return removed
+
     def totals(self, monitor: str | None = None, own: ProcessState | None = None) -> list[Window]:
         """Return everything recorded so far, one window a series over all processes.
 
@@ -89,12 +104,12 @@ class MonitorFolder:
         """
         added = []
         for process, window in self._windows(monitor):
-            seen = self._seen.get((process, window.key))
-            self._seen[process, window.key] = window
-            if seen is None:
+            earlier = self._last_windows.get((process, window.key))
+            self._last_windows[process, window.key] = window
+            if earlier is None:
                 added.append(window)
-            elif window.end > seen.end:
-                added.append(window.since(seen))
+            elif window.end > earlier.end:
+                added.append(window.since(earlier))
         return merged(added)
 
     def _windows(

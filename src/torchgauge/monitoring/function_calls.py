@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import random
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from torchgauge.monitoring.series import Series
-
-if TYPE_CHECKING:
-    from torchgauge.monitoring.monitor import Monitor
 
 
 class Timing:
@@ -56,30 +52,18 @@ class Timing:
         self._series.drain_if_full()
 
 
-def timed_function(monitor: Monitor, function: Any) -> Any:
-    """Return a function with the monitor's timer around it; the label `function` is its name."""
-    name = getattr(function, "__qualname__", type(function).__name__)
-    if not _takes_time(function):
-        calls, _, _ = monitor.call_meter({"function": name})
-        return functools.wraps(function)(calls.wrap(function))
-    every = monitor.options.every
-
-    def timing() -> Timing:
-        timing = monitor.time(function=name)
-        if every > 1:
-            timing.timed = random.random() * every < 1  # noqa: S311
-        return timing
-
-    return functools.wraps(function)(_timed_stream(function, timing))
-
-
-def _takes_time(function: Any) -> bool:
-    """Return whether a call only begins the work."""
+def takes_time(function: Any) -> bool:
+    """Return whether a call of a function only begins the work: coroutines and generators."""
     return (
         inspect.iscoroutinefunction(function)
         or inspect.isgeneratorfunction(function)
         or inspect.isasyncgenfunction(function)
     )
+
+
+def timed_stream(function: Any, timing: Callable[[], Timing]) -> Any:
+    """Return a coroutine or generator function with a timer around what it does, to its end."""
+    return functools.wraps(function)(_timed_stream(function, timing))
 
 
 def _timed_stream(function: Any, timing: Callable[[], Timing]) -> Any:

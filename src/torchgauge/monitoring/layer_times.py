@@ -28,11 +28,9 @@ class LayerTimes:
     """
 
     def __init__(self, module: nn.Module, append_of: Callable[[str], Append]) -> None:
+        self._module = weakref.ref(module)
         self._append_of = append_of
-        self._paths = layer_paths(module)
-        self._appends: dict[int, Append] = {}
         self._turn = threading.Lock()
-        self._modules = weakref.WeakSet(module.modules())
         leave_uncompiled(self.begin, calls_too=True)
 
     def begin(self) -> Callable[[], None] | None:
@@ -41,25 +39,14 @@ class LayerTimes:
         Models with compiled parts have layers that cannot be timed, and hooks would compile these
         again. One thread at a time has its layers timed.
         """
-        if not self._paths or self._compiled() or not self._turn.acquire(blocking=False):
+        module = self._module()
+        if module is None or any(map(_is_compiled, module.modules())):
             return None
-        clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
-        began: list[tuple[nn.Module, float]] = []
-        paths = self._paths
-
-        def before(module: nn.Module, _: Any) -> None:
-            if id(module) in paths and thread() == own:
-                began.append((module, clock()))
-
-        def after(module: nn.Module, _: Any, __: Any) -> None:
-            end = clock()
-            if id(module) in paths and thread() == own:
-                while began:  # those above it raised, and the model went on
-                    earlier, begin = began.pop()
-                    if earlier is module:
-                        self._append(module)(end - begin)
-                        return
-
+        # The layers of now: the program may have replaced some.
+        paths = layer_paths(module)
+        if not paths or not self._turn.acquire(blocking=False):
+            return None
+        before, after = self._hooks(paths)
         handles = register_module_forward_pre_hook(before), register_module_forward_hook(after)
 
         def end() -> None:
@@ -70,38 +57,45 @@ class LayerTimes:
         leave_uncompiled(end, calls_too=True)
         return end
 
-    def _append(self, module: nn.Module) -> Append:
-        append = self._appends.get(id(module))
-        if append is None:
-            append = self._appends[id(module)] = self._append_of(self._paths[id(module)])
-        return append
+    def _hooks(self, paths: dict[int, str]) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return the hooks before and after a layer, which note what this thread runs."""
+        clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
+        began: list[tuple[nn.Module, float]] = []
 
-    def _compiled(self) -> bool:
-        return any(
-            hasattr(module, "_orig_mod")
-            or isinstance(module, torch.jit.ScriptModule)
-            or _is_compiled(module)
-            for module in self._modules
-        )
+        def before(layer: nn.Module, _: Any) -> None:
+            if id(layer) in paths and thread() == own:
+                began.append((layer, clock()))
+
+        def after(layer: nn.Module, _: Any, __: Any) -> None:
+            end = clock()
+            if id(layer) in paths and thread() == own:
+                while began:  # those above it raised, and the model went on
+                    earlier, begin = began.pop()
+                    if earlier is layer:
+                        self._append_of(paths[id(layer)])(end - begin)
+                        return
+
+        return before, after
 
     def after_fork(self) -> None:
         """Replace the lock, which another thread of the parent may hold."""
         self._turn = threading.Lock()
-        self._appends.clear()
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    call = module.__dict__.get(SLOT)
+    if hasattr(module, "_orig_mod") or isinstance(module, torch.jit.ScriptModule):
+        return True
+    call: Any = module.__dict__.get(SLOT)
     while hasattr(call, "monitored"):  # a monitor's timer
         call = call.monitored
     return call is not None
 
 
-def layer_paths(module: nn.Module, most: int = MOST_LAYERS) -> dict[int, str]:
+def layer_paths(module: nn.Module, maximum: int = MOST_LAYERS) -> dict[int, str]:
     """Return the paths of the layers to time by the identities of their modules."""
     paths = {id(layer): path for path, layer in module.named_modules() if path}
     depths = sorted(path.count(".") for path in paths.values())
-    if len(depths) <= most:
+    if len(depths) <= maximum:
         return paths
     # The level that the first layer too many is on has too many.
-    return {key: path for key, path in paths.items() if path.count(".") < depths[most]}
+    return {key: path for key, path in paths.items() if path.count(".") < depths[maximum]}

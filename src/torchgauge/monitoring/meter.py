@@ -10,72 +10,85 @@ import math
 import random
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 Call = Callable[..., Any]
 
-LONGEST_GAP = 1000  # calls between two looks at the buffer
+LONGEST_GAP = 1000  # timed calls between two looks at the buffer
 
 
-class Meter(NamedTuple):
-    """The timer of calls, shared by all that are wrapped with it.
-
-    Attributes:
-        wrap: Returns the call with the timer around it.
-        total: Returns the exact number of calls so far.
-        restart: Forgets them; the next call is a special one.
-        frames: The functions that run between a wrapped call and the call.
-    """
-
-    wrap: Callable[[Call], Call]
-    total: Callable[[], int]
-    restart: Callable[[], None]
-    frames: tuple[Callable[..., Any], ...]
-
-
-def gaps(every: int, draw: Callable[[], float] = random.random) -> Callable[[], int]:
-    """Return what draws how many calls to pass over: of all, one in `every` comes next.
+def gaps(period: int, draw: Callable[[], float] = random.random) -> Callable[[], int]:
+    """Return what draws how many calls to pass over: of all, one in `period` comes next.
 
     Gaps are geometric, those of independent draws: no rhythm of calls is missed or met.
     """
-    if every == 1:
+    if period == 1:
         return lambda: 0
-    scale = 1 / math.log1p(-1 / every)
+    scale = 1 / math.log1p(-1 / period)
     return lambda: int(math.log(1 - draw()) * scale)
 
 
-def meter(  # noqa: C901 - the functions share their variables: attributes would cost 0.1 µs
-    append: Callable[[float], object],
-    fail: Callable[[type], object],
-    special: Callable[[Call, tuple[Any, ...], dict[str, Any]], Any],
-    *,
-    draw: Callable[[], int],
-    times_all: bool,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Meter:
-    """Return a meter that hands the duration of calls in s to `append`, failures to `fail`.
+class Meter:
+    """A timer of calls, shared by all calls that it wraps, in every thread.
 
-    Now and then, after `draw()` others, a call goes through `special(call, args, kwargs)`, which
-    times it. With `times_all` the others are timed here, too, and come before long.
+    Attributes:
+        countdown: Calls until the next special one, as the only item of a list.
+        append: Takes the duration of a call in seconds.
+        fail: Takes the class of what a call raised.
+        special: Times a call with more effort, after `draw()` others: `special(call, args,
+            kwargs)`.
+        times_all: Whether the others are timed, too.
+        clock: The clock.
     """
-    left = gap = calls = 0
 
-    def rare(inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nonlocal left, gap, calls
-        fresh = min(draw(), LONGEST_GAP) if times_all else draw()
-        calls, gap, left = calls + gap - left, fresh, fresh
-        return special(inner, args, kwargs)
+    def __init__(
+        self,
+        append: Callable[[float], object],
+        fail: Callable[[type], object],
+        special: Callable[[Call, tuple[Any, ...], dict[str, Any]], Any],
+        *,
+        draw: Callable[[], int],
+        times_all: bool,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.append, self.fail, self.special = append, fail, special
+        self.times_all, self.clock, self._draw = times_all, clock, draw
+        self.countdown = [0]
+        self._gap = self._calls = 0
 
-    def wrap_all(inner: Call) -> Call:
+    def restart(self) -> None:
+        """Forget the calls so far; the next one is special."""
+        self.countdown[0] = self._gap = self._calls = 0
+
+    def total(self) -> int:
+        """Return the exact number of calls so far."""
+        return self._calls + self._gap - self.countdown[0]
+
+    def rare(self, inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a special call, and draw when the next one comes."""
+        drawn = min(self._draw(), LONGEST_GAP) if self.times_all else self._draw()
+        countdown = self.countdown
+        calls = self._calls + self._gap - countdown[0]
+        self._calls, self._gap, countdown[0] = calls, drawn, drawn
+        return self.special(inner, args, kwargs)
+
+    def wrap(self, inner: Call) -> Call:
+        """Return the call with the timer around it."""
+        return self._wrap_timed(inner) if self.times_all else self._wrap_counted(inner)
+
+    # What the inner functions need are variables of theirs: attributes would cost 0.1 µs.
+    def _wrap_timed(self, inner: Call) -> Call:
+        countdown, rare, clock = self.countdown, self.rare, self.clock
+        append, fail = self.append, self.fail
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            remaining = countdown[0] = countdown[0] - 1
+            if remaining < 0:
                 return rare(inner, args, kwargs)
             begin = clock()
             try:
                 output = inner(*args, **kwargs)
-            except BaseException as error:
+            except BaseException as error:  # Ctrl-C in a call as well is a failed one
                 fail(type(error))
                 raise
             append(clock() - begin)
@@ -83,25 +96,17 @@ def meter(  # noqa: C901 - the functions share their variables: attributes would
 
         return call
 
-    def wrap_some(inner: Call) -> Call:
+    def _wrap_counted(self, inner: Call) -> Call:
+        countdown, rare, fail = self.countdown, self.rare, self.fail
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
+            remaining = countdown[0] = countdown[0] - 1
+            if remaining < 0:
                 return rare(inner, args, kwargs)
             try:
                 return inner(*args, **kwargs)
-            except BaseException as error:
+            except BaseException as error:  # likewise
                 fail(type(error))
                 raise
 
         return call
-
-    def total() -> int:
-        return calls + gap - left
-
-    def restart() -> None:
-        nonlocal left, gap, calls
-        left, gap, calls = 0, 0, 0
-
-    return Meter(wrap_all if times_all else wrap_some, total, restart, (rare, special))

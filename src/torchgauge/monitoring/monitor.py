@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import random
 import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,10 +18,10 @@ import msgspec
 
 from torchgauge.monitoring.background import background
 from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
-from torchgauge.monitoring.delivery import Batch, Delivery, Receiver
+from torchgauge.monitoring.delivery import LAST_WAIT, Batch, Delivery, Receiver
 from torchgauge.monitoring.folder import MonitorFolder, monitor_folder
-from torchgauge.monitoring.function_calls import Timing, timed_function
-from torchgauge.monitoring.meter import Meter, gaps, meter
+from torchgauge.monitoring.function_calls import Timing, takes_time, timed_stream
+from torchgauge.monitoring.meter import Meter, gaps
 from torchgauge.monitoring.monitor_options import MonitorOptions
 from torchgauge.monitoring.problems import Problems
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile
@@ -93,7 +95,7 @@ class Monitor:
 
     @property
     def status(self) -> tuple[Problem, ...]:
-        """What failed, one problem a part; empty if all is well."""
+        """What failed, one problem a part; empty if nothing did."""
         return self._problems.all()
 
     def guarded(self, part: str) -> contextlib.AbstractContextManager[None]:
@@ -113,22 +115,35 @@ class Monitor:
 
     def __call__(self, function: F) -> F:
         """Return the function with a timer around it; generators are timed to their end."""
-        return timed_function(self, function)
+        labels = {"function": getattr(function, "__qualname__", type(function).__name__)}
+        timed: Any
+        if takes_time(function):
+            timed = timed_stream(function, lambda: self._sampled_timing(labels))
+        else:
+            calls, _, _ = self.call_meter(labels)
+            timed = functools.wraps(function)(calls.wrap(function))
+        result: F = timed
+        return result
 
     def time(self, series: str = LATENCY, **labels: str) -> Timing:
         """Return a context manager that times its block as an event of a series."""
         self.wake()
-        return Timing(self.series(series, **labels), self.series(FIRST_BYTE, **labels))
+        return Timing(self.series(series, labels=labels), self.series(FIRST_BYTE, labels=labels))
+
+    def _sampled_timing(self, labels: dict[str, str]) -> Timing:
+        timing = self.time(**labels)
+        timing.timed = self.options.every == 1 or random.random() * self.options.every < 1  # noqa: S311
+        return timing
 
     def add(self, series: str, value: float, unit: Unit = "s", **labels: str) -> None:
         """Add a value to a series, in its unit."""
         self.wake()
-        self.series(series, unit, **labels).add(value)
+        self.series(series, unit, labels=labels).add(value)
 
     def fail(self, series: str, kind: str, **labels: str) -> None:
         """Count a failed event of a series."""
         self.wake()
-        self.series(series, **labels).fail(kind)
+        self.series(series, labels=labels).fail(kind)
 
     def wake(self) -> None:
         """Start the process's thread if it does not run, as in a forked process."""
@@ -140,10 +155,11 @@ class Monitor:
         name: str,
         unit: Unit = "s",
         *,
+        labels: Mapping[str, str] | None = None,
         how: How = "measured",
-        **labels: str,
     ) -> Series:
         """Return the series of a name and labels, for those who add often."""
+        labels = labels or {}
         key = name, tuple(sorted(labels.items()))
         series = self._series.get(key)
         if series is not None:
@@ -155,7 +171,7 @@ class Monitor:
             if key not in self._series:
                 self._series[key] = Series(
                     name,
-                    self._labels | labels,
+                    {**self._labels, **labels},
                     self._begin,
                     unit=unit,
                     how=how,
@@ -168,14 +184,14 @@ class Monitor:
         begin_layers: Callable[[], Callable[[], None] | None] | None = None,
     ) -> tuple[Meter, CallTimes, Callable[[], int]]:
         """Return the meter of a module or function, what times its special calls, and the draw."""
-        every = self.options.every
-        latency = self.series(LATENCY, **labels)
-        counts_all = self._count_tokens is not None and every == 1
-        period = 1 if counts_all else SIZES_EVERY if every == 1 else every
+        times_all = self.options.every == 1
+        latency = self.series(LATENCY, labels=labels)
+        counts_all = self._count_tokens is not None and times_all
+        period = 1 if counts_all else SIZES_EVERY if times_all else self.options.every
         times = CallTimes(
             latency,
-            self.series(BATCH, "", how="counted", **labels),
-            self.series(TOKENS, "", how="counted", **labels),
+            self.series(BATCH, "", labels=labels, how="counted"),
+            self.series(TOKENS, "", labels=labels, how="counted"),
             self._problems,
             count_tokens=self._count_tokens,
             begin_layers=begin_layers,
@@ -184,9 +200,9 @@ class Monitor:
             wake=self.wake,
         )
         draw = gaps(period)
-        calls = meter(latency.append, latency.fail, times.call, draw=draw, times_all=every == 1)
+        calls = Meter(latency.append, latency.fail, times.call, draw=draw, times_all=times_all)
         self._meters.append(calls)
-        if every > 1:
+        if not times_all:
             latency.events = calls.total
         times.batch.events = latency.succeeded
         if not counts_all:
@@ -194,14 +210,14 @@ class Monitor:
         return calls, times, draw
 
     def _layer_append(self, path: str) -> Callable[[float], object]:
-        return self.series(LAYER, layer=path).append
+        return self.series(LAYER, labels={"layer": path}).append
 
     def totals(self) -> tuple[Window, ...]:
         """Return what this process has recorded since it began, one window a series."""
         now = time.time()
         with self._series_lock:
-            series = list(self._series.values())
-        return tuple(window for one in series if _says_something(window := one.state(now)))
+            all_series = list(self._series.values())
+        return tuple(filter(_says_something, (series.state(now) for series in all_series)))
 
     def totals_of_processes(self) -> list[Window]:
         """Return what all its processes have recorded, ended ones too.
@@ -222,7 +238,7 @@ class Monitor:
                 return
             with self._problems.noting("memory readings"):
                 for kind, value in memory_readings(self._process).items():
-                    memory = self.series(MEMORY, "B", kind=kind)
+                    memory = self.series(MEMORY, "B", labels={"kind": kind})
                     memory.add(value)
                     memory.last = value
             for module, _ in self._modules:
@@ -261,15 +277,15 @@ class Monitor:
         """Close the current window of each series, hand them on, and return them."""
         with self._lock:
             with self._series_lock:
-                series = list(self._series.values())
-            closed = [one.close_window(now) for one in series]
+                all_series = list(self._series.values())
+            closed = [series.close_window(now) for series in all_series]
             windows = tuple(filter(_says_something, closed))
             self._window_end = self._next_window(now)
             if windows and self._deliveries:
                 state = self.process_state(now)
                 batch = Batch(self.name, state.identity, windows, state.windows)
                 for delivery in self._deliveries:
-                    delivery.put(batch)
+                    delivery.send(batch)
         return windows
 
     def after_fork(self) -> None:
@@ -306,7 +322,10 @@ class Monitor:
             self._closed = True
         background.remove(self)
         for delivery in self._deliveries:
-            delivery.close()
+            delivery.end()
+        deadline = time.monotonic() + LAST_WAIT
+        for delivery in self._deliveries:
+            delivery.join(max(deadline - time.monotonic(), 0.0))
         if self._file is not None:
             self._file.close()
 

@@ -28,7 +28,7 @@ class Problems:
             return tuple(self._problems.values())
 
     def add(self, part: str, error: BaseException) -> None:
-        """Note an error; the first of each part is told as a warning, too."""
+        """Note an error; the first of each part is a warning, too."""
         message = text_of(error)
         with self._lock:
             earlier = self._problems.get(part)

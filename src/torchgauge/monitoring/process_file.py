@@ -66,9 +66,9 @@ class ProcessFile:
             offset, room = self._end, max(_ROOM, 2 * len(data))
             self._reserve(offset, room)
             self._regions[turn], self._end = (offset, room), offset + room
-        self._put(data, offset)
+        self._write_at(data, offset)
         entry = _ENTRY.pack(_MARK, number, offset, len(data), zlib.crc32(data))
-        self._put(entry + _CHECKED.pack(zlib.crc32(entry)), _ENTRIES[turn])
+        self._write_at(entry + _CHECKED.pack(zlib.crc32(entry)), _ENTRIES[turn])
         self._number = number
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class ProcessFile:
         else:
             os.ftruncate(self._descriptor, offset + length)
 
-    def _put(self, data: bytes, offset: int) -> None:
+    def _write_at(self, data: bytes, offset: int) -> None:
         view = memoryview(data)
         while view:
             written = os.pwrite(self._descriptor, view, offset)
@@ -101,7 +101,7 @@ def read(path: Path) -> tuple[bytes | None, bool | None]:
         for _ in range(3):  # the owner may have written twice since the entries were read
             file.seek(0)
             content = file.read(LARGEST)
-            entries = [entry for at in _ENTRIES if (entry := _entry(content, at)) is not None]
+            entries = [entry for begin in _ENTRIES if (entry := _entry(content, begin))]
             for entry in sorted(entries, reverse=True):
                 data = content[entry.offset : entry.offset + entry.length]
                 if len(data) == entry.length and zlib.crc32(data) == entry.checksum:

@@ -139,9 +139,9 @@ class _Load:
         capacity = self._searched() if self._options.searches else self._at_rates()
         sent = self._sent
         served = replace(served, software=sent.software, version=sent.version) if sent else served
-        batches = of_requests(level.requests for level in self._levels)
+        batches, order = of_requests(level.requests for level in self._levels)
         times = ServiceTimes(
-            source="server", batches=batches, max_batch=served.max_batch,
+            source="server", batches=batches, order=order, max_batch=served.max_batch,
             max_delay=served.max_delay, workers=served.workers or 1,
         )  # fmt: skip
         serving = Serving(

@@ -197,8 +197,9 @@ def test_service_times_of_answers():
     requests = Requests(
         scheduled=(0.0,) * 5, batch=(1, 2, 2, None, 1), service=(1e-3, 3e-3, 3e-3, None, 2e-3)
     )
-    one, two = of_requests([requests])
+    (one, two), order = of_requests([requests])
     assert (one.seconds, two.seconds) == ((1e-3, 2e-3), (3e-3,))
+    assert order == (1, 1, 2)
 
 
 def test_service_times_are_in_the_order_of_answers():
@@ -207,7 +208,7 @@ def test_service_times_are_in_the_order_of_answers():
         scheduled=(0.0,) * 4, last=(0.4, 0.1, 0.3, 0.2), batch=(1,) * 4,
         service=(4e-3, 9e-3, 5e-3, 1e-3),
     )  # fmt: skip
-    (batch,) = of_requests([requests])
+    (batch,), _ = of_requests([requests])
     assert batch.seconds == (9e-3, 1e-3, 5e-3, 4e-3)
 
 

@@ -28,8 +28,9 @@ def measured(seed, *, last_in=False, client=None):
         requests_of(due, latency), service=tuple(services.tolist()), batch=(1,) * due.size
     )
     made = level(requests, scenario="server", arrivals=arrivals, duration=SECONDS, client=client)
+    batches, order = of_requests([requests])
     times = ServiceTimes(
-        source="server", batches=of_requests([requests]), max_batch=1, max_delay=0.0, workers=1
+        source="server", batches=batches, order=order, max_batch=1, max_delay=0.0, workers=1
     )
     return msgspec.structs.replace(servings.capacity_found(), levels=(made,), service_times=times)
 

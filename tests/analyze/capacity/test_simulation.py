@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 from tests.support import queue_theory as theory
 
-from torchgauge.analyze.capacity.simulation import Workers, drawn, highest_rate, simulate
+from torchgauge.analyze.capacity.simulation import (
+    Workers,
+    at_random,
+    drawn,
+    highest_rate,
+    simulate,
+)
 
 REQUESTS = 1_000_000
 
 
 def constant(*seconds):
     """Services that always take so long, by batch size."""
-    return [drawn(np.array([value]), np.random.default_rng(0)) for value in seconds]
+    return [drawn(np.array([value]), at_random(np.random.default_rng(0))) for value in seconds]
 
 
 def ends(arrivals, services, workers):
@@ -130,8 +136,8 @@ def test_highest_rate():
 def test_resembling_samples_draw_alike():
     values = np.sort(np.random.default_rng(0).normal(5, 1, 400))
     pairs = zip(
-        drawn(values, np.random.default_rng(3)),
-        drawn(values * 1.5, np.random.default_rng(3)),
+        drawn(values, at_random(np.random.default_rng(3))),
+        drawn(values * 1.5, at_random(np.random.default_rng(3))),
         range(50),
         strict=False,
     )

@@ -200,6 +200,19 @@ def test_a_late_client_is_named():
     assert slow_server.warnings == ()
 
 
+def test_lateness_is_held_to_the_same_percentile_of_the_latency():
+    # 1 in 50 of the requests takes ten times as long: p99 is 200 ms, the median 20 ms.
+    latency = [0.2 if number % 50 == 0 else 0.02 for number in range(1000)]
+    requests = steady(last=tuple(number / 10 + late for number, late in enumerate(latency)))
+    for client, limited in (
+        (ClientLoad(lateness=1e-4, lateness_p99=9e-3), False),
+        (ClientLoad(lateness=1e-4, lateness_p99=11e-3), True),
+        (ClientLoad(lateness=1.1e-3, lateness_p99=2e-3), True),
+        (ClientLoad(lateness=9e-4, lateness_p99=2e-3), False),
+    ):
+        assert level_of(requests, client=client).client.limited == limited
+
+
 def test_after_an_interruption_the_last_requests_are_not_called_unanswered():
     last = (*(i / 10 + 0.5 for i in range(996)), None, None, None, None)
     fates = ("done",) * 996 + ("unfinished",) * 4

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from torchgauge.analyze.capacity.server_model import Outcome
-from torchgauge.analyze.capacity.simulation import Floats, Workers, drawn, highest_rate, simulate
+from torchgauge.analyze.capacity.simulation import (
+    CHUNK,
+    Floats,
+    Workers,
+    at_random,
+    drawn,
+    highest_rate,
+    simulate,
+)
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
 from torchgauge.records.serving.service_times import ServiceTimes
+
+Indices = npt.NDArray[np.int64]
 
 # A size of which fewer were measured has its mean from its neighbours, its scatter from all.
 ENOUGH = 20
 # Fewer batches in all do not show how certain their mean is.
 ENOUGH_IN_ALL = 8
+# Batches that are replayed in a row, in times over which they resemble each other: most of a slow
+# period stays in one piece.
+REPLAYED = 3.0
+# At least so many such stretches are told apart, however long a slow period seems.
+STRETCHES = 8
+# How far another run lies from the mean of as many parts, in times of their scatter.
+DRIFT_SCALE = math.sqrt(1 + 1 / STRETCHES)
 # One worker without batches is simulated so many times as fast; a batch takes as long as a request,
 # so that of a larger one this share more requests are.
 ONE_BY_ONE, PER_LARGER = 5.0, 0.25
@@ -29,22 +48,41 @@ class BatchModel:
     another lies on the line between the nearest that were, and its scatter is that of all sizes,
     relative to their means. No size above the largest that was measured is known.
 
+    A machine is slow for a while: a queue that meets several slow batches in a row grows longer
+    than by chance. Where batches in a row resemble each other, what is drawn are stretches of the
+    measured ones, by how slow each was among those of its size.
+
     Args:
         seconds: By batch size, in the order in which they ran.
         overhead: Seconds of a request outside of the batch, in which no worker is busy.
+        order: The sizes of all batches in the order in which they ran; without it size after size.
+        stretch: Batches in a row that resemble each other; without it, as measured.
+        drift: By how much the speed differs between parts of the measurement, as a relative
+            standard deviation; without it, as measured.
     """
 
-    def __init__(self, seconds: Mapping[int, Floats], overhead: float = 0.0) -> None:
+    def __init__(
+        self,
+        seconds: Mapping[int, Floats],
+        overhead: float = 0.0,
+        order: Sequence[int] = (),
+        stretch: int = 0,
+        drift: float | None = None,
+    ) -> None:
         self.seconds = dict(sorted(seconds.items()))
         self.overhead = overhead
+        self.order = np.array(order, dtype=np.int64)
         self.tables = _tables(self.seconds)
         self.means = [float(table.mean()) for table in self.tables]
+        self.ranks = self._ranks()
+        self.stretch = stretch or _stretch(self.ranks)
+        self.drift = drift if drift is not None else _drift(self._ran(_ratios(self.seconds)))
 
     @classmethod
     def from_times(cls, times: ServiceTimes) -> BatchModel:
         """Return the model of a record's service times."""
         seconds = {part.batch: np.array(part.seconds) for part in times.batches if part.seconds}
-        return cls(seconds, times.overhead)
+        return cls(seconds, times.overhead, times.order)
 
     @property
     def uncertain(self) -> bool:
@@ -59,12 +97,41 @@ class BatchModel:
     def run(self, arrivals: Floats, workers: Workers, seed: int) -> Outcome:
         """Simulate requests that arrive at these seconds, in batches of measured sizes."""
         workers = replace(workers, max_batch=min(workers.max_batch, self.largest_batch))
-        services = [
-            drawn(table, np.random.default_rng((seed, size)))
-            for size, table in enumerate(self.tables, start=1)
-        ]
-        served = simulate(arrivals, services, workers)
+        served = simulate(arrivals, self._services(seed), workers)
         return Outcome(served.ends - arrivals + self.overhead, served.busy, served.batches)
+
+    def _services(self, seed: int) -> list[Iterator[float]]:
+        """Return the seconds of batches of each size, without end."""
+        if self.stretch == 1:
+            return [
+                drawn(table, at_random(np.random.default_rng((seed, size))))
+                for size, table in enumerate(self.tables, start=1)
+            ]
+        replayed = _replayed(self.ranks, self.stretch, np.random.default_rng((seed, 1)))
+        if len(self.tables) == 1:
+            return [drawn(self.tables[0], replayed)]
+        ranks = itertools.chain.from_iterable(part.tolist() for part in replayed)
+        return [_at_ranks(table, ranks) for table in self.tables]
+
+    def _ranks(self) -> Floats:
+        """Return where each batch lies among those of its size, from 0 to 1, as they ran."""
+        scatter = _scatter(self.seconds)
+        ranks = {}
+        for size, values in self.seconds.items():
+            among = self.tables[size - 1] if len(values) >= ENOUGH else scatter * values.mean()
+            # In the middle of those that are equal.
+            below, up_to = (np.searchsorted(among, values, side) for side in ("left", "right"))
+            ranks[size] = np.minimum((below + up_to) / (2 * len(among)), 1 - 1e-9)
+        return self._ran(ranks)
+
+    def _ran(self, columns: Mapping[int, Floats]) -> Floats:
+        """Return the values of all sizes in the order in which their batches ran."""
+        if not len(self.order):
+            return np.concatenate(list(columns.values()))
+        values = np.empty(len(self.order))
+        for size in np.unique(self.order):
+            values[self.order == size] = columns[int(size)]
+        return values
 
     def effort(self, workers: Workers) -> float:
         """Return how many requests can be simulated in the time of one of a batch."""
@@ -79,24 +146,72 @@ class BatchModel:
     def resampled(self, generator: np.random.Generator) -> BatchModel:
         """Return the model of as many batches, drawn from the measured ones in blocks.
 
-        Blocks are as long as batches in a row resemble each other.
+        Blocks are as long as batches in a row resemble each other. Where it is known how the sizes
+        took turns, a slow period is slow for all of them. Another measurement is as much faster or
+        slower on the whole as parts of this one are.
         """
-        seconds = {
-            size: _in_blocks(values, generator) if len(values) > 1 else values
-            for size, values in self.seconds.items()
-        }
-        return BatchModel(seconds, self.overhead)
+        speed = math.exp(self.drift * DRIFT_SCALE * generator.standard_t(STRETCHES - 1))
+        if not len(self.order):
+            order = self.order
+            seconds = {size: _in_blocks(values, generator) for size, values in self.seconds.items()}
+        else:
+            picks = _blocks(len(self.order), self.stretch, len(self.order), generator)
+            order, values = self.order[picks], self._ran(self.seconds)[picks]
+            # A size that happens not to be picked is as it was measured.
+            picked = {int(size): values[order == size] for size in np.unique(order)}
+            seconds = self.seconds | picked
+        seconds = {size: speed * values for size, values in seconds.items()}
+        return BatchModel(seconds, self.overhead, order.tolist(), self.stretch, self.drift)
+
+
+def _stretch(values: Floats) -> int:
+    """Return how many in a row resemble each other; 1 where it is no more than by chance."""
+    count = len(values)
+    if count < 2 * STRETCHES:
+        return 1
+    resembling = cautious(autocorrelation_time(values), count) - 1
+    return max(1, math.ceil(min(REPLAYED * resembling, count / STRETCHES)))
+
+
+def _drift(ratios: Floats) -> float:
+    """Return the relative standard deviation between parts, beyond what batches explain."""
+    count = len(ratios)
+    if count < STRETCHES**2:
+        return 0.0
+    parts = np.array_split(ratios, STRETCHES)
+    means = np.array([part.mean() for part in parts])
+    within = np.concatenate([part - mean for part, mean in zip(parts, means, strict=True)])
+    independent = count / STRETCHES / cautious(autocorrelation_time(within), count)
+    return math.sqrt(max(0.0, float(means.var(ddof=1)) - float(within.var()) / independent))
+
+
+def _blocks(count: int, length: int, total: int, generator: np.random.Generator) -> Indices:
+    """Return indices in blocks that begin anywhere; the series is taken as a circle."""
+    begins = generator.integers(count, size=-(-total // length))
+    indices: Indices = (begins[:, None] + np.arange(length)).ravel()[:total] % count
+    return indices
 
 
 def _in_blocks(values: Floats, generator: np.random.Generator) -> Floats:
-    """Return as many values, in blocks that begin anywhere; the series is taken as a circle."""
+    """Return as many values, in blocks as long as values in a row resemble each other."""
     count = len(values)
     # A line that rises has no end of resemblance; eight blocks at least still say how it varies.
-    length = math.ceil(min(cautious(autocorrelation_time(values), count), count / 8))
-    begins = generator.integers(count, size=-(-count // max(1, length)))
-    picks = (begins[:, None] + np.arange(max(1, length))).ravel()[:count] % count
-    drawn_values: Floats = values[picks]
+    length = math.ceil(min(cautious(autocorrelation_time(values), count), count / STRETCHES))
+    drawn_values: Floats = values[_blocks(count, max(1, length), count, generator)]
     return drawn_values
+
+
+def _replayed(ranks: Floats, stretch: int, generator: np.random.Generator) -> Iterator[Floats]:
+    """Yield ranks in stretches that begin anywhere, without end."""
+    while True:
+        yield ranks[_blocks(len(ranks), stretch, max(CHUNK, stretch), generator)]
+
+
+def _at_ranks(table: Floats, ranks: Iterator[float]) -> Iterator[float]:
+    """Yield the seconds of a sorted table at ranks from 0 to 1, which several tables share."""
+    values, count = table.tolist(), len(table)
+    for rank in ranks:
+        yield values[int(rank * count)]
 
 
 def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:
@@ -106,15 +221,25 @@ def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:
     sure = [
         size for size in seconds if len(seconds[size]) >= ENOUGH or size in (sizes[0], sizes[-1])
     ]
-    scatter = np.concatenate([
-        values / means[size] if means[size] > 0 else np.ones(len(values))
-        for size, values in seconds.items()
-    ])  # fmt: skip
+    scatter = _scatter(seconds)
     tables = []
     for size in range(1, int(sizes[-1]) + 1):
         if size in seconds and len(seconds[size]) >= ENOUGH:
             tables.append(np.sort(seconds[size]))
         else:
             mean = np.interp(size, sure, [means[anchor] for anchor in sure])
-            tables.append(np.sort(scatter * mean))
+            tables.append(scatter * mean)
     return tables
+
+
+def _scatter(seconds: Mapping[int, Floats]) -> Floats:
+    """Return the seconds of all sizes over the mean of their size, sorted."""
+    return np.sort(np.concatenate(list(_ratios(seconds).values())))
+
+
+def _ratios(seconds: Mapping[int, Floats]) -> dict[int, Floats]:
+    """Return the seconds of each size over their mean."""
+    return {
+        size: values / mean if (mean := values.mean()) > 0 else np.ones(len(values))
+        for size, values in seconds.items()
+    }

@@ -56,12 +56,13 @@ def _of_serving(serving: Serving) -> ServiceTimes:
     if times is not None and times.batches:
         overhead = times.overhead or _overhead(serving, times.max_delay or 0.0)
         return msgspec.structs.replace(times, overhead=overhead)
-    batches = of_requests(level.requests for level in serving.levels)
+    batches, order = of_requests(level.requests for level in serving.levels)
     if not batches:
         raise _none("This server does not say how long it computes: there are no service times.")
     served = serving.served_by
     return ServiceTimes(
-        source="server", batches=batches, max_batch=served.max_batch or batches[-1].batch,
+        source="server", batches=batches, order=order,
+        max_batch=served.max_batch or batches[-1].batch,
         max_delay=served.max_delay, workers=served.workers or 1,
         overhead=_overhead(serving, served.max_delay or 0.0),
     )  # fmt: skip
@@ -90,12 +91,13 @@ def _overhead(serving: Serving, delay: float) -> float:
     return max(0.0, statistics.median(outside) - delay) if outside else 0.0
 
 
-def of_requests(levels: Iterable[Requests]) -> tuple[BatchTimes, ...]:
-    """Return the seconds of each batch that answers name, by size, in the order of their answers.
+def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tuple[int, ...]]:
+    """Return the batches that answers name, by size, and their sizes, in the order of the answers.
 
     Requests of one batch have the same seconds: n alike ones of a batch of n are one batch.
     """
     seconds: dict[int, list[float]] = {}
+    order: list[int] = []
     for requests in levels:
         rows = sorted(
             (last or 0.0, size, took)
@@ -107,10 +109,13 @@ def of_requests(levels: Iterable[Requests]) -> tuple[BatchTimes, ...]:
         # A counter keeps the order in which it first counts.
         counts = Counter((size, took) for _, size, took in rows)
         for (size, took), count in counts.items():
-            seconds.setdefault(size, []).extend([took] * max(1, round(count / size)))
-    return tuple(
+            repeats = max(1, round(count / size))
+            seconds.setdefault(size, []).extend([took] * repeats)
+            order += [size] * repeats
+    batches = tuple(
         BatchTimes(batch=size, seconds=tuple(values)) for size, values in sorted(seconds.items())
     )
+    return batches, tuple(order)
 
 
 def _of_sweep(sweep: Sweep) -> ServiceTimes:

@@ -95,11 +95,16 @@ def _lindley(arrivals: Floats, service: Iterator[float]) -> Served:
     return Served(ends, float(total[-1]) if len(total) else 0.0, len(arrivals))
 
 
-def drawn(values: Floats, generator: np.random.Generator) -> Iterator[float]:
-    """Yield values at random without end; sorted ones are drawn alike from alike samples."""
+def at_random(generator: np.random.Generator) -> Iterator[Floats]:
+    """Yield ranks from 0 to 1 without end, each independent of the others."""
     while True:
-        picks = (generator.random(CHUNK) * len(values)).astype(np.int64)
-        yield from values[picks].tolist()
+        yield generator.random(CHUNK)
+
+
+def drawn(values: Floats, ranks: Iterator[Floats]) -> Iterator[float]:
+    """Yield the values at these ranks; sorted ones are drawn alike from alike samples."""
+    for part in ranks:
+        yield from values[(part * len(values)).astype(np.int64)].tolist()
 
 
 def highest_rate(means: Sequence[float], workers: Workers) -> float:

@@ -83,11 +83,17 @@ def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def with_limit(client: ClientLoad, latency: Distribution | None) -> ClientLoad:
-    """Mark a client whose lateness p99 is above 1 ms and above 5 % of the median latency."""
-    median = None if latency is None else latency.percentile(0.5)
-    allowed = max(MOST_LATENESS, MOST_LATENESS_SHARE * median.value if median is not None else 0.0)
-    limited = client.lateness_p99 is not None and client.lateness_p99 > allowed
+    """Mark a client whose lateness is above 1 ms and 5 % of the latency, in the median or p99."""
+    limited = any(
+        late is not None and late > _allowed(latency, fraction)
+        for fraction, late in ((0.5, client.lateness), (0.99, client.lateness_p99))
+    )
     return msgspec.structs.replace(client, limited=limited)
+
+
+def _allowed(latency: Distribution | None, fraction: float) -> float:
+    percentile = None if latency is None else latency.percentile(fraction)
+    return max(MOST_LATENESS, MOST_LATENESS_SHARE * percentile.value if percentile else 0.0)
 
 
 def client_warnings(client: ClientLoad) -> tuple[MeasurementWarning, ...]:

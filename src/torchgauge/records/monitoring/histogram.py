@@ -12,7 +12,7 @@ from msgspec import Meta
 from torchgauge.records.record import Record
 
 SCALE = 5
-PER_OCTAVE = 2**SCALE  # buckets between a value and its double
+PER_OCTAVE: int = 2**SCALE  # buckets between a value and its double
 # Beyond these, 2 ** -40 (a picosecond) and 2 ** 60 (an exabyte), values count in the outer buckets.
 LOWEST, HIGHEST = -40 * PER_OCTAVE, 60 * PER_OCTAVE
 
@@ -49,7 +49,7 @@ class Histogram(Record, frozen=True, kw_only=True):
         max: The largest; None without values.
     """
 
-    scale: Literal[5] = SCALE
+    scale: Literal[5] = 5
     offset: Annotated[int, Meta(ge=LOWEST, le=HIGHEST)] = 0
     counts: Annotated[tuple[Count, ...], Meta(max_length=HIGHEST - LOWEST + 1)] = ()
     zero_count: Count = 0

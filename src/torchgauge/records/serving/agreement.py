@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from torchgauge.records.serving.capacity_plan import CapacityPlan
@@ -100,6 +101,9 @@ def service_disagreements(path: str, times: ServiceTimes) -> Disagreements:
         if not batch.seconds:
             yield f"{path}.batches[{index}].seconds", "it is empty"
         before = batch.batch
+    counts = {batch.batch: len(batch.seconds) for batch in times.batches}
+    if times.order and Counter(times.order) != counts:
+        yield f"{path}.order", "it does not have each batch once"
 
 
 def plan_disagreements(plan: CapacityPlan) -> Disagreements:

@@ -55,7 +55,8 @@ class ClientLoad(Record, frozen=True, kw_only=True):
         lateness_max: The most.
         cpu: Seconds of CPU per request.
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
-        limited: Whether it was too late to be believed: p99 above 1 ms and 5 % of the median.
+        limited: Whether it was too late to be believed: its median or p99 above 1 ms and
+            above 5 % of the latency's.
     """
 
     processes: int = 1

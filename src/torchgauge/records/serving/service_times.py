@@ -40,6 +40,7 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
         source: Where they are from: "server" (its own clock under load), "sweep", "profile",
             "generation" or "file".
         batches: By batch size, ascending.
+        order: The sizes of all batches in the order in which they ran; empty: size after size.
         tokens: Of prefill and decode, for continuous batching.
         overhead: Seconds per request outside of the batch: reading, HTTP, answering.
         settings: What they were measured with, such as "bf16, compile default"; empty: as given.
@@ -51,6 +52,7 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
 
     source: Literal["server", "sweep", "profile", "generation", "file"]
     batches: tuple[BatchTimes, ...] = ()
+    order: tuple[int, ...] = ()
     tokens: tuple[TokenTimes, ...] = ()
     overhead: float = 0.0
     settings: str = ""

@@ -47,9 +47,9 @@ def otlp_metrics(
     metrics: dict[str, Metric] = {}
     for window in windows:
         for metric in _metrics(window, gen_ai=gen_ai):
-            same = metrics.setdefault(metric.name, metric)
-            if same is not metric:
-                same.data.data_points.extend(metric.data.data_points)  # type: ignore[arg-type]
+            series: Any = metrics.setdefault(metric.name, metric)
+            if series is not metric:
+                series.data.data_points.extend(metric.data.data_points)
     scope = ScopeMetrics(InstrumentationScope("torchgauge"), list(metrics.values()), "")
     return MetricsData([ResourceMetrics(Resource(dict(resource)), [scope], "")])
 

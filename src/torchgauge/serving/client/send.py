@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -31,7 +30,6 @@ _BEGIN_SECONDS = 0.02  # from when all processes are ready
 _SHOW_SECONDS = 0.5
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 60.0  # for the results, after everything must have ended
-_LATE, _LATE_SHARE = 1e-3, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,25 +232,15 @@ def _load(results: Sequence[ShareResult], begin: float, interrupted: bool) -> Se
 
 def _client_load(results: Sequence[ShareResult], requests: Requests) -> ClientLoad:
     lateness = sorted(late for result in results for late in result.columns.lateness)
-    latencies = [
-        last - scheduled
-        for scheduled, last, fate in zip(
-            requests.scheduled, requests.last, requests.fate, strict=True
-        )
-        if fate == "done" and last is not None
-    ]
-    late = _quantile(lateness, 0.99)
-    limit = max(_LATE, _LATE_SHARE * statistics.median(latencies)) if latencies else _LATE
     waits = [result.waiting for result in results if result.waiting is not None]
     return ClientLoad(
         processes=len(results),
         connections=sum(result.connections for result in results),
         lateness=_quantile(lateness, 0.5),
-        lateness_p99=late,
+        lateness_p99=_quantile(lateness, 0.99),
         lateness_max=lateness[-1] if lateness else None,
         cpu=sum(result.cpu for result in results) / len(requests) if len(requests) else None,
         waiting=max(waits, default=None),
-        limited=late is not None and late > limit,
     )
 
 
