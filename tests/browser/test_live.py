@@ -38,7 +38,9 @@ def location(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(location):
-    judge = lambda windows, _now: ["it burns"] if windows[-1].errors else []  # noqa: E731
+    def judge(windows, _now):
+        return ("alert", ["it burns"]) if windows[-1].errors else ("steady", [])
+
     view = history(location)
     with served(Site(view, monitors(["chat", "embed"], looks=30, judge=judge))) as server:
         yield server
@@ -240,7 +242,11 @@ def test_names_of_strangers_are_inert(visit, tmp_path, how):
             store.add(runs.run(0, target=target, branch=name, commit=name, torch=name))
     view = history(file)
     live = monitors(
-        [name, long], looks=3, labels={name: name}, error=name, judge=lambda *_: [name, name]
+        [name, long],
+        looks=3,
+        labels={name: name},
+        error=name,
+        judge=lambda *_: ("alert", [name, name]),
     )
     with served(Site(view, live)) as server:
         page = visit(server, viewport=PHONE)

@@ -25,7 +25,9 @@ class Looks:
     def __init__(self):
         self.windows = []
         self.clock = Clock(1000.0)
-        self.view = MonitorView("folder", lambda: self.windows, lambda *_: [], self.clock)
+        self.view = MonitorView(
+            "folder", lambda: self.windows, lambda *_: ("steady", []), self.clock
+        )
 
     def look(self, *windows):
         self.windows = windows
@@ -102,10 +104,10 @@ def test_a_series_that_falls_silent():
 
 
 def test_alerts_and_what_cannot_be_judged():
-    for answer, kind in ((["broken"], "alert"), ([], "steady"), (None, "unknown")):
-        view = monitors(looks=2, judge=lambda _windows, _now, answer=answer: answer)
+    for judged in (("alert", ["broken"]), ("steady", []), ("unknown", []), ("unruled", [])):
+        view = monitors(looks=2, judge=lambda _windows, _now, judged=judged: judged)
         state = view.rows()["rows"][0]["state"]
-        assert (state["kind"], state["alerts"]) == (kind, answer or [])
+        assert (state["kind"], state["alerts"]) == judged
 
 
 def test_layers_are_with_their_monitor():

@@ -79,7 +79,7 @@ def monitors(names=("chat",), looks=30, *, clock=None, judge=None, **made) -> Mo
         look += 1
         return windows(clock.now, look, names, **made)
 
-    view = MonitorView("monitors", read, judge or (lambda _windows, _now: []), clock)
+    view = MonitorView("monitors", read, judge or (lambda _windows, _now: ("steady", [])), clock)
     for _ in range(looks):
         clock.now += LOOK
         view.update()

@@ -26,7 +26,7 @@ Nothing is measured or written.
 
   torchgauge serve                                          the project's history
   torchgauge serve --history runs.db --alerts rules.toml    with rules
-  torchgauge serve --monitor /tmp/monitors                  what runs now
+  torchgauge serve --monitor                                what runs now
 
 Only programs of this machine can reach it. With --host it listens elsewhere, and asks for a token
 that is part of the address it prints; nothing is encrypted, so that `ssh -L` is better.
@@ -45,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",
     )
     parser.add_argument(
-        "--monitor", type=typed, metavar="FOLDER", help="the folder that monitors write to"
+        "--monitor",
+        type=typed,
+        nargs="?",
+        const="",
+        metavar="FOLDER",
+        help="monitors that run: the folder that they write to (default: the usual one)",
     )
     parser.add_argument(
         "--alerts", type=Path, metavar="FILE", help="the rules (default: changes for the worse)"
@@ -133,7 +138,7 @@ def _windows(
     from torchgauge.monitoring.folder import MonitorFolder
 
     if options.monitor is not None:
-        folder = MonitorFolder(options.monitor)
+        folder = MonitorFolder(options.monitor or None)
         return str(folder.path), folder.windows
     if reader is not None and (stored := StoredWindows(reader)).has_any():
         return reader.display_name, stored

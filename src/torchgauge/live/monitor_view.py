@@ -14,7 +14,7 @@ import msgspec
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.history.fleet import key
 from torchgauge.live.failures import error_fields
-from torchgauge.live.window_judgements import Judge
+from torchgauge.live.window_judgements import Judge, Kind
 from torchgauge.records.monitoring.histogram import Histogram, boundary
 from torchgauge.records.monitoring.window import LATENCY, LAYER, Key, Window, merged
 from torchgauge.report.page import page_trend
@@ -51,7 +51,7 @@ class MonitorView:
         self._now = now
         self._lock = threading.Lock()
         self._windows: dict[Key, deque[Window]] = {}
-        self._alerts: dict[Key, list[str] | None] = {}
+        self._judged: dict[Key, tuple[Kind, list[str]]] = {}
         self._last_look = math.inf
         self._error: TorchgaugeError | None = None
 
@@ -70,7 +70,7 @@ class MonitorView:
                     held.append(_of_look(window, self._last_look, now) if held else window)
             self._last_look = now
             copies = {series: list(held) for series, held in self._windows.items() if held}
-        self._alerts = {series: self._judge(held, now) for series, held in copies.items()}
+        self._judged = {series: self._judge(held, now) for series, held in copies.items()}
 
     def update_for_ever(self) -> threading.Thread:
         """Look now, and again every `LOOK` seconds in a thread that ends with the process."""
@@ -161,11 +161,11 @@ class MonitorView:
         }
 
     def _state(self, windows: list[Window]) -> dict[str, Any]:
-        alerts = self._alerts.get(windows[-1].key)
-        kind = "unknown" if alerts is None else "alert" if alerts else "steady"
+        kind: str
+        kind, alerts = self._judged.get(windows[-1].key, ("unknown", []))
         if not alerts and self._now() - windows[-1].end > SILENT_AFTER:
             kind = "silent"
-        return {"kind": kind, "alerts": [short(text) for text in alerts or []], "unjudged": []}
+        return {"kind": kind, "alerts": [short(text) for text in alerts], "unjudged": []}
 
 
 def _of_look(window: Window, begin: float, end: float) -> Window:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from torchgauge.analyze.history.alerts import Rule, alerts
 from torchgauge.analyze.monitoring.burn_rate import SHORT
@@ -14,8 +15,9 @@ from torchgauge.analyze.monitoring.window_alerts import (
 )
 from torchgauge.records.monitoring.window import LATENCY, REQUEST, Window
 
-# Returns the alerts of a series as texts; None where it cannot be judged yet.
-Judge = Callable[[Sequence[Window], float], list[str] | None]
+Kind = Literal["alert", "steady", "unknown", "unruled"]
+# Returns the state of a series, unknown where it cannot be judged yet, and its alerts as texts.
+Judge = Callable[[Sequence[Window], float], tuple[Kind, list[str]]]
 # What is reported where no file of rules is given: errors that burn what 99 % allow.
 DEFAULT_RULES = tuple(
     WindowRule(name="objective", kind="objective", series=series) for series in (LATENCY, REQUEST)
@@ -34,16 +36,15 @@ def judge(rules: Sequence[Rule], window_rules: Sequence[WindowRule] = DEFAULT_RU
     ]
     objectives = [rule for rule in window_rules if rule.kind == "objective"]
 
-    def judged(windows: Sequence[Window], now: float) -> list[str] | None:
+    def judged(windows: Sequence[Window], now: float) -> tuple[Kind, list[str]]:
         recent = [window for window in windows if window.end - window.begin <= SHORT]
-        if not recent:
-            return None
-        results = [window_alerts(rule, recent, now) for rule in objectives if rule.fits(recent[-1])]
-        if thresholds:
-            series = window_series(recent, now)
-            results += [alerts(rule, series) for rule in thresholds]
-        if all(result is None for result in results):
-            return None
-        return [f"{alert.rule}: {alert.message}" for result in results for alert in result or []]
+        series = window_series(recent, now) if recent and thresholds else []
+        fitting = [rule for rule in objectives if rule.fits(windows[-1])]
+        results = [window_alerts(rule, recent, now) for rule in fitting]
+        results += [alerts(rule, series) for rule in thresholds if any(map(rule.fits, series))]
+        texts = [f"{alert.rule}: {alert.message}" for result in results for alert in result or []]
+        if texts or not results:
+            return ("alert" if texts else "unruled"), texts
+        return ("unknown" if None in results else "steady"), []
 
     return judged

@@ -7,6 +7,7 @@ const SIGNS: Record<State["kind"], [sign: string, text: string]> = {
   alert: ["▲", "alert"],
   steady: ["●", "steady"],
   unknown: ["○", "unknown"],
+  unruled: ["–", "no rule"],
   pending: ["…", "checking"],
   silent: ["◌", "silent"],
 };
@@ -14,6 +15,7 @@ const MEANINGS: Record<State["kind"], string> = {
   alert: "",
   steady: "No rule is broken.",
   unknown: "There is too little to judge",
+  unruled: "No rule is about it.",
   pending: "The newest runs are being analyzed.",
   silent: "Nothing was recorded lately.",
 };
