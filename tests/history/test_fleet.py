@@ -9,8 +9,8 @@ from torchgauge.history.store import Store
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store.open(str(tmp_path / "h.db")) as store:
+def store(location):
+    with Store.open(location) as store:
         for day in (3, 1, 2):
             store.add(runs.run(day, latency=0.01 * day, work={"matmul": day / 100}))
         store.add(runs.run(4, branch="other", layers={"a.b": 7}))
@@ -67,7 +67,7 @@ def test_the_state_changes_with_each_run_that_comes_or_goes(store):
     added = store.read(fleet.state)
     store.remove([uuid])
     removed = store.read(fleet.state)
-    store.add(runs.run(21))  # takes the number of the one that was removed
+    store.add(runs.run(21))  # in SQLite it takes the number of the one that was removed
     assert len({before, added, store.read(fleet.state)}) == 3
     assert removed == before
 
@@ -80,6 +80,8 @@ def test_no_query_reads_the_runs_of_other_targets(store):
         "before_cursor_execute",
         lambda _c, _u, text, parameters, *_: statements.append((text, parameters)),
     )
+    if store.file is None:
+        pytest.skip("PostgreSQL reads a small table whole")
     identity = store.read(lambda connection: fleet.newest_identity(connection, "net.py:make"))
     store.read(fleet.targets)
     store.read(lambda connection: fleet.series_of_target(connection, "net.py:make"))

@@ -31,7 +31,7 @@ def test_errors_that_burn_what_99_percent_allow():
     assert judged(windows(0), NOW) == ("steady", [])
     kind, (text,) = judged(windows(50), NOW)
     assert kind == "alert"
-    assert text.startswith("objective: burns ×50 of what is allowed in an hour")
+    assert text.startswith("objective: burns ×50.0 of what is allowed in an hour")
     assert judged(windows(50, series="request"), NOW)[0] == "alert"
 
 

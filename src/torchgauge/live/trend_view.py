@@ -19,7 +19,7 @@ from torchgauge.live.judgements import ANALYZED_RUNS, analyzed_series
 from torchgauge.records.trend import Trend, TrendSeries
 from torchgauge.report.page import page_trend
 
-TREND_POINTS = 1_200
+TREND_POINTS = 600
 # An answer waits so long for the changes, in seconds: drawing it twice takes longer.
 PATIENCE = 0.4
 
