@@ -11,7 +11,7 @@ import { alertList, clock, failure, number, stateBadge } from "./words";
 
 const EVERY = 1; // seconds
 /** Seconds between ticks: round on a clock. */
-const CLOCK = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
+const CLOCK = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, ...[1, 2, 7, 30, 365].map((days) => days * 86400)];
 const COLOURS = ["--series-0", "--series-4", "--series-1"];
 
 export function monitor(host: HTMLElement, key: string): () => void {
