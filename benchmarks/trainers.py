@@ -47,7 +47,7 @@ class ByHand(NamedTuple):
         """Return the deviations of a record from these."""
         mfu = self.units * self.flops / self.seconds / PEAK.flops_per_second
         used = record.utilization
-        assert used is not None
+        assert used is not None, record.unknown
         assert used.mfu is not None
         per_unit = used.model_flops * record.rated / self.units
         return (

@@ -245,12 +245,20 @@ def parallel():
     return builtins(parallels.parallel())
 
 
+@functools.cache
+def training():
+    from tests.support import exported_records as made
+
+    return builtins(made.training_run(), made.untold_training_run())
+
+
 # Each is a function that returns records as plain values.
 KINDS = {
     "profile": profile, "count": count, "loop": loop, "ranks": ranks, "sweep": sweep,
     "comparison": comparison, "verdict": verdict, "trace": trace, "trace_diff": trace_diff,
     "snapshot": snapshot, "growth": growth, "advice": advice, "trend": trend,
     "diagnosis": diagnosis, "generation": generation, "serving": serving, "parallel": parallel,
+    "training": training,
 }  # fmt: skip
 # What a record may lack for a form: these errors are answers.
 _LACKING = {"no-tree", "format-unfit", "figure-absent", "format-absent", "table-unknown"}

@@ -199,7 +199,7 @@ def fit(tmp_path, callbacks, *, manual=False, **settings):
             self.net, self.losses = mlp(), []
             self.automatic_optimization = not manual
 
-        def training_step(self, batch, batch_idx):
+        def training_step(self, batch, _index):
             x, y = batch
             loss = nn.functional.mse_loss(self.net(x), y)
             self.log("train_loss", loss)

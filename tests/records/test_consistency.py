@@ -37,6 +37,9 @@ def test_whole_records_fit_together(kind):
 
 LAST = 2  # the profile that has all parts
 BROKEN = [
+    ("training", 0, ("rated",), 9, "$.rated"),
+    ("training", 0, ("counted",), 4, "$.rated"),
+    ("training", 0, ("data_wait",), 0.05, "$.data_wait"),
     ("profile", LAST, ("cost", "nodes"), [], "$.cost.nodes"),
     ("profile", LAST, ("cost", "nodes", 0, "parent"), 0, "$.cost.nodes[0].parent"),
     ("profile", LAST, ("cost", "nodes", 1, "parent"), 1, "$.cost.nodes[1].parent"),

@@ -4,15 +4,17 @@ import msgspec
 from tests.support import records, sweeps
 from tests.support.sweeps import cell, ended
 
-from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.timeline.loop import Captured, Loop, Rank, Stretch
+from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.trace.kernel import Kernel
 from torchgauge.records.trace.ranks import Ranks, RankTime
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
 from torchgauge.records.work.count import Count
+from torchgauge.records.work.utilization import PeakUsed, Utilization
 
 ODD = '=1+1,"quo\\te";new\nline\rtab\t|`a``b`|<img src=x onerror=y>*_~ \u202eright\u2028漢字é@x'
 
@@ -83,6 +85,45 @@ def loop():
     )
 
 
+def training_run():
+    used = Utilization(
+        model_flops=6000, executed_flops=8000, seconds=0.012, mfu=0.4, hfu=0.5,
+        peak=PeakUsed(
+            device=ODD, dtype="float32", flops_per_second=1e6, source="measured", document=ODD
+        ),
+    )  # fmt: skip
+    return TrainingRun(
+        trainer="transformers",
+        model=ODD,
+        environment=records.environment(),
+        program="train.py",
+        rank=Rank(number=1, world=2),
+        replicas=2,
+        count=7,
+        rated=3,
+        time=0.036,
+        data_wait=0.004,
+        between=0.1,
+        durations=(0.012, 0.013, 0.011),
+        interval=Interval(low=0.011, high=0.013, scope="process"),
+        micro_batches=2.0,
+        samples=24,
+        tokens=240,
+        utilization=used,
+        counted=3,
+        memory_peak=10**8,
+        window=loop(),
+        interrupted=True,
+        warnings=(MeasurementWarning(id="training-watch-failed", message=ODD),),
+    )
+
+
+def untold_training_run():
+    return TrainingRun(
+        trainer="lightning", model="Net", environment=records.environment(), unknown=ODD, count=1
+    )
+
+
 def ranks():
     first = RankTime(number=0, steps=5, step=0.01, work=0.008, waiting=0.002, communication=0.003)
     second = RankTime(number=1, steps=5, step=0.01, work=0.01, waiting=0.0, communication=0.003)
@@ -105,4 +146,5 @@ def every():
         "loop": loop(),
         "ranks": ranks(),
         "sweep": sweep(),
+        "training run": training_run(),
     }

@@ -61,6 +61,7 @@ def samples():
     """Return a record of every kind, with as much in it as goes in."""
     every = records.every() | {
         "count with training": count(),
+        "training run that says little": records.untold_training_run(),
         "profile of training": trained(),
         "profile on a page": pages.with_tree(),
         "diagnosis": diagnosis(),

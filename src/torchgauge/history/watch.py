@@ -37,7 +37,7 @@ def watch(
     windows = _windows(store, rules, window_rules, now)
     trends: dict[tuple[str, str | None], Trend] = {}
     all_alerts: list[Alert] = []
-    unmatched = []
+    unmatched: list[str] = []
     for rule in rules:
         key = (rule.metric, rule.layer)
         if key not in trends:

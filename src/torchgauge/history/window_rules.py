@@ -33,7 +33,7 @@ def window_rule(kind: str, label: str, table: Mapping[str, Any]) -> WindowRule:
     return _objective(label, table, texts) if kind == "objective" else _level(label, table, texts)
 
 
-def _objective(label: str, table: Mapping[str, Any], texts: dict[str, str]) -> WindowRule:
+def _objective(label: str, table: Mapping[str, Any], texts: dict[str, Any]) -> WindowRule:
     share, unit = setting(table.get("share", ""))
     if unit != "ratio" or not 0 < share < 1:
         raise UnfitError(f"{label} needs 'share', the part of good calls, such as 99%")
@@ -52,7 +52,7 @@ def _objective(label: str, table: Mapping[str, Any], texts: dict[str, str]) -> W
     return WindowRule(kind="objective", objective=Objective(share, limit), burn=burn, **texts)
 
 
-def _level(label: str, table: Mapping[str, Any], texts: dict[str, str]) -> WindowRule:
+def _level(label: str, table: Mapping[str, Any], texts: dict[str, Any]) -> WindowRule:
     step, unit = setting(table.get("by", "10%"))
     if unit != "ratio" or not 0.01 <= step <= 10:
         raise UnfitError(f"{label} needs 'by' as 10%, from 1% on")

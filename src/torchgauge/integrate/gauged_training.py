@@ -12,7 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torchgauge.errors import InputError
 from torchgauge.forks import Owner
-from torchgauge.measure.training.gauge import Count, GaugeOptions, Job, TrainingGauge
+from torchgauge.measure.training.batch_shapes import Count
+from torchgauge.measure.training.gauge import GaugeOptions, Job, TrainingGauge
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.targets.inputs.inputs import Inputs
 
@@ -96,7 +97,7 @@ class GaugedTraining:
         self._open.enter_context(context)
 
     def end(self, *, interrupted: bool = False) -> None:
-        """End the watching, if there is any, and write the record where that was asked for."""
+        """End the watching, if there is any, and write the record if a path was given."""
         global _active
         gauge, self.gauge = self.gauge, None
         atexit.unregister(self.end)

@@ -47,7 +47,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to watch the training."""
         signature = inspect.signature(pl_module.training_step)
-        self._takes_index = "batch_idx" in signature.parameters
+        self._takes_index = len(signature.parameters) > 1  # whatever its name
         uncountable = ""
         if not pl_module.automatic_optimization:
             uncountable = "the module optimizes manually"
@@ -142,7 +142,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
 
     @guarded
     def on_save_checkpoint(self, *_: Any) -> None:
-        """Leave the writing of a checkpoint out of the steps: until the next batch is asked for."""
+        """Leave the writing of a checkpoint out of the steps, until the next batch is fetched."""
         self._pause()
 
     @guarded

@@ -18,7 +18,7 @@ except ImportError as error:
     raise missing_extra("transformers", "huggingface", "GaugeCallback") from error
 
 
-class GaugeCallback(GaugedTraining, TrainerCallback):  # type: ignore[misc]
+class GaugeCallback(GaugedTraining, TrainerCallback):
     """Times the steps of a Trainer, counts their FLOPs and adds figures to its log.
 
     The figures are `torchgauge/step_time` (s), `data_wait` (a share), `tokens_per_second`,
@@ -109,9 +109,9 @@ class GaugeCallback(GaugedTraining, TrainerCallback):  # type: ignore[misc]
         self._restart()
 
     @guarded
-    def on_log(self, _args: Any, state: Any, *_: Any, **kwargs: Any) -> None:
+    def on_log(self, *args: Any, **kwargs: Any) -> None:
         """Add the figures to what the trainer logs of its steps, and to its history."""
-        logs = kwargs.get("logs")
+        (_, state, *_), logs = args, kwargs.get("logs")
         if self.gauge is None or not isinstance(logs, dict) or "loss" not in logs:
             return
         figures = self.gauge.figures()

@@ -1,8 +1,7 @@
 """Whether the fields of a record fit together, checked once: where it is decoded.
 
 Types, and numbers beyond all reason, are refused while decoding; a tree says itself that it is one.
-These are relations between fields: indices into a list, pairs, lists that must not be empty. All
-that reads a record may trust it.
+These are relations between fields: indices into a list, pairs, lists that must not be empty.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.sweep import Cell, Scaling, Sweep
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.timeline import Timeline, disagreements
+from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
@@ -47,7 +47,6 @@ _FIGURES = (
     "calls", "host", "device", "flops", "bytes", "allocated", "allocations", "peak", "retained",
     "parameters", "unknown", "calls_without_bytes", "lower_bound",
 )  # fmt: skip
-_PHASES = ("forward", "backward", "optimizer")
 
 
 class Fault(NamedTuple):
@@ -106,8 +105,10 @@ def _count(record: Count) -> Faults:
             yield Fault(path, f"'{name[:40]}' is not a part of a training step")
 
 
-def _loop(record: Loop) -> Faults:
+def _loop(record: Loop | TrainingRun) -> Faults:
     yield from _environment(record.environment)
+    if isinstance(record, TrainingRun):
+        yield from itertools.starmap(Fault, record.disagreements())
     if record.tree is not None:
         yield from _tree("tree", record.tree)
 
@@ -281,9 +282,8 @@ def _latency(path: str, latency: Latency) -> Faults:
 
 
 def _training(training: TrainingTime) -> Faults:
-    for name in _PHASES:
-        if name not in {phase.name for phase in training.phases}:
-            yield Fault("training.phases", f"there is no phase '{name}'")
+    for name in sorted({"forward", "backward", "optimizer"} - {p.name for p in training.phases}):
+        yield Fault("training.phases", f"there is no phase '{name}'")
 
 
 def _roofs(path: str, roofs: Roofs) -> Faults:
@@ -342,7 +342,7 @@ def _instant(path: str, text: str) -> Faults:
 
 
 _CHECKS: dict[type, Callable[[Any], Faults]] = {
-    Profile: _profile, Count: _count, Loop: _loop, Ranks: _ranks, Sweep: _sweep,
+    Profile: _profile, Count: _count, Loop: _loop, TrainingRun: _loop, Ranks: _ranks, Sweep: _sweep,
     Generation: _generation, Serving: _serving, CapacityPlan: _capacity_plan,
     Trace: _trace, TraceDiff: _trace_diff, Snapshot: _snapshot,
     Advice: _advice, Trend: _trend, Diagnosis: _diagnosis,

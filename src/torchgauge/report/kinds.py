@@ -65,7 +65,7 @@ KINDS = {
     "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv"),
     "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),
     "TraceDiff": Kind("trace_diff", frozenset({"html", "markdown"}), "page_trace_diff"),
-    "TrainingRun": Kind("training_run", _PAGE | {"openmetrics"}, "", "tree_csv"),
+    "TrainingRun": Kind("training.training_run", _PAGE | {"openmetrics"}, "", "tree_csv"),
     "Trend": Kind("trend", frozenset({"html"}), "page_trend"),
     "Verdict": Kind("verdict", _PAGE | _CI, "page_verdict", "comparison_csv"),
 }

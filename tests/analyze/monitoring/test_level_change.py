@@ -45,7 +45,7 @@ def test_a_step_is_found_with_its_size_and_its_begin():
     assert change.begin == pytest.approx(1.7e9 + 8.5 * DAY, abs=3600)
     assert change.size == pytest.approx(0.1, abs=0.02)
     assert 0 < change.calls <= 1000
-    assert change.found >= change.begin
+    assert change.detected >= change.begin
 
 
 def test_a_step_and_its_return_are_two_changes():
@@ -70,11 +70,11 @@ def test_too_few_days_are_unknown():
 
 
 def test_a_larger_budget_finds_sooner():
-    blocks = days(10, step=0.25, at=8.5, noise=0.05)
+    blocks = [b._replace(variance=1.0) for b in days(10, step=0.25, at=8.5, noise=0.05)]
     strict = level_changes(blocks, budget=Budget(1, 10_000)).changes
     loose = level_changes(blocks, budget=Budget(10, 1)).changes
     assert strict
-    assert loose[0].found < strict[-1].found
+    assert loose[0].detected < strict[-1].detected
 
 
 def test_hours_that_differ_much_raise_the_step_that_can_be_told():

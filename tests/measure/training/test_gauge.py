@@ -14,10 +14,12 @@ from torch.utils.checkpoint import checkpoint
 
 import torchgauge as tg
 from torchgauge.errors import InputError
+from torchgauge.measure.training import batch_flops, batch_shapes
 from torchgauge.measure.training import gauge as gauge_module
 from torchgauge.measure.training.batch_flops import BatchFlops, without_values
+from torchgauge.measure.training.batch_shapes import shapes_of
 from torchgauge.measure.training.fetches import watched_loader
-from torchgauge.measure.training.gauge import GaugeOptions, Job, TrainingGauge, shapes_of
+from torchgauge.measure.training.gauge import GaugeOptions, Job, TrainingGauge
 from torchgauge.measure.training.model_calls import watched_calls
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.work.utilization import PeakUsed
@@ -117,6 +119,24 @@ def test_what_cannot_be_counted_is_unknown_with_its_reason():
     assert record.samples == 8
 
 
+def test_code_that_reads_values_unless_it_is_traced_is_counted_with_fake_tensors(monkeypatch):
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = mlp()
+
+        def forward(self, x):
+            from torch._subclasses.fake_tensor import FakeTensor
+
+            if not isinstance(x, FakeTensor) and bool((x > 0).all()):
+                x = x + 1
+            return self.net(x)
+
+    monkeypatch.setattr(batch_flops, "MOST_FLOPS_WITH_VALUES", 0)
+    products = BatchFlops(Masked()).products(Inputs((torch.ones(3, 8),)))
+    assert products.model == 3 * MLP_FLOPS_A_SAMPLE
+
+
 def test_sharded_and_quantized_parameters_are_refused():
     class Packed(torch.Tensor):
         pass
@@ -137,16 +157,16 @@ def test_autocast_decides_the_dtype_of_the_peak():
 
 
 def test_further_shapes_are_counted_only_as_time_allows(monkeypatch):
-    monkeypatch.setattr(gauge_module, "FIRST_SHAPES", 1)
+    monkeypatch.setattr(batch_shapes, "FIRST_SHAPES", 1)
     clock = FakeClock()
     gauge = TrainingGauge(Job("accelerate", mlp()), GaugeOptions(), clock)
-    original = gauge._products
+    count = BatchFlops.products
 
-    def slow(inputs):
+    def slow(self, inputs):
         clock.time += 5_000_000
-        return original(inputs)
+        return count(self, inputs)
 
-    gauge._products = slow
+    monkeypatch.setattr(BatchFlops, "products", slow)
     run_steps(gauge, clock, [[4], [5], [6], [4]])
     record = gauge.record()
     # 5 ms of 48 ms are more than a thousandth: of 4, 5 and 6 samples only 4 were counted.

@@ -37,10 +37,10 @@ class Step(NamedTuple):
 
 @dataclasses.dataclass
 class TrainingTotals:
-    """Sums over steps; `counted…` are of the steps whose FLOPs are known.
+    """Sums over steps; `counted…` over the steps whose FLOPs are known.
 
-    Samples and tokens are None once a step does not say them; those of the counted steps are `same`
-    where all of these hold as much.
+    Samples and tokens are None once a step does not say them. `contents` are those of a counted
+    step, `equal_contents` whether all of them hold as much.
     """
 
     steps: int = 0
@@ -53,7 +53,7 @@ class TrainingTotals:
     counted_time: int = 0
     products: Products = NO_PRODUCTS
     contents: StepContents | None = None
-    same: bool = True
+    equal_contents: bool = True
 
     def add(self, step: Step) -> None:
         """Add a step."""
@@ -66,7 +66,7 @@ class TrainingTotals:
         if step.products is None:
             return
         contents = StepContents(step.samples, step.tokens)
-        self.same = self.same and self.contents in (None, contents)
+        self.equal_contents = self.equal_contents and self.contents in (None, contents)
         self.contents = contents
         self.counted += 1
         self.counted_time += step.duration
@@ -77,7 +77,7 @@ class TrainingTotals:
         if not self.time:
             return {}
         seconds = self.time * 1e-9
-        known: dict[str, float | None] = {
+        figures: dict[str, float | None] = {
             "step_time": seconds / self.steps,
             "data_wait": self.wait / self.time,
             "tokens_per_second": None if self.tokens is None else self.tokens / seconds,
@@ -85,8 +85,8 @@ class TrainingTotals:
         }
         used = self.utilization(peak)
         if used is not None:
-            known |= {"mfu": used.mfu, "hfu": used.hfu}
-        return {name: value for name, value in known.items() if value is not None}
+            figures |= {"mfu": used.mfu, "hfu": used.hfu}
+        return {name: value for name, value in figures.items() if value is not None}
 
     def utilization(
         self,
@@ -100,10 +100,14 @@ class TrainingTotals:
         """
         if not self.counted:
             return None
-        contents = self.contents if self.same and self.contents is not None else UNKNOWN_CONTENTS
+        contents = (
+            self.contents if self.equal_contents and self.contents is not None else UNKNOWN_CONTENTS
+        )
         return utilization(
             mean(self.products, self.counted),
-            StepTime(self.counted_time * 1e-9 / self.counted, interval if self.same else None),
+            StepTime(
+                self.counted_time * 1e-9 / self.counted, interval if self.equal_contents else None
+            ),
             peak,
             contents=contents,
             shape=shape,
@@ -125,7 +129,7 @@ def summed(parts: Iterable[Products]) -> Products:
 
 
 def mean(total: Products, count: int) -> Products:
-    """Return the products of the mean of so many steps, to the next whole FLOP."""
+    """Return the products of a mean step, of `count` steps in all, to the next whole FLOP."""
     return total._replace(
         model=round(total.model / count),
         executed=round(total.executed / count),

@@ -43,7 +43,7 @@ TRIMMED = 0.1
 MOST_DEVIATIONS = 3.0
 # Blocks that a change needs at least, however far they are off: bad minutes are none.
 FEWEST_BLOCKS = 4
-# An hour's level lies within so many of the deviations of hours.
+# An hour's level lies within this many of the deviations of hours.
 HOUR_DEVIATIONS = 2.5
 # The part of a step by which hours may differ and it is still told.
 MOST_WANDER = 0.6
@@ -69,20 +69,20 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """So many false alarms at most, on average, in so many days."""
+    """The false alarms that are accepted in a time, on average."""
 
     alarms: float = 1.0
     days: float = 30.0
 
 
 class LevelChange(NamedTuple):
-    """A move of the level: from about `begin` on, found at `found` (seconds since 1970).
+    """A move of the level: from about `begin` on, detected at `detected` (s since 1970).
 
     `size` is relative (0.1 is 10 % more, −0.1 less); `calls` were needed to tell.
     """
 
     begin: float
-    found: float
+    detected: float
     size: float
     calls: int
 
@@ -121,12 +121,12 @@ def level_changes(
 ) -> LevelChanges:
     """Return where the level of a series rose or fell by `step` (a ratio) or more.
 
-    Before the fifth day nothing is told. After a change the new level is the usual one.
+    In the first five days none is looked for. After a change the new level is the usual one.
     """
     days = (blocks[-1].end - blocks[0].end) / DAY if blocks else 0.0
     if days < FEWEST_DAYS:
         return LevelChanges(
-            unknown=f"changes of level are told from {FEWEST_DAYS} days on, there are {days:.1f}"
+            unknown=f"changes are looked for from {FEWEST_DAYS} days on; there are {days:.1f}"
         )
     return _Watch(blocks, math.log1p(step), budget or Budget()).result()
 
@@ -154,9 +154,9 @@ class _Sum:
     value: float = 0.0
     since: int = -1
 
-    def add(self, index: int, ratio: float, most: float) -> None:
-        """Add a block's ratio, `most` at most; where the sum is not above 0 it begins anew."""
-        self.value += min(ratio, most)
+    def add(self, index: int, ratio: float, largest: float) -> None:
+        """Add a block's ratio, `largest` at most; a sum that is not above 0 begins again."""
+        self.value += min(ratio, largest)
         if self.value <= 0:
             self.value, self.since = 0.0, -1
         elif self.since < 0:
@@ -244,10 +244,13 @@ class _Watch:
         within = differences - medians[numbers]
         scale = _deviation(within)
         clipped = np.clip(within, -MOST_DEVIATIONS * scale, MOST_DEVIATIONS * scale)
+        tau = cautious(initial_positive_sequence(clipped), len(clipped))
+        # Hours differ by chance as well, as medians of few blocks do.
+        chance = math.pi / 2 * scale**2 * tau * len(hours) / len(past)
         return _Usual(
-            wander=HOUR_DEVIATIONS * _deviation(medians),
+            wander=HOUR_DEVIATIONS * math.sqrt(max(_deviation(medians) ** 2 - chance, 0.0)),
             extra=max(scale**2 - float(np.median(self._noise[past])), 0.0),
-            tau=cautious(initial_positive_sequence(clipped), len(clipped)),
+            tau=tau,
         )
 
     def _threshold(self, day: int, step: float, usual: _Usual) -> float:
@@ -272,7 +275,7 @@ class _Watch:
         begin = self._ends[since - 1] if since else self._ends[since]
         return LevelChange(
             begin=float(begin),
-            found=float(self._ends[index]),
+            detected=float(self._ends[index]),
             size=math.expm1(moved),
             calls=int(self._calls[part].sum()),
         )
@@ -300,8 +303,9 @@ def trimmed_mean(values: _Floats, counts: _Integers) -> tuple[float, float]:
     low, high = TRIMMED * total, (1 - TRIMMED) * total
     inside = np.maximum(np.minimum(ends, high) - np.maximum(ends - counts, low), 0.0)
     level = float((inside * values).sum() / inside.sum())
-    lowest, highest = np.searchsorted(ends, low, side="right"), np.searchsorted(ends, high)
-    winsorized = np.clip(values, values[lowest], values[min(highest, len(values) - 1)])
+    lowest = int(np.searchsorted(ends, low, side="right"))
+    highest = min(int(np.searchsorted(ends, high)), len(values) - 1)
+    winsorized = np.clip(values, values[lowest], values[highest])
     mean = float((counts * winsorized).sum() / total)
     variance = float((counts * (winsorized - mean) ** 2).sum() / total)
     return level, variance / (1 - 2 * TRIMMED) ** 2

@@ -65,8 +65,9 @@ def window_alerts(rule: WindowRule, windows: Iterable[Window], now: float) -> li
     groups = _by_series(window for window in windows if rule.fits(window))
     judged = [_objective, _level][rule.kind == "level"]
     results = [judged(rule, group, now) for group in groups]
-    known = [alerts for alerts in results if alerts is not None]
-    return [alert for alerts in known for alert in alerts] if known else None
+    if all(alerts is None for alerts in results):
+        return None
+    return [alert for alerts in results for alert in alerts or ()]
 
 
 def window_series(windows: Iterable[Window], now: float) -> list[TrendSeries]:
@@ -115,7 +116,9 @@ def _level(rule: WindowRule, windows: Sequence[Window], now: float) -> list[Aler
     if levels.smallest is None:
         return None
     news = [
-        change for change in levels.changes if change.size > 0 and now - change.found <= rule.within
+        change
+        for change in levels.changes
+        if change.size > 0 and now - change.detected <= rule.within
     ]
     if not news and levels.smallest > rule.step * (1 + 1e-9):
         return None  # hours differ by more than allows to tell such a step

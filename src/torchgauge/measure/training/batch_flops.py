@@ -1,17 +1,18 @@
 """The FLOPs of a training's calls, each shape counted once on a copy of the model without values.
 
-The copy has its tensors on the meta device: it takes no memory, and counting neither runs the
-user's model nor draws random numbers of the process.
+The copy has its tensors on the meta device, or fake ones where code asks whether it is traced: it
+takes no memory, and counting neither runs the user's model nor draws random numbers of the process.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from torchgauge.analyze.work.utilization import Products, products_of
@@ -24,6 +25,7 @@ from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.modules import copied
 from torchgauge.targets.target import Target
 
+Module = TypeVar("Module", bound=nn.Module)
 # Of a call that reads values, and is counted on the CPU with random ones: some seconds of work.
 MOST_FLOPS_WITH_VALUES = 10**11
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
@@ -44,6 +46,8 @@ class BatchFlops:
         self._module = module
         self._method = method
         self._call: TrainingCall | None = None
+        self._fake_call: TrainingCall | None = None
+        self._fake_mode: Any = None
 
     def products(self, inputs: Inputs) -> Products | None:
         """Return the products of a call with inputs of these shapes; None if not countable."""
@@ -67,9 +71,19 @@ class BatchFlops:
         return products
 
     def _cost(self, inputs: Inputs) -> Cost:
+        """Count on meta, else with fake tensors, else on the CPU with random values if small."""
         assert self._call is not None  # noqa: S101 - made before
+        if self._fake_mode is None:
+            try:
+                return cost_probe.measure(self._call, inputs, backward=True, device="meta")
+            except MeasurementError:
+                self._fake_mode = FakeTensorMode()
+                self._fake_call = copy_with(self._call, self._fake)
+        assert self._fake_call is not None  # noqa: S101 - made with its mode
         try:
-            return cost_probe.measure(self._call, inputs, backward=True, device="meta")
+            return cost_probe.measure(
+                self._fake_call, inputs.map(self._fake), backward=True, device="cpu"
+            )
         except MeasurementError:
             elements = sum(tensor.numel() for _, tensor in inputs.tensors())
             weights = sum(tensor.numel() for tensor in members.parameters(self._call))
@@ -77,6 +91,13 @@ class BatchFlops:
                 raise
         target = with_values(Target(self._call, inputs, "", "module", ""))
         return cost_probe.measure(target.model, target.inputs, backward=True, device="cpu")
+
+    def _fake(self, tensor: torch.Tensor) -> torch.Tensor:
+        with self._fake_mode:
+            fake: torch.Tensor = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
+            )
+        return fake
 
 
 class TrainingCall(nn.Module):
@@ -113,7 +134,8 @@ def unwrapped(module: nn.Module) -> nn.Module:
             raise _sharded(sharding.pop())
         if not names & set(_WRAPPERS):
             return module
-        module = getattr(module, "_orig_mod", None) or module.module
+        inner: Any = getattr(module, "_orig_mod", None) or module.module
+        module = inner
 
 
 def without_values(module: nn.Module) -> nn.Module:
@@ -123,18 +145,26 @@ def without_values(module: nn.Module) -> nn.Module:
     `not-copyable`.
     """
     module = unwrapped(module)
+    for submodule in module.modules():
+        if {kind.__name__ for kind in type(submodule).__mro__} & set(_SHARDED):
+            raise _sharded(type(submodule).__name__)
+    return copy_with(module, lambda tensor: torch.empty_like(tensor, device="meta"))
+
+
+def copy_with(module: Module, replacement: Callable[[torch.Tensor], torch.Tensor]) -> Module:
+    """Return a copy of a module with another tensor in the place of each.
+
+    Raises InputError `sharded-model` for tensors of a kind of their own, `not-copyable`.
+    """
     memo: dict[int, Any] = {}
     for tensor in _tensors(module):
         if type(tensor) not in _PLAIN:
             raise _sharded(type(tensor).__name__)
-        empty = torch.empty_like(tensor, device="meta")
+        empty = replacement(tensor.detach())
         if isinstance(tensor, nn.Parameter):
             empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
         memo[id(tensor)] = empty
-    for submodule in module.modules():
-        if {kind.__name__ for kind in type(submodule).__mro__} & set(_SHARDED):
-            raise _sharded(type(submodule).__name__)
-    copy: nn.Module = copied(module, memo)
+    copy: Module = copied(module, memo)
     return copy
 
 
@@ -149,6 +179,6 @@ def _sharded(kind: str) -> InputError:
     return InputError(
         f"The FLOPs of a {kind} cannot be counted during a training.",
         id="sharded-model",
-        cause=f"the model or its parameters are of {kind}, of which no copy without values is made",
+        cause=f"no copy without values is made of a {kind}",
         remedy="Count one rank of such a job with tg.count_parallel.",
     )

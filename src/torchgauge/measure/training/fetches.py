@@ -15,7 +15,7 @@ class FetchWatcher(Protocol):
     """Is told of each batch that a loader gives."""
 
     def fetching(self) -> None:
-        """Take note that the next batch is asked for."""
+        """Take note that the loop wants the next batch."""
 
     def fetched(self, batch: Any, duration: int, /) -> None:
         """Take note of a batch, and of the ns it took."""
@@ -25,7 +25,7 @@ class FetchWatcher(Protocol):
 
 
 class _TimedFetches:
-    """A loader's iterator that tells of each batch; all else that is asked the iterator answers."""
+    """A loader's iterator that tells of each batch; whatever else it has is the iterator's."""
 
     def __init__(self, iterator: Iterator[Any], watcher: FetchWatcher) -> None:
         self._iterator = iterator

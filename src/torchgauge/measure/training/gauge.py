@@ -10,16 +10,15 @@ import array
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 from torchgauge.analyze.loop.step_shares import mean_of
-from torchgauge.analyze.loop.training_totals import Step, TrainingTotals, summed
-from torchgauge.analyze.work.utilization import Products
+from torchgauge.analyze.loop.training_totals import Step, TrainingTotals
+from torchgauge.analyze.work.utilization import ModelShape
 from torchgauge.device.counters import highest_resident
 from torchgauge.device.environment import environment
 from torchgauge.device.roofs import roofs
@@ -28,26 +27,22 @@ from torchgauge.measure.loop.loop import Timeline
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.schedule import Schedule
 from torchgauge.measure.training.batch_flops import BatchFlops, unwrapped
+from torchgauge.measure.training.batch_shapes import BatchShapes, Contents, Count
 from torchgauge.measure.work.utilization import device_peak, model_shape
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.training_run import Trainer, TrainingRun
 from torchgauge.records.work.utilization import PeakUsed
-from torchgauge.targets.inputs.content import IMAGE_CHANNELS, batch_of, tokens_of
 from torchgauge.targets.inputs.inputs import Inputs
 
 # First steps, which allocate, compile and fill caches: no rate is of them.
 FIRST_STEPS = 2
 MOST_DURATIONS = 100_000
-# Shapes that are always counted, and the time of a training that counting more of them may take.
-FIRST_SHAPES = 4
-COUNTING_SHARE = 0.001
-Count = Callable[[Any], int]
 
 
 @dataclasses.dataclass(frozen=True)
 class GaugeOptions:
-    """What a callback was asked for.
+    """What a user requests of a callback.
 
     Attributes:
         window: Steps to record under the profiler; 0: none.
@@ -95,16 +90,6 @@ class Job:
     uncountable: str = ""
 
 
-@dataclasses.dataclass
-class _Shape:
-    """Calls with tensors of the same shapes: what one holds, and its products once counted."""
-
-    inputs: Inputs | None
-    samples: int | None
-    tokens: int | None
-    products: Products | None = None
-
-
 class TrainingGauge:
     """The steps of a training until now. All methods are called by the thread that trains."""
 
@@ -118,17 +103,22 @@ class TrainingGauge:
         self._options = options
         self._now = now
         self._environment = environment()
-        self._unknown = job.uncountable
-        self._flops: BatchFlops | None = None
-        self._shapes: dict[object, _Shape] = {}
+        self._shapes = BatchShapes(
+            job.model,
+            BatchFlops(job.model, job.method, job.dtype),
+            samples=options.samples,
+            tokens=options.tokens,
+            now=now,
+        )
+        self._shapes.unknown = job.uncountable
         self._peak: PeakUsed | None = None
+        self._peak_known = False
         self._totals = TrainingTotals()
         self._since_log = TrainingTotals()
         self._durations = array.array("d")
         self._timeline: Timeline | None = None
         self._window: Loop | None = None
         self._window_steps = 0
-        self._counting = self._counted_shapes = 0
         self._in_steps = 0
         self._first = self._last = self._began = now()
         self._paused: int | None = None
@@ -158,7 +148,7 @@ class TrainingGauge:
             self._paused = None
 
     def waited(self, duration: int) -> None:
-        """Take note that the step waited so many ns for a batch."""
+        """Take note that the step waited for a batch, in ns."""
         if self._paused is None:
             self._wait += duration
 
@@ -167,22 +157,13 @@ class TrainingGauge:
 
         Without `inputs` those of the model's calls come by `called`.
         """
-        key = shapes_of(batch)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = self._shape(batch, inputs)
-        elif self._options.samples is not None or self._options.tokens is not None:
-            shape = dataclasses.replace(shape, **self._asked(batch))
-        self._batches.append((key, shape.samples, shape.tokens))
+        self._batches.append(self._shapes.contents(batch))
         if inputs is not None:
-            self._calls.append(key)
+            self.called(inputs)
 
     def called(self, inputs: Inputs) -> None:
-        """Take note of a call of the model by the loop itself."""
-        key = ("call", shapes_of((inputs.args, inputs.kwargs)))
-        if key not in self._shapes:
-            self._shapes[key] = _Shape(inputs, None, None)
-        self._calls.append(key)
+        """Take note of a call of the model."""
+        self._calls.append(self._shapes.call(inputs))
 
     def end_step(self) -> None:
         """Take note that the optimizer has stepped; then count and record what is due."""
@@ -192,7 +173,10 @@ class TrainingGauge:
         duration, recording = now - self._began, self._timeline is not None
         self._in_steps += duration
         self._last = now
-        self._count_new()
+        elapsed = now - self._first
+        self._shapes.count_new(self._calls, elapsed, now=not recording)
+        if not self._peak_known:
+            self._find_peak()
         if self.count > FIRST_STEPS and not recording:
             step = self._step(duration)
             self._totals.add(step)
@@ -205,12 +189,12 @@ class TrainingGauge:
 
     def figures(self) -> dict[str, float]:
         """Return the figures of the steps since the last time, for the trainer's own log."""
-        known = self._since_log.figures(self._peak)
+        figures = self._since_log.figures(self._peak)
         self._since_log = TrainingTotals()
         memory = self._memory_peak()
-        if known and memory is not None:
-            known["memory_peak"] = float(memory)
-        return {f"torchgauge/{name}": value for name, value in known.items()}
+        if figures and memory is not None:
+            figures["memory_peak"] = float(memory)
+        return {f"torchgauge/{name}": value for name, value in figures.items()}
 
     def failed(self, error: Exception) -> None:
         """Take note that watching failed: the record says so, and the training goes on."""
@@ -226,7 +210,7 @@ class TrainingGauge:
             self._close_window()
 
     def finish(self, *, interrupted: bool = False) -> None:
-        """End the watching, and write the record where that was asked for."""
+        """End the watching, and write the record to the path of the options, if any."""
         self.interrupted = self.interrupted or interrupted
         self._close_window()
         if self._options.save is not None:
@@ -257,7 +241,7 @@ class TrainingGauge:
             tokens=totals.tokens if totals.steps else None,
             utilization=used,
             counted=totals.counted,
-            unknown="" if used is not None else self._unknown or self._why_unknown(),
+            unknown="" if used is not None else self._shapes.unknown or self._why_unknown(),
             memory_peak=self._memory_peak(),
             window=self._window,
             interrupted=self.interrupted,
@@ -266,63 +250,27 @@ class TrainingGauge:
 
     def _begin(self) -> None:
         self._wait = 0
-        self._batches: list[tuple[object, int | None, int | None]] = []
+        self._batches: list[Contents] = []
         self._calls: list[object] = []
 
-    def _shape(self, batch: object, inputs: Inputs | None) -> _Shape:
-        given = Inputs.of(tuple(batch) if isinstance(batch, list) else batch)
-        samples = None if _may_be_images(given) else batch_of(given)
-        shape = _Shape(inputs, samples, tokens_of(given, self._job.model))
-        return dataclasses.replace(shape, **self._asked(batch))
-
-    def _asked(self, batch: object) -> dict[str, int]:
-        """Return the samples and tokens of a batch as the user's own functions say them."""
-        functions = {"samples": self._options.samples, "tokens": self._options.tokens}
-        return {name: int(of(batch)) for name, of in functions.items() if of is not None}
-
     def _step(self, duration: int) -> Step:
-        calls = [self._shapes[key].products for key in self._calls]
-        counted = [products for products in calls if products is not None]
         return Step(
             duration,
             min(self._wait, duration),
             len(self._batches),
-            _total(samples for _, samples, _ in self._batches),
-            _total(tokens for _, _, tokens in self._batches),
-            summed(counted) if counted and len(counted) == len(calls) else None,
+            _total(contents.samples for contents in self._batches),
+            _total(contents.tokens for contents in self._batches),
+            self._shapes.products(self._calls),
         )
 
-    def _count_new(self) -> None:
-        """Count the shapes that this step was the first to have, and let go of their values."""
-        for key in dict.fromkeys(self._calls):
-            shape = self._shapes[key]
-            inputs = shape.inputs
-            if inputs is None or self._unknown:
-                shape.inputs = None
-                continue
-            began = self._now()
-            allowed = COUNTING_SHARE * (began - self._first)
-            due = self._counted_shapes < FIRST_SHAPES or self._counting <= allowed
-            if due and self._timeline is None:
-                shape.inputs = None
-                self._counted_shapes += 1
-                shape.products = self._products(inputs)
-                self._counting += self._now() - began
-            else:  # by its shapes alone it can be counted later
-                shape.inputs = inputs.map(lambda tensor: tensor.detach().to("meta"))
-
-    def _products(self, inputs: Inputs) -> Products | None:
-        if self._flops is None:
-            self._flops = BatchFlops(self._job.model, self._job.method, self._job.dtype)
-        products = self._flops.products(inputs)
-        if products is None:
-            # One shape that cannot be counted: no share of the steps would be theirs.
-            self._unknown = self._flops.reason
-        elif self._peak is None:
+    def _find_peak(self) -> None:
+        """Look once for the peak of the device, after the first step whose FLOPs are counted."""
+        products = self._shapes.products(self._calls)
+        if products is not None:
             device = str(self._device())
             measured = roofs.known_roofs(device)
             self._peak = device_peak(products, device, self._environment, measured)
-        return products
+            self._peak_known = True
 
     def _advance_window(self) -> None:
         if self._timeline is not None:
@@ -356,7 +304,7 @@ class TrainingGauge:
         tensor = next(self._job.model.parameters(), None)
         return torch.device("cpu") if tensor is None else tensor.device
 
-    def _model_shape(self) -> Any:
+    def _model_shape(self) -> ModelShape | None:
         try:
             return model_shape([unwrapped(self._job.model)])
         except InputError:
@@ -365,30 +313,11 @@ class TrainingGauge:
     def _why_unknown(self) -> str:
         if not self._totals.steps:
             return f"the first {FIRST_STEPS} steps are not rated, and there were {self.count}"
-        if not any(shape.products for shape in self._shapes.values()):
-            return "no call of the model was seen"
-        return "steps had batches of shapes that were not counted"
+        return "no call of the model was seen, or its shapes were not counted"
 
 
-def shapes_of(value: object) -> object:
-    """Return what two batches have in common whose calls have equal FLOPs: shapes and types."""
-    if isinstance(value, torch.Tensor):
-        return value.shape, value.dtype
-    if isinstance(value, Mapping):
-        return tuple([(name, shapes_of(item)) for name, item in value.items()])
-    if isinstance(value, list | tuple):
-        return tuple([shapes_of(item) for item in value])
-    return value if isinstance(value, bool | str | None) else type(value)
-
-
-def _may_be_images(inputs: Inputs) -> bool:
-    """Whether several tensors may be images of one sample each, whose leading dimension is none."""
-    tensors = [tensor for _, tensor in inputs.tensors()]
-    return len(tensors) > 1 and all(
-        tensor.dim() == 3 and tensor.shape[0] in IMAGE_CHANNELS for tensor in tensors
-    )
-
-
-def _total(amounts: Any) -> int | None:
-    known = list(amounts)
-    return None if not known or None in known else sum(known)
+def _total(amounts: Iterable[int | None]) -> int | None:
+    """Return the sum; None where an amount is unknown, or there is none."""
+    parts = list(amounts)
+    known_parts = [part for part in parts if part is not None]
+    return sum(known_parts) if known_parts and len(known_parts) == len(parts) else None

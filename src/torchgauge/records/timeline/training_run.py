@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -105,6 +106,13 @@ class TrainingRun(Exported, frozen=True, kw_only=True):
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of the recorded window."""
         return self.warnings + (() if self.window is None else self.window.all_warnings)
+
+    def disagreements(self) -> Iterator[tuple[str, str]]:
+        """Yield the path of a field that contradicts others, and how."""
+        if not 0 <= self.counted <= self.rated <= self.count:
+            yield "rated", "it is not between `counted` and `count`"
+        if self.time < 0 or not 0 <= self.data_wait <= self.time:
+            yield "data_wait", "it is not between 0 and `time`"
 
     def save(self, path: str | Path) -> Path:
         """Write the record as JSON, whole or not at all, and return the path.

@@ -51,8 +51,8 @@ def document(run: TrainingRun, options: Options) -> Document:
 
 def steps(run: TrainingRun) -> Section:
     """Return how long the steps took, what they did a second, and the memory they took."""
-    left_out = "all but the first ones" if run.window is None else "without first and recorded ones"
-    rows = [Row("step", units.time(run.step), f"mean of {run.rated:,}, {left_out}")]
+    left_out = "without the first" if run.window is None else "without the first and the recorded"
+    rows = [Row("step", units.time(run.step), f"mean of {run.rated:,} steps, {left_out}")]
     if run.durations:
         rows.append(Row("median", units.time(statistics.median(run.durations))))
     if run.interval is not None:
@@ -69,9 +69,7 @@ def steps(run: TrainingRun) -> Section:
         rows.append(Row(name, units.rate(rate, name), note))
     if run.micro_batches is not None and run.micro_batches != 1:
         rows.append(Row("batches", f"{units.significant(run.micro_batches)} a step", "accumulated"))
-    rows.append(
-        Row("between", units.time(run.between), "steps: evaluation, checkpoints and others")
-    )
+    rows.append(Row("between", units.time(run.between), "steps: evaluation, checkpoints"))
     rows.append(Row("memory peak", units.size(run.memory_peak)))
     headlines = ("step", "data wait", "tokens", "samples", "memory peak")
     return Section("Steps", "measured", tuple(rows), headlines=headlines)

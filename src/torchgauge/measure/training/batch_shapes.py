@@ -1,0 +1,130 @@
+"""The shapes of a training's batches and calls: what each holds, and its FLOPs once counted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from torchgauge.analyze.loop.training_totals import summed
+from torchgauge.analyze.work.utilization import Products
+from torchgauge.measure.training.batch_flops import BatchFlops
+from torchgauge.targets.inputs.content import IMAGE_CHANNELS, batch_of, tokens_of
+from torchgauge.targets.inputs.inputs import Inputs
+
+# Shapes that are always counted, and the time of a training that counting more of them may take.
+FIRST_SHAPES = 4
+COUNTING_SHARE = 0.001
+Count = Callable[[Any], int]
+
+
+class Contents(NamedTuple):
+    """What a batch holds; None where it does not say."""
+
+    samples: int | None
+    tokens: int | None
+
+
+@dataclasses.dataclass
+class _Calls:
+    """Calls with inputs of the same shapes: `inputs` of one until it is counted."""
+
+    inputs: Inputs | None
+    products: Products | None = None
+
+
+class BatchShapes:
+    """What batches hold and what calls multiply, by their shapes.
+
+    `samples` and `tokens` are the user's functions of a batch, in place of what its tensors say.
+    `unknown` says why FLOPs cannot be counted.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        flops: BatchFlops,
+        *,
+        samples: Count | None = None,
+        tokens: Count | None = None,
+        now: Callable[[], int],
+    ) -> None:
+        self.unknown = ""
+        self._model = model
+        self._flops = flops
+        self._samples = samples
+        self._tokens = tokens
+        self._now = now
+        self._contents: dict[object, Contents] = {}
+        self._calls: dict[object, _Calls] = {}
+        self._counted = self._counting = 0
+
+    def contents(self, batch: object) -> Contents:
+        """Return what a batch holds: samples, and tokens with padding."""
+        shape = shapes_of(batch)
+        contents = self._contents.get(shape)
+        if contents is None:
+            inputs = Inputs.of(tuple(batch) if isinstance(batch, list) else batch)
+            samples = None if _may_be_images(inputs) else batch_of(inputs)
+            contents = Contents(samples, tokens_of(inputs, self._model))
+            self._contents[shape] = contents
+        if self._samples is not None:
+            contents = contents._replace(samples=int(self._samples(batch)))
+        if self._tokens is not None:
+            contents = contents._replace(tokens=int(self._tokens(batch)))
+        return contents
+
+    def call(self, inputs: Inputs) -> object:
+        """Take note of a call, and return its shape."""
+        shape = shapes_of((inputs.args, inputs.kwargs))
+        if shape not in self._calls:
+            self._calls[shape] = _Calls(inputs)
+        return shape
+
+    def count_new(self, shapes: Iterable[object], elapsed: int, *, now: bool = True) -> None:
+        """Count the calls of new shapes, if not `now` later, and release their values.
+
+        `elapsed` are the ns of the training so far.
+        """
+        for calls in (self._calls[shape] for shape in dict.fromkeys(shapes)):
+            inputs, calls.inputs = calls.inputs, None
+            if inputs is None or self.unknown:
+                continue
+            due = self._counted < FIRST_SHAPES or self._counting <= COUNTING_SHARE * elapsed
+            if due and now:
+                began = self._now()
+                calls.products = self._flops.products(inputs)
+                self._counting += self._now() - began
+                self._counted += 1
+                if calls.products is None:  # no share of the steps would be representative
+                    self.unknown = self._flops.reason
+            else:  # by its shapes alone it can be counted later
+                calls.inputs = inputs.map(lambda tensor: tensor.detach().to("meta"))
+
+    def products(self, shapes: Sequence[object]) -> Products | None:
+        """Return the products of calls of these shapes together; None if one was not counted."""
+        products = [self._calls[shape].products for shape in shapes]
+        counted = [part for part in products if part is not None]
+        return summed(counted) if counted and len(counted) == len(products) else None
+
+
+def shapes_of(value: object) -> object:
+    """Return what two batches have in common whose calls have equal FLOPs: shapes and types."""
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.dtype
+    if isinstance(value, Mapping):
+        return tuple([(name, shapes_of(item)) for name, item in value.items()])
+    if isinstance(value, list | tuple):
+        return tuple([shapes_of(item) for item in value])
+    return value if isinstance(value, bool | str | None) else type(value)
+
+
+def _may_be_images(inputs: Inputs) -> bool:
+    """Whether several tensors may be images of one sample each: their leading dimension is not."""
+    tensors = [tensor for _, tensor in inputs.tensors()]
+    return len(tensors) > 1 and all(
+        tensor.dim() == 3 and tensor.shape[0] in IMAGE_CHANNELS for tensor in tensors
+    )
