@@ -19,7 +19,7 @@ const banner = `/*! Contains:\n\n${licences.join("\n\n")}*/`;
 
 const { outputFiles } = await build({
   absWorkingDir: here,
-  entryPoints: { page: "src/main.ts" },
+  entryPoints: { page: "src/main.ts", live: "src/live/live.ts" },
   outdir: assets,
   bundle: true,
   minify: true,

@@ -20,8 +20,8 @@ FENCE = re.compile(
 OUTPUTS = {"prints": "output", "such as": "example"}
 NEEDS = "needs "
 SHOWN_ONLY = {"text", "json", "toml", "yaml", "makefile"}
-# Commands that set up or belong to another program.
-NOT_RUN = ("pip install ", "make ", "git ", "nsys ")
+# Commands that set up, belong to another program, or go on until Ctrl-C.
+NOT_RUN = ("pip install ", "make ", "git ", "nsys ", "torchgauge serve ")
 
 
 class Block(NamedTuple):

@@ -15,6 +15,7 @@ FOLDER = ROOT / "docs" / "pictures"
 TOUR = ROOT / "docs" / "tour.md"
 SHOWN = re.compile(r"(?:src|srcset)=\"([^\"]+)\"|!\[[^\]]*\]\(([^)#]+)")
 SECTIONS = ("page", "tree", "tables", "roofline", "memory")
+LIVE = {"live-light.png", "live-dark.png"}
 DRAWN = {
     "console.svg",
     *(f"{name}-{theme}.png" for name in SECTIONS for theme in ("dark", "light")),
@@ -45,10 +46,15 @@ def check(picture):
 def test_the_tour_shows_every_picture_that_is_drawn():
     assert shown(TOUR) == {(FOLDER / name).resolve() for name in DRAWN}
     assert shown(ROOT / "README.md") < shown(TOUR)
-    assert {path.name for path in FOLDER.iterdir()} - {"draw.py", "__pycache__"} == DRAWN
+    assert {path.name for path in FOLDER.iterdir()} - {
+        "draw.py",
+        "draw_live.py",
+        "__pycache__",
+    } == DRAWN | LIVE
+    assert shown(ROOT / "docs" / "serve.md") == {(FOLDER / name).resolve() for name in LIVE}
 
 
-@pytest.mark.parametrize("name", sorted(DRAWN))
+@pytest.mark.parametrize("name", sorted(DRAWN | LIVE))
 def test_a_picture_is_small_and_loads_nothing(name):
     check(FOLDER / name)
 

@@ -10,7 +10,11 @@ RUN = """() => Promise.race([
 
 def violations(opened, axe, record, **options):
     """Return the rules that a page breaks, with the first element of each, all of it unfolded."""
-    page = opened(record, bypass_csp=True, **options).page
+    return page_violations(opened(record, bypass_csp=True, **options).page, axe)
+
+
+def page_violations(page, axe):
+    """Return the rules that an open page breaks, which must not have a policy that stops axe."""
     page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
     page.evaluate(axe)
     found = page.evaluate(RUN)

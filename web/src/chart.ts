@@ -56,6 +56,8 @@ export interface Chart {
   legend?: boolean | HTMLElement;
   /** Whether x counts something: ticks at whole numbers alone. */
   counts?: boolean;
+  /** Distances between ticks of x, ascending, if not round numbers. */
+  distances?: number[];
   /** From 0, or around the values. */
   fromZero?: boolean;
   /** For values of several orders of magnitude. */
@@ -72,6 +74,8 @@ export interface Chart {
   /** Charts of one name show the same moment. */
   sync?: string;
   height?: number;
+  /** Ends the chart, with all that listens for it; without it, it is there as long as the page. */
+  until?: AbortSignal;
 }
 
 /** Pixels within which a point of a cloud is read out. */
@@ -79,7 +83,10 @@ const NEAR = 24;
 /** Of the height of a plot. */
 const HEADROOM = 0.13;
 
-export function chart(host: HTMLElement, wanted: Chart): void {
+/** What a chart shows instead: of the same lines, other values. */
+export type Update = (x: ArrayLike<number>, values: (number | null)[][]) => void;
+
+export function chart(host: HTMLElement, wanted: Chart): Update {
   const frame = h("div", { class: "chart", role: "img", "aria-label": wanted.summary });
   const read = h("div", { class: "readout note", "aria-hidden": "true" }, "\u00a0");
   host.append(h("figure", {}, frame, wanted.legend === true ? legend(wanted) : wanted.legend || "", read));
@@ -90,7 +97,13 @@ export function chart(host: HTMLElement, wanted: Chart): void {
     if (plot) plot.setSize(size);
     else plot = new uPlot({ ...options(wanted, marked, read), ...size }, data(wanted), frame);
   });
-  window.addEventListener("theme", () => plot?.redraw(false));
+  window.addEventListener("theme", () => plot?.redraw(false), { signal: wanted.until });
+  wanted.until?.addEventListener("abort", () => plot?.destroy());
+  return (x, values) => {
+    wanted.x = x;
+    wanted.lines.forEach((line, at) => (line.values = values[at]));
+    plot?.setData(data(wanted));
+  };
 }
 
 function legend({ lines, stacked }: Chart): HTMLElement {
@@ -150,7 +163,7 @@ function options(
         ...axis(wanted.showX, wanted.xLabel),
         size: 32,
         space: 70,
-        ...(wanted.counts ? { incrs: WHOLE } : {}),
+        ...(wanted.counts || wanted.distances ? { incrs: wanted.distances ?? WHOLE } : {}),
         ...(wanted.logarithmicX ? { splits: decades, filter: same } : {}),
         ...(wanted.splitsX ? { splits: inView(wanted.splitsX), filter: same } : {}),
       },

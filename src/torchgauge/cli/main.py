@@ -33,6 +33,7 @@ VERBS = {
     "trace": "read a recorded trace, or those of a job's ranks, on any machine",
     "snapshot": "read a CUDA memory snapshot, on any machine",
     "history": "keep runs with their commits, and see where figures changed",
+    "serve": "show a history and running monitors in a browser, up to date; nothing is measured",
     "report": "show a saved run again, in any format; nothing is measured",
     "mcp": "let a language model read the records of a folder; nothing is measured",
     "doctor": "find what distorts timings on this machine, and how to fix it",
@@ -42,7 +43,7 @@ VERBS = {
 PRINTING = {"-h", "--help", "--version", "--completion"}
 
 # Verbs that show no progress: they take a moment, or run a script that prints for itself.
-SHORT = ("run", "history", "report", "mcp")
+SHORT = ("run", "history", "serve", "report", "mcp")
 
 
 class Version(argparse.Action):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from torchgauge.records.trend import TrendPoint, TrendSeries
 
 _FIGURE = 8  # bytes that a row has at least in a file
 # What is equal in all runs of a series, beside its figure and layer.
-_SERIES_FIELDS = (
+SERIES_FIELDS = (
     "target",
     "model",
     "branch",
@@ -57,7 +57,16 @@ def read_series(
     With `paths`, a layer's path or a pattern of paths, they are figures of layers
     (`content.LAYER_METRICS`), else headline figures (`records/figures.py`).
     """
-    chosen = dict(select_runs(connection, selection))
+    return series_of_runs(connection, dict(select_runs(connection, selection)), names, paths)
+
+
+def series_of_runs(
+    connection: Connection,
+    chosen: Mapping[int, Run],
+    names: Sequence[str],
+    paths: str | None = None,
+) -> list[TrendSeries]:
+    """Return the series of these runs, oldest first by their numbers, as `read_series` does."""
     figures: dict[int, list[_Figure]] = {number: [] for number in chosen}
     for figure in _figures(connection, list(chosen), names, paths):
         if figure.run not in figures or figure.metric not in names:
@@ -67,7 +76,7 @@ def read_series(
     units: dict[tuple[str | None, ...], tuple[str, How]] = {}
     for number, run in chosen.items():
         for figure in figures[number]:
-            key = (*(getattr(run, name) for name in _SERIES_FIELDS), figure.metric, figure.layer)
+            key = (*(getattr(run, name) for name in SERIES_FIELDS), figure.metric, figure.layer)
             points.setdefault(key, []).append(_point(run, figure))
             units[key] = (figure.unit, figure.how)
     all_series = [_series(key, points[key], *units[key]) for key in points]
@@ -81,11 +90,21 @@ def read_yardsticks(
     connection: Connection, selection: Selection = ALL_RUNS
 ) -> dict[str, dict[str, float]]:
     """Return the seconds of reference work by kind, of each run (its uuid) that timed any."""
-    chosen = {number: run.uuid for number, run in select_runs(connection, selection)}
+    return yardsticks_of_runs(connection, dict(select_runs(connection, selection)))
+
+
+def yardsticks_of_runs(
+    connection: Connection, chosen: Mapping[int, Run]
+) -> dict[str, dict[str, float]]:
+    """Return the seconds of reference work of these runs, by their numbers."""
+    numbers = list(chosen)
     seconds_by_run: dict[str, dict[str, float]] = {}
-    for number, kind, seconds in rows(connection, select(yardsticks), _FIGURE):
-        if number in chosen:
-            seconds_by_run.setdefault(chosen[number], {})[kind] = seconds
+    for start in range(0, len(numbers), BATCH_SIZE):
+        query = select(yardsticks).where(yardsticks.c.run.in_(numbers[start : start + BATCH_SIZE]))
+        for number, kind, seconds in rows(connection, query, _FIGURE):
+            if number not in chosen:
+                raise msgspec.ValidationError("a row is found where another should be")
+            seconds_by_run.setdefault(chosen[number].uuid, {})[kind] = seconds
     return msgspec.convert(seconds_by_run, dict[str, dict[str, float]])
 
 
@@ -98,7 +117,7 @@ def metric_names(connection: Connection) -> list[str]:
 def _series(
     key: tuple[str | None, ...], points: list[TrendPoint], unit: str, how: How
 ) -> TrendSeries:
-    shared_fields: dict[str, Any] = dict(zip(_SERIES_FIELDS, key, strict=False))
+    shared_fields: dict[str, Any] = dict(zip(SERIES_FIELDS, key, strict=False))
     metric, layer = str(key[-2]), key[-1]
     return TrendSeries(
         **shared_fields, metric=metric, layer=layer, unit=unit, how=how, points=tuple(points)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Engine, delete, exists, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists, select
 from sqlalchemy.exc import IntegrityError
 
 from torchgauge.errors import InputError, StoreError
@@ -31,7 +31,7 @@ from torchgauge.records.run import Entry, Run
 
 T = TypeVar("T")
 
-_FACTS = [column for column in runs.c if column.name not in ("id", "profile")]
+FACTS = [column for column in runs.c if column.name not in ("id", "profile")]
 BATCH_SIZE = 500  # rows of one statement
 # Bytes that a row has at least in a file: its columns' lengths, and texts that are never empty.
 _LABEL, _RUN = 4, 100
@@ -250,17 +250,25 @@ class Store:
 
 def select_runs(connection: Connection, selection: Selection = ALL_RUNS) -> list[tuple[int, Run]]:
     """Return runs with their numbers in the tables, oldest first."""
-    query = select(runs.c.id, *_FACTS).where(*_conditions(selection)).order_by(runs.c.created)
+    query = select(runs.c.id, *FACTS).where(*_conditions(selection)).order_by(runs.c.created)
     named: dict[int, dict[str, str]] = {}
     for number, key, value in rows(connection, select(labels), _LABEL):
         named.setdefault(number, {})[key] = value
-    selected = []
-    for number, *facts in rows(connection, query.order_by(runs.c.id), _RUN):
-        row = dict(zip((str(column.name) for column in _FACTS), facts, strict=True))
-        run = msgspec.convert(row | {"labels": named.get(number, {})}, Run)
-        if selection.target is None or fnmatch.fnmatchcase(run.target, selection.target):
-            selected.append((number, run))
-    return selected
+    return [
+        (number, run)
+        for number, run in read_runs(connection, query.order_by(runs.c.id), named)
+        if selection.target is None or fnmatch.fnmatchcase(run.target, selection.target)
+    ]
+
+
+def read_runs(
+    connection: Connection, query: Select[Any], labels_by_run: Mapping[int, dict[str, str]]
+) -> Iterator[tuple[int, Run]]:
+    """Yield the runs of a query of `runs.c.id` and `FACTS`, each with its number."""
+    names = [str(column.name) for column in FACTS]
+    for number, *facts in rows(connection, query, _RUN):
+        row = dict(zip(names, facts, strict=True)) | {"labels": labels_by_run.get(number, {})}
+        yield number, msgspec.convert(row, Run)
 
 
 def _conditions(selection: Selection) -> Iterator[ColumnElement[bool]]:

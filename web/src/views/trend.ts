@@ -2,7 +2,7 @@
 
 import { chart } from "../chart";
 import type { TrendData } from "../data";
-import { badge, h, name, scroller } from "../dom";
+import { badge, h, name, prose, scroller } from "../dom";
 import { format } from "../format";
 import type { View } from "../registry";
 
@@ -27,10 +27,11 @@ export const trend: View<TrendData> = {
   },
 };
 
-function drawn(one: Series, confirm: string): HTMLElement[] {
+/** A figure over runs, of which the first is the one after `before` earlier ones. */
+export function drawn(one: Series, confirm: string, before = 0, until?: AbortSignal): HTMLElement[] {
   const host = h("div");
   const { values, low, high } = one;
-  const x = values.map((_, at) => at + 1);
+  const x = values.map((_, at) => before + at + 1);
   const bounds = low.some((value) => value !== null);
   host.append(h("h3", {}, name(one.name), " ", badge(one.how), " ", name(one.place, { class: "note" })));
   chart(host, {
@@ -46,29 +47,28 @@ function drawn(one: Series, confirm: string): HTMLElement[] {
       { label: "value", values, colour: "--series-0", points: true },
     ],
     showX: (value) => (Number.isInteger(value) ? String(value) : ""),
-    readX: (value) => label(one, value),
+    readX: (value) => `${value} (${label(one, value - before - 1)})`,
     showY: (value) => format(value, one.unit, 4),
     xLabel: "run",
     counts: true,
     bands: Number(bounds),
     legend: bounds,
     stretches: one.changes.map((change) => ({
-      from: change.from + 1,
-      to: change.to + 1,
+      from: before + change.from + 1,
+      to: before + change.to + 1,
       label: change.size,
     })),
     height: 300,
+    until,
   });
   if (one.unknown) host.append(h("p", { class: "note" }, name(one.unknown)));
-  if (one.changes.length) host.append(table(one), h("p", { class: "note" }, confirm));
+  if (one.changes.length) host.append(table(one), h("p", { class: "note" }, prose(confirm)));
   return [host];
 }
 
-/** A run by its number, its date and its commit. */
-function label(one: Series, value: number): string {
-  const at = value - 1;
-  const commit = one.commits[at] ? `, ${one.commits[at]}` : "";
-  return `${value} (${one.created[at]}${commit})`;
+/** A run by its date and its commit. */
+function label(one: Series, at: number): string {
+  return one.created[at] + (one.commits[at] ? `, ${one.commits[at]}` : "");
 }
 
 function table(one: Series): HTMLElement {

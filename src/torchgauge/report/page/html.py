@@ -43,13 +43,9 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
         options = [option._asdict() for option in choice.options]
         content["choice"] = {**choice._asdict(), "options": options}
     script, style = _asset("page.js"), _asset("page.css")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         '<meta name="referrer" content="no-referrer">\n'
@@ -59,6 +55,15 @@ def page(title: str, parts: dict[str, object], choice: Choice | None = None) -> 
         "</noscript>\n"
         f'<script type="application/json" id="data">{script_data(content)}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def policy() -> str:
+    """Return the Content-Security-Policy of every page: its own script and style, nothing else."""
+    script, style = _hash(_asset("page.js")), _hash(_asset("page.css"))
+    return (
+        f"default-src 'none'; script-src {script}; style-src {style}; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 

@@ -1,0 +1,160 @@
+"""`torchgauge serve`: a page over histories and monitors that stays up to date, read-only."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchgauge.cli.output import emit, tell, tell_lines
+from torchgauge.errors import ExitCode, InputError, StoreError
+from torchgauge.folders import typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from torchgauge.live.history_reader import HistoryReader
+    from torchgauge.live.routes import Site
+    from torchgauge.records.monitoring.window import Window
+
+DESCRIPTION = """\
+Show a history and running monitors in a browser: each model with its newest figures and alerts,
+the trend of a figure and where it changed, the distribution of a window, the page of a run.
+Nothing is measured or written.
+
+  torchgauge serve                                          the project's history
+  torchgauge serve --history runs.db --alerts rules.toml    with rules
+  torchgauge serve --monitor                                what runs now
+
+Only programs of this machine can reach it. With --host it listens elsewhere, and asks for a token
+that is part of the address it prints; nothing is encrypted, so that `ssh -L` is better.
+"""
+TOKEN = "TORCHGAUGE_SERVE_TOKEN"  # noqa: S105 - the name of the variable
+PORT = 7878
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this verb."""
+    parser.add_argument(
+        "--history",
+        "--store",
+        metavar="URL",
+        help="the history: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE "
+        "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",
+    )
+    parser.add_argument(
+        "--monitor",
+        type=typed,
+        nargs="?",
+        const="",
+        metavar="FOLDER",
+        help="monitors that run: the folder that they write to (default: the usual one)",
+    )
+    parser.add_argument(
+        "--alerts", type=Path, metavar="FILE", help="the rules (default: changes for the worse)"
+    )
+    address = parser.add_argument_group("where it listens")
+    address.add_argument(
+        "--host", default="127.0.0.1", metavar="NAME", help="address (default: %(default)s)"
+    )
+    address.add_argument(
+        "--port",
+        type=port,
+        default=PORT,
+        metavar="N",
+        help="port, 0 for any (default: %(default)s)",
+    )
+
+
+def port(text: str) -> int:
+    """Return the number of a port; argparse reports an invalid one."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port from 0 to 65535")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM; return the exit code."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from torchgauge.live.server import LiveServer
+
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analyses")
+    try:
+        site = _site(options, executor)
+        token = _chosen_token()
+        with LiveServer(options.host, options.port, site, token, tell_lines) as server:
+            emit(f"torchgauge serves {server.url} – Ctrl-C ends it\n")
+            if server.access.token is not None:
+                tell("torchgauge: whoever has this address reads the page; it is not encrypted")
+            server.serve_forever()
+    except KeyboardInterrupt:
+        tell("torchgauge: stopped")
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+    return ExitCode.DONE
+
+
+def _site(options: argparse.Namespace, executor: Executor) -> Site:
+    """Open what there is to show. Raises what opening a history and reading rules raise."""
+    from torchgauge.history import rules
+    from torchgauge.history.location import location
+    from torchgauge.live.history_reader import HistoryReader
+    from torchgauge.live.history_view import HistoryView
+    from torchgauge.live.judgements import DEFAULT_RULES
+    from torchgauge.live.monitor_view import MonitorView
+    from torchgauge.live.routes import Site
+    from torchgauge.live.window_judgements import DEFAULT_RULES as WINDOW_RULES
+    from torchgauge.live.window_judgements import judge
+
+    all_rules = None if options.alerts is None else rules.read(options.alerts)
+    reader = history = monitors = read = None
+    try:
+        reader = HistoryReader(location(options.history))
+    except StoreError as error:
+        # Where monitors are to be shown a history is welcome, not needed.
+        if error.id != "store-missing" or options.history or options.monitor is None:
+            raise
+    if reader is not None:
+        run_rules = DEFAULT_RULES if all_rules is None else all_rules.rules
+        history = HistoryView(reader, executor, run_rules)
+    origin, read = _windows(options, reader)
+    if read is not None:
+        judged = judge((), WINDOW_RULES) if all_rules is None else judge(*all_rules[:2])
+        monitors = MonitorView(origin, read, judged)
+        monitors.update_for_ever()
+    if history is not None:
+        history.fleet()  # the first page shall not wait for it
+    return Site(history, monitors)
+
+
+def _windows(
+    options: argparse.Namespace, reader: HistoryReader | None
+) -> tuple[str, Callable[[], list[Window]] | None]:
+    """Return where windows come from, and what reads the new ones: a folder, else the history."""
+    from torchgauge.live.stored_windows import StoredWindows
+    from torchgauge.monitoring.folder import MonitorFolder
+
+    if options.monitor is not None:
+        folder = MonitorFolder(options.monitor or None)
+        return str(folder.path), folder.windows
+    if reader is not None and (stored := StoredWindows(reader)).has_any():
+        return reader.display_name, stored
+    return "", None
+
+
+def _chosen_token() -> str | None:
+    """Return the token of the environment. Raises InputError `option-invalid` for a short one."""
+    from torchgauge.live.access import MIN_TOKEN
+
+    token = os.environ.get(TOKEN)
+    if token and (len(token) < MIN_TOKEN or not token.isalnum() or not token.isascii()):
+        raise InputError(
+            f"{TOKEN} is not a token.",
+            id="option-invalid",
+            cause=f"It needs {MIN_TOKEN} letters and digits or more, and nothing else.",
+            remedy=f"Unset {TOKEN}: a random one is made.",
+        )
+    return token or None

@@ -1,0 +1,57 @@
+"""Analyses that take longer than a request may: made once for each state of their data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Executor, Future, wait
+from typing import Generic, NamedTuple, TypeVar
+
+Result = TypeVar("Result")
+MAX_ENTRIES = 2_000
+
+
+class _Entry(NamedTuple):
+    state: Hashable
+    future: Future[object]
+    previous: object | None
+
+
+class Analyses(Generic[Result]):
+    """The newest result of each analysis, made again in the background when its data change.
+
+    `patience` is how long a caller waits for it, in seconds.
+    """
+
+    def __init__(self, executor: Executor, patience: float = 0.0) -> None:
+        self._executor = executor
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._entries: dict[Hashable, _Entry] = {}
+
+    def result(
+        self, name: Hashable, state: Hashable, analyze: Callable[[], Result]
+    ) -> tuple[Result | None, bool]:
+        """Return the result for this state of the data, and True.
+
+        While it is being made: that of an earlier state, None if there is none, and False. Raises
+        what `analyze` raised.
+        """
+        with self._lock:
+            entry = self._entries.pop(name, None)
+            if entry is None or entry.state != state:
+                previous = None if entry is None else _value(entry)
+                entry = _Entry(state, self._executor.submit(analyze), previous)
+            self._entries[name] = entry  # the last used one stands at the end
+            if len(self._entries) > MAX_ENTRIES:
+                del self._entries[next(iter(self._entries))]
+        if wait([entry.future], self._patience).done:
+            return entry.future.result(), True  # type: ignore[return-value]  # as submitted
+        return entry.previous, False  # type: ignore[return-value]
+
+
+def _value(entry: _Entry) -> object | None:
+    """Return the result of an entry, or that of its former state while it is being made."""
+    if not entry.future.done():
+        return entry.previous
+    return None if entry.future.exception() else entry.future.result()

@@ -1,0 +1,248 @@
+"""What the page says about monitors: a row for each live series, and the windows of one."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.history.fleet import key
+from torchgauge.live.failures import error_fields
+from torchgauge.live.window_judgements import Judge, Kind
+from torchgauge.records.monitoring.histogram import Histogram, boundary
+from torchgauge.records.monitoring.window import LATENCY, LAYER, Key, Window, merged
+from torchgauge.report.page import page_trend
+from torchgauge.report.page.page_shorter import short
+
+LOOK = 5.0  # seconds between two looks, several times the interval of monitors' files
+HELD_WINDOWS = 720  # of each series: an hour
+CURVE_WINDOWS = 60
+MAX_SERIES = 500
+MAX_LAYERS = 200
+MAX_BARS = 72
+SILENT_AFTER = 6 * LOOK
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_NAME_LABEL = "monitor"
+
+
+class MonitorView:
+    """Holds the newest windows of each series of a monitor folder, from one look to the next.
+
+    The windows of one look begin and end with it, so that those of many processes, which write at
+    different moments, are one. The first window of a series is all that it has recorded before.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        read: Callable[[], Iterable[Window]],
+        judge: Judge,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._read = read
+        self._judge = judge
+        self._now = now
+        self._lock = threading.Lock()
+        self._windows: dict[Key, deque[Window]] = {}
+        self._judged: dict[Key, tuple[Kind, list[str]]] = {}
+        self._last_look = math.inf
+        self._error: TorchgaugeError | None = None
+
+    def update(self) -> None:
+        """Take the windows that were recorded since the last look; an error is shown."""
+        try:
+            windows, now = list(self._read()), self._now()
+        except TorchgaugeError as error:
+            self._error = error
+            return
+        self._error = None
+        with self._lock:
+            for window in windows:
+                held = self._windows.setdefault(window.key, deque(maxlen=HELD_WINDOWS))
+                if len(held) or len(self._windows) <= 2 * MAX_SERIES:
+                    held.append(_of_look(window, self._last_look, now) if held else window)
+            self._last_look = now
+            copies = {series: list(held) for series, held in self._windows.items() if held}
+        self._judged = {series: self._judge(held, now) for series, held in copies.items()}
+
+    def update_for_ever(self) -> threading.Thread:
+        """Look now, and again every `LOOK` seconds in a thread that ends with the process."""
+        self.update()
+
+        def look() -> None:
+            while True:
+                time.sleep(LOOK)
+                self.update()
+
+        thread = threading.Thread(target=look, name="monitors", daemon=True)
+        thread.start()
+        return thread
+
+    def rows(self) -> dict[str, Any]:
+        """Return a row for each series; those of layers are with their monitor's."""
+        with self._lock:
+            newest = {
+                series: list(held)[-CURVE_WINDOWS:]
+                for series, held in self._windows.items()
+                if held and series[0] != LAYER
+            }
+        ordered = sorted(newest.items(), key=lambda entry: (_name(entry[1][-1]), entry[0]))
+        return {
+            "folder": short(self._folder),
+            "rows": [self._row(windows) for _, windows in ordered[:MAX_SERIES]],
+            "error": self._error and error_fields(self._error),
+        }
+
+    def series(self, series_key: str, end: float | None = None) -> dict[str, Any]:
+        """Return a series over time, and the window that ended at `end`, by default the newest.
+
+        Raises InputError `live-unknown`.
+        """
+        with self._lock:
+            held = {key: list(windows) for key, windows in self._windows.items() if windows}
+        windows = next((w for series, w in held.items() if _series_key(series) == series_key), None)
+        if windows is None:
+            raise InputError(
+                "There is no such live series.",
+                id="live-unknown",
+                cause="No process has recorded it since this server started.",
+                remedy="Go back to the list.",
+            )
+        chosen = windows[-1] if end is None else next((w for w in windows if w.end == end), None)
+        unit, factor = _page_unit(windows[-1])
+        return {
+            "key": series_key,
+            "name": _name(windows[-1]),
+            "labels": [
+                [short(label), short(text)]
+                for label, text in sorted(windows[-1].labels.items())
+                if label != _NAME_LABEL
+            ],
+            "unit": unit,
+            "state": self._state(windows),
+            "end": [window.end for window in windows],
+            "lines": {
+                name: [_scaled(window.histogram.quantile(share), factor) for window in windows]
+                for name, share in PERCENTILES.items()
+            },
+            "rate": [_scaled(window.rate) for window in windows],
+            "failed": [
+                _scaled(window.rate and window.failed / (window.end - window.begin))
+                for window in windows
+            ],
+            "window": None if chosen is None else _distribution(chosen, factor),
+            "layers": _layers(windows[-1], held),
+        }
+
+    def _row(self, windows: list[Window]) -> dict[str, Any]:
+        window = windows[-1]
+        unit, factor = _page_unit(window)
+        labels = (f"{k} {v}" for k, v in sorted(window.labels.items()) if k != _NAME_LABEL)
+        return {
+            "key": _series_key(window.key),
+            "name": _name(window),
+            "labels": short(" · ".join(labels)),
+            "unit": unit,
+            "end": window.end,
+            "age": max(round(self._now() - window.end), 0),
+            "rate": _scaled(window.rate),
+            "middle": _scaled(window.histogram.quantile(0.5), factor),
+            "high": _scaled(window.histogram.quantile(0.99), factor),
+            "errors": _scaled(window.error_share),
+            "curve": [_scaled(w.histogram.quantile(0.99), factor) for w in windows],
+            "state": self._state(windows),
+        }
+
+    def _state(self, windows: list[Window]) -> dict[str, Any]:
+        kind: str
+        kind, alerts = self._judged.get(windows[-1].key, ("unknown", []))
+        if not alerts and self._now() - windows[-1].end > SILENT_AFTER:
+            kind = "silent"
+        return {"kind": kind, "alerts": [short(text) for text in alerts], "unjudged": []}
+
+
+def _of_look(window: Window, begin: float, end: float) -> Window:
+    """Return a window from one look to the next, unless its process writes less often."""
+    if window.end - window.begin > 1.5 * (end - begin):
+        return window
+    return msgspec.structs.replace(window, begin=begin, end=end)
+
+
+def _layers(window: Window, held: Mapping[Key, list[Window]]) -> list[dict[str, Any]]:
+    """Return the layers that a monitor timed in the windows of a curve, the slowest first."""
+    if window.series != LATENCY:
+        return []
+    monitor = window.labels.get(_NAME_LABEL)
+    layers = merged(
+        layer_window
+        for (series, _), windows in held.items()
+        if series == LAYER and windows[-1].labels.get(_NAME_LABEL) == monitor
+        for layer_window in windows[-CURVE_WINDOWS:]
+    )
+    rows: list[dict[str, Any]] = [
+        {
+            "key": _series_key(layer.key),
+            "layer": short(layer.labels.get("layer", "")),
+            "middle": _scaled(layer.histogram.quantile(0.5), 1e9),
+            "high": _scaled(layer.histogram.quantile(0.99), 1e9),
+            "measured": layer.histogram.count,
+        }
+        for layer in layers
+    ]
+    return sorted(rows, key=lambda row: -(row["middle"] or 0.0))[:MAX_LAYERS]
+
+
+def _distribution(window: Window, factor: float) -> dict[str, Any]:
+    histogram = window.histogram
+    edges, counts = bars(histogram)
+    return {
+        "begin": window.begin,
+        "end": window.end,
+        "count": window.count,
+        "measured": histogram.count,
+        "zero": histogram.zero_count,
+        "rate": _scaled(window.rate),
+        "mean": _scaled(histogram.mean, factor),
+        "min": _scaled(histogram.min, factor),
+        "max": _scaled(histogram.max, factor),
+        "percentiles": {
+            name: _scaled(histogram.quantile(share), factor) for name, share in PERCENTILES.items()
+        },
+        "errors": [[short(kind), number] for kind, number in sorted(window.errors.items())],
+        "edges": [_scaled(edge, factor) for edge in edges],
+        "counts": counts,
+    }
+
+
+def bars(histogram: Histogram, limit: int = MAX_BARS) -> tuple[list[float], list[int]]:
+    """Return the bounds and the counts of at most `limit` bars, each of equally many buckets."""
+    size = max(math.ceil(len(histogram.counts) / limit), 1)
+    counts = [
+        sum(histogram.counts[begin : begin + size])
+        for begin in range(0, len(histogram.counts), size)
+    ]
+    edges = [boundary(histogram.offset + size * index) for index in range(len(counts) + 1)]
+    return (edges, counts) if counts else ([], [])
+
+
+def _series_key(series: Key) -> str:
+    return key(series[0], *(text for label in series[1] for text in label))
+
+
+def _name(window: Window) -> str:
+    return short(" ".join(filter(None, (window.labels.get(_NAME_LABEL), window.series))))
+
+
+def _page_unit(window: Window) -> tuple[str, float]:
+    return page_trend.PAGE_UNITS.get(window.unit, ("count", 1.0))
+
+
+def _scaled(value: float | None, factor: float = 1.0) -> float | None:
+    return None if value is None else float(f"{value * factor:.5g}")

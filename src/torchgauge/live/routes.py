@@ -1,0 +1,180 @@
+"""What each address answers: a response made of what is read, nothing of it written."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from torchgauge.errors import InputError, StoreError, TorchgaugeError
+from torchgauge.live.failures import error_fields
+from torchgauge.live.history_view import LISTED_TARGETS, HistoryView
+from torchgauge.live.monitor_view import MonitorView
+from torchgauge.report.page import html
+from torchgauge.report.page.markup import escaped, script_data
+
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+# Nothing but the page's own files, nothing inline, and no other page around it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_FILES = {
+    "/live.js": ("live.js", "text/javascript; charset=utf-8"),
+    "/live.css": ("live.css", "text/css; charset=utf-8"),
+}
+_RUN = re.compile(r"/run/([0-9a-f-]{36})")
+_KEY = re.compile(r"[0-9a-f]{16}")
+_MAX_WORDS = 200
+_MAX_TARGETS = 1_000
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="none" stroke="#0072b2" '
+    'stroke-width="4" stroke-linecap="round"><path d="M5 23a12 12 0 1 1 22 0"/>'
+    '<path d="m16 20 6-8" stroke="#d55e00"/></g></svg>'
+)
+_SHELL = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    '<meta name="color-scheme" content="light dark">\n'
+    "<title>torchgauge</title>\n"
+    '<link rel="icon" href="/icon.svg">\n<link rel="stylesheet" href="/live.css">\n'
+    '<script defer src="/live.js"></script>\n</head>\n<body>\n'
+    "<noscript>This page is drawn by a script; scripts are switched off.</noscript>\n"
+    "</body>\n</html>\n"
+)
+
+
+class Response(NamedTuple):
+    """What is sent: `policy` is the Content-Security-Policy."""
+
+    status: int
+    kind: str
+    body: bytes
+    policy: str = POLICY
+
+    @property
+    def tag(self) -> str:
+        """The content's ETag."""
+        return f'"{hashlib.sha256(self.body).hexdigest()[:24]}"'
+
+
+class Site(NamedTuple):
+    """What there is to show; at least one of them."""
+
+    history: HistoryView | None
+    monitors: MonitorView | None
+
+
+def respond(site: Site, address: str) -> Response:
+    """Return the response to a GET of an address, with errors as responses too."""
+    try:
+        parts = urlsplit(address)
+        path, query = unquote(parts.path, errors="strict"), _query(parts.query)
+        if run := _RUN.fullmatch(path):
+            return _run_page(site, run[1])
+        if path == "/":
+            return Response(200, HTML, _SHELL.encode())
+        if path == "/icon.svg":
+            return Response(200, "image/svg+xml", _ICON.encode())
+        if path in _FILES:
+            name, kind = _FILES[path]
+            folder = resources.files("torchgauge.report") / "assets"
+            return Response(200, kind, (folder / name).read_bytes())
+        if path in _ANSWERS:
+            return _json(_ANSWERS[path](site, query))
+    except (ValueError, UnicodeError):
+        return _json(error_fields(_bad_address()), 400)
+    except TorchgaugeError as error:
+        return _json(error_fields(error), _status(error))
+    return _json(error_fields(_no_address()), 404)
+
+
+def _query(text: str) -> dict[str, str]:
+    return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=8, errors="strict"))
+
+
+def _fleet(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the first screen shows; an error of the history hides no monitor."""
+    words = query.get("words", "")[:_MAX_WORDS]
+    limit = min(max(int(query.get("limit", LISTED_TARGETS)), 1), _MAX_TARGETS)
+    history: dict[str, Any] | None = None
+    if site.history is not None:
+        try:
+            history = site.history.fleet(words, limit)
+        except TorchgaugeError as error:
+            history = {"error": error_fields(error)}
+    return {
+        "history": history,
+        "monitors": None if site.monitors is None else site.monitors.rows(),
+    }
+
+
+def _target(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    return _history(site).target(_key(query, "target"), _key(query, "series", ""))
+
+
+def _trend(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    metric = query.get("metric", "")[:_MAX_WORDS]
+    return _history(site).trend(_key(query, "target"), _key(query, "series", ""), metric)
+
+
+def _monitor(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
+    if site.monitors is None:
+        raise _no_address()
+    window = query.get("window")
+    return site.monitors.series(_key(query, "series"), None if window is None else float(window))
+
+
+_ANSWERS: dict[str, Callable[[Site, Mapping[str, str]], dict[str, Any]]] = {
+    "/api/fleet": _fleet,
+    "/api/target": _target,
+    "/api/trend": _trend,
+    "/api/monitor": _monitor,
+}
+
+
+def _run_page(site: Site, uuid: str) -> Response:
+    try:
+        page = _history(site).page(uuid)
+    except TorchgaugeError as error:
+        text = escaped(f"{error} [{error.id}]")
+        body = f'<!doctype html><html lang="en"><title>torchgauge</title><pre>{text}</pre></html>\n'
+        return Response(_status(error), HTML, body.encode())
+    return Response(200, HTML, page.encode(), f"{html.policy()}; frame-ancestors 'none'")
+
+
+def _history(site: Site) -> HistoryView:
+    if site.history is None:
+        raise _no_address()
+    return site.history
+
+
+def _key(query: Mapping[str, str], name: str, default: str | None = None) -> str:
+    value = query.get(name, default)
+    if value is None or (value != default and not _KEY.fullmatch(value)):
+        raise _bad_address()
+    return value
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return Response(status, JSON, script_data(content).encode())
+
+
+def _status(error: TorchgaugeError) -> int:
+    if isinstance(error, StoreError):
+        return 503
+    if error.id == "live-address":
+        return 400
+    return 404 if isinstance(error, InputError) else 500
+
+
+def _bad_address() -> InputError:
+    return InputError("The address is not of this page.", id="live-address")
+
+
+def _no_address() -> InputError:
+    return InputError("There is nothing at this address.", id="live-unknown")

@@ -1,0 +1,191 @@
+"""The server: GET alone, for those that `Access` lets in; every answer with its safety headers."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import http.server
+import socket
+import socketserver
+import sys
+import traceback
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from torchgauge.errors import InputError
+from torchgauge.live.access import Access, cookie, sent_token
+from torchgauge.live.routes import Response, Site, respond
+
+IDLE = 30.0  # seconds after which a connection without requests is closed
+MAX_CONNECTIONS = 64
+SAFETY = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class LiveServer(http.server.ThreadingHTTPServer):
+    """Serves a site at an address until it is closed.
+
+    Raises InputError `port-taken`, `host-invalid`.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(
+        self, host: str, port: int, site: Site, token: str | None, tell: Callable[[str], None]
+    ) -> None:
+        self.site, self.tell = site, tell
+        self._connections: set[socket.socket] = set()
+        self.address_family, address = _resolved(host, port)
+        try:
+            super().__init__(address, _Handler)
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        self.access = Access.to(host, str(self.server_address[0]), token)
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds the page, with the token that it needs."""
+        address, port = self.server_address[:2]
+        name = str(address)
+        if name in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            name = socket.gethostname()
+        path = "/" if self.access.token is None else f"/?token={self.access.token}"
+        return f"http://{f'[{name}]' if ':' in name else name}:{port}{path}"
+
+    def server_bind(self) -> None:
+        """Bind the socket, without asking for the names of this machine's addresses."""
+        socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own; beyond `MAX_CONNECTIONS`, not at all."""
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self.shutdown_request(request)
+            return
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Listen no longer, and end what is still connected; what fails of that is not reported."""
+        super().server_close()
+        self.tell = lambda _text: None
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):  # the other side was first
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, *_: Any) -> None:
+        """Report an error of ours; a browser may go away whenever it likes."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            self.tell("torchgauge: error in a request:\n" + traceback.format_exc())
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: LiveServer
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        """Answer a request that is allowed to be here."""
+        access, port = self.server.access, self.server.server_address[1]
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # a body would be read as the next request
+        if not self.path.startswith("/"):  # as to a proxy
+            return self.send_error(HTTPStatus.BAD_REQUEST)
+        if not access.takes_host(self.headers.get_all("Host", [])):
+            return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+        token = sent_token(self.headers.get("Cookie"), self.headers.get("Authorization"), port)
+        parts = urlsplit(self.path)
+        query_token = parse_qs(parts.query).get("token", [None])[0]
+        if access.token is not None and parts.path == "/" and access.takes(query_token):
+            # The token leaves the address, where it would be seen and kept.
+            return self._send(
+                Response(303, "text/plain", b""),
+                {
+                    "Location": "/",
+                    "Set-Cookie": cookie(access.token, port),
+                },
+            )
+        if not access.takes(token):
+            return self.send_error(HTTPStatus.UNAUTHORIZED)
+        response = respond(self.server.site, self.path)
+        if response.status == 200 and self.headers.get("If-None-Match") == response.tag:
+            response = response._replace(status=304, body=b"")
+            return self._send(response, {"ETag": self.headers["If-None-Match"]})
+        return self._send(response, {"ETag": response.tag})
+
+    def version_string(self) -> str:
+        """Return the name of the server, without a version that somebody could look for."""
+        return "torchgauge"
+
+    def send_error(self, code: int, *_: Any, **__: Any) -> None:
+        """Refuse a request, repeating nothing of it."""
+        status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else code
+        self.close_connection = True
+        text = _REFUSALS.get(status, HTTPStatus(status).phrase)
+        headers = {"Connection": "close"}
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = "GET"
+        self._send(Response(status, "text/plain; charset=utf-8", f"{text}\n".encode()), headers)
+
+    def _send(self, response: Response, headers: dict[str, str]) -> None:
+        self.send_response(response.status)
+        if response.status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Type", response.kind)
+            self.send_header("Content-Length", str(len(response.body)))
+        policy = {"Content-Security-Policy": response.policy, "Cache-Control": "no-cache"}
+        for name, value in (SAFETY | policy | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Write no log."""
+
+
+_REFUSALS: dict[int, str] = {
+    HTTPStatus.MISDIRECTED_REQUEST: "Ask for this page by localhost or an IP address.",
+    HTTPStatus.UNAUTHORIZED: "The address lacks its token: use the one that the command printed.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "This page only reads: GET.",
+}
+
+
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise InputError(
+            f"There is no address '{host}' to listen at.",
+            id="host-invalid",
+            cause=str(error),
+            remedy="Leave out --host, or give an address of this machine.",
+        ) from error
+    return family, address
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> InputError:
+    if error.errno == errno.EADDRINUSE:
+        return InputError(
+            f"Port {port} is taken.",
+            id="port-taken",
+            cause="Another program listens there, perhaps another `torchgauge serve`.",
+            remedy="Choose another with --port, or any free one with --port 0.",
+        )
+    return InputError(
+        f"Cannot listen at '{host}', port {port}.",
+        id="host-invalid",
+        cause=error.strerror or str(error),
+        remedy="Give an address of this machine and a port of 1024 or more.",
+    )
