@@ -1,11 +1,14 @@
 """What CUDA's operators save for the backward pass, against published formulas and hand counts."""
 
+import contextlib
 import math
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.simulated_step import simulate
@@ -78,6 +81,41 @@ def test_dropout_saves_a_byte_per_element():
     with cuda_kernels():
         assert functional.dropout(x, training=False).dtype is x.dtype
         assert functional.dropout(x.detach()).grad_fn is None
+
+
+class Names(TorchDispatchMode):
+    """Notes the operators that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **kwargs or {})
+
+
+def test_dropout_without_a_gradient_is_one_operator_too():
+    x = torch.empty(64, 32, device="meta", dtype=torch.half)
+    with cuda_kernels(), Names() as run:
+        functional.dropout(x)
+    assert run.names == ["native_dropout"]
+
+
+def test_attention_with_dropout_keeps_no_scores():
+    call = functional.scaled_dot_product_attention
+    with FakeTensorMode(), cuda_kernels():
+        heads = [torch.empty(2, 4, 64, 16, dtype=torch.bfloat16, requires_grad=True) for _ in "qkv"]
+        kept = [
+            saved(
+                lambda rate=rate: functional.scaled_dot_product_attention(*heads, dropout_p=rate),
+                mode=contextlib.nullcontext(),
+            )[0]
+            for rate in (0.0, 0.1)
+        ]
+    # Queries, keys, values, the output, and a number per row.
+    assert kept == [4 * 2 * 2 * 4 * 64 * 16 + 4 * 2 * 4 * 64] * 2
+    assert functional.scaled_dot_product_attention is call
 
 
 def test_rms_norm_saves_its_input_and_a_number_per_row():

@@ -60,6 +60,40 @@ def test_a_rank_of_four_holds_a_quarter(fsdp):
     assert fsdp.memory.largest["gradients"] == 4 * ELEMENTS / 4
 
 
+class Summed(torch.autograd.Function):
+    """A layer's own collectives: its rows are gathered, and their gradients reduced."""
+
+    @staticmethod
+    def forward(ctx, x):
+        whole = x.new_empty(2 * x.shape[0], x.shape[1])
+        dist.all_gather_into_tensor(whole, x)
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        part = gradient.new_empty(gradient.shape[0] // 2, gradient.shape[1])
+        dist.reduce_scatter_tensor(part, gradient.contiguous())
+        dist.all_reduce(part)
+        return part
+
+
+class Gathering(nn.Linear):
+    """A layer that gathers what it computes."""
+
+    def forward(self, x):
+        """Map (N, WIDTH) to (2 N, WIDTH)."""
+        return Summed.apply(super().forward(x))
+
+
+def test_collectives_of_a_layer_of_the_users_are_no_gathers_of_fsdp():
+    step = noted((("tp", 2),), lambda model, mesh: nn.Sequential(model, Gathering(WIDTH, WIDTH)))
+    assert [pool.stream for pool in step.memory.pools] == ["compute"]
+    assert "gathered" not in step.memory.largest
+    elements = (LAYERS + 1) * WIDTH**2 + WIDTH
+    assert step.memory.largest["gradients"] == 4 * elements
+    assert {row.exposure for row in step.collectives} == {"exposed"}
+
+
 def test_each_layer_is_gathered_twice_and_its_gradient_reduced_once(fsdp):
     layer = 4 * WIDTH * WIDTH
     collectives = rows(fsdp)

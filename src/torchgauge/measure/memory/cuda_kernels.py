@@ -19,6 +19,7 @@ from torchgauge.signals import restoring
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _HALF = (torch.float16, torch.bfloat16)
+_scaled_dot_product = torch.nn.functional.scaled_dot_product_attention
 
 
 @restoring
@@ -26,7 +27,7 @@ def cuda_kernels() -> Iterator[None]:
     """Run CUDA's operators in place of the CPU's, on tensors that have no values.
 
     Tensors with values take the operators that they would take anyway, as distributed ones do in
-    RMSNorm: the gradient of its weight would need a collective.
+    RMSNorm and attention: a weight's gradient would need a collective, and rings take no dropout.
     """
     with contextlib.ExitStack() as undo:
         for owner, name, replacement in _REPLACEMENTS:
@@ -38,7 +39,7 @@ def cuda_kernels() -> Iterator[None]:
 
 def _called(original: Any, replacement: Any, *args: Any, **kwargs: Any) -> Any:
     tensor = args[0] if args else kwargs.get("input")
-    if replacement is not _rms_norm:
+    if replacement is _dropout:
         tensor = getattr(tensor, "_local_tensor", tensor)
     is_meta = isinstance(tensor, torch.Tensor) and tensor.is_meta and type(tensor) in _PLAIN
     if isinstance(tensor, FakeTensor) or is_meta:
@@ -49,9 +50,23 @@ def _called(original: Any, replacement: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor | None:
-    if not train or not 0 < p < 1 or not input.requires_grad:
+    if not train or not 0 < p < 1:
         return None
     return torch.native_dropout(input, p, True)[0]
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    *args: Any,
+    **kwargs: Any,
+) -> torch.Tensor | None:
+    if not 0 < dropout_p < 1:
+        return None
+    return _scaled_dot_product(query, key, value, attn_mask, 0.0, *args, **kwargs)
 
 
 def _rms_norm(
@@ -121,4 +136,5 @@ _REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (torch._VF, "dropout", _dropout),  # noqa: SLF001
     (torch, "dropout", _dropout),
     (torch, "rms_norm", _rms_norm),
+    (torch.nn.functional, "scaled_dot_product_attention", _attention),
 )

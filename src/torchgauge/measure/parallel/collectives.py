@@ -98,7 +98,7 @@ class Collectives:
             dtype="" if first is None else str(first.dtype).removeprefix("torch."),
             bytes=sum(tensor.nbytes for tensor in tensors(payload)),
             products_before=self.products,
-            by_framework=_called_by_framework(functional=functional),
+            by_framework=not functional and (is_bucket(kind, payload) or called_by_fsdp()),
         )
         self._calls.append(call)
         if functional:
@@ -176,12 +176,14 @@ def _group(args: Any) -> Any:
     return dist.group.WORLD
 
 
-def _called_by_framework(*, functional: bool) -> bool:
-    """Whether FSDP or DDP calls, which overlap what they send with other work."""
-    if functional:
-        return False
-    if graph_task() != -1:
-        return True
+def is_bucket(kind: CollectiveKind, payload: Any) -> bool:
+    """Whether gradients are reduced in the backward pass as DDP does it: flat, several in one."""
+    in_backward = kind == "all_reduce" and graph_task() != -1
+    return in_backward and all(tensor.dim() == 1 for tensor in tensors(payload))
+
+
+def called_by_fsdp() -> bool:
+    """Whether FSDP calls, which allocates on streams of its own and overlaps what it sends."""
     frame = sys._getframe()  # noqa: SLF001 - a few calls of a step
     while frame.f_back is not None:
         if _FSDP in frame.f_code.co_filename:

@@ -16,7 +16,13 @@ from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.touched import tensors
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
-from torchgauge.measure.parallel.collectives import NAMESPACES, Collectives, Groups
+from torchgauge.measure.parallel.collectives import (
+    NAMESPACES,
+    Collectives,
+    Groups,
+    called_by_fsdp,
+    is_bucket,
+)
 from torchgauge.measure.parallel.current_layer import CurrentLayer
 from torchgauge.measure.parallel.fake_job import replace
 from torchgauge.measure.work.internals import (
@@ -192,14 +198,17 @@ class RankLedger(DispatchMode):
             self.collectives.products += 1
 
     def _mark_collective(self, kind: CollectiveKind, args: Any) -> None:
-        """Say on which stream's pool a collective's tensors are, and that they are gathered."""
-        if kind == "all_gather":
-            self._mark(args[0], "gathered", _STREAMS[kind])
-        elif kind == "reduce_scatter":
-            self._mark(args[0], None, _STREAMS[kind])
-            self._mark(args[1], "gathered")
-        elif kind == "all_reduce" and self.phase == "backward":
-            self._mark(args[0], "gradients")  # a bucket of DDP
+        """Say which tensors of FSDP's are gathered, and on which stream's pool; what DDP reduces.
+
+        Whoever else communicates allocates as it computes.
+        """
+        if is_bucket(kind, args[0]):
+            self._mark(args[0], "gradients")
+        elif kind in _STREAMS and called_by_fsdp():
+            scatters = kind == "reduce_scatter"
+            self._mark(args[0], None if scatters else "gathered", _STREAMS[kind])
+            if scatters:
+                self._mark(args[1], "gathered")
 
     def _mark(self, value: Any, part: Part | None, stream: str | None = None) -> None:
         for tensor in tensors(value):
