@@ -74,7 +74,7 @@ bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode readers timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers \
-		generation_fit generation_hand_timing generation_held_out load_client \
+		generation_fit generation_hand_timing generation_held_out load_client monitor_cost \
 		load_coverage; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers

@@ -15,6 +15,7 @@ from torchgauge.history.store import Store
 from torchgauge.history.windows import read_windows
 from torchgauge.monitoring.delivery import Batch, Delivery
 from torchgauge.monitoring.problems import Problems
+from torchgauge.monitoring.receivers import otlp
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
 from torchgauge.report.windows.window_scalars import window_scalars
@@ -153,8 +154,9 @@ def test_an_otlp_endpoint_gets_exact_sums(gen_ai):
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
-def test_a_dead_otlp_endpoint_is_a_problem_and_no_more():
+def test_a_dead_otlp_endpoint_is_a_problem_and_no_more(monkeypatch):
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    monkeypatch.setattr(otlp, "TIMEOUT", 0.3)
     monitor = tg.monitor(name="net", otlp="http://127.0.0.1:9/v1/metrics")
     monitor.add("request", 1.0)
     monitor.close_windows(time.time())

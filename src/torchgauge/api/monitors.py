@@ -8,12 +8,9 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.monitoring.call_times import CountTokens
-from torchgauge.monitoring.delivery import Receiver
+from torchgauge.monitoring.delivery import FunctionReceiver, Receiver
 from torchgauge.monitoring.monitor import Monitor
 from torchgauge.monitoring.monitor_options import MonitorOptions
-from torchgauge.monitoring.receivers.history import HistoryReceiver
-from torchgauge.monitoring.receivers.otlp import OtlpReceiver
-from torchgauge.monitoring.receivers.trackers import FunctionReceiver, TrackerReceiver
 from torchgauge.records.monitoring.window import Window
 
 OnWindows = Callable[[tuple[Window, ...]], object]
@@ -97,10 +94,18 @@ def _receivers(
     *,
     gen_ai: bool,
 ) -> Iterator[Receiver]:
-    yield from map(TrackerReceiver, trackers)
+    # Imported where they are needed: a database's library takes half of the time of all imports.
+    if trackers:
+        from torchgauge.monitoring.receivers.trackers import TrackerReceiver
+
+        yield from map(TrackerReceiver, trackers)
     if history is not None:
+        from torchgauge.monitoring.receivers.history import HistoryReceiver
+
         yield HistoryReceiver(history)
     if otlp is not None:
+        from torchgauge.monitoring.receivers.otlp import OtlpReceiver
+
         yield OtlpReceiver(otlp, gen_ai=gen_ai)
     if on_windows is not None:
         yield FunctionReceiver(on_windows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from torchgauge.monitoring.problems import Problems
@@ -93,3 +94,17 @@ class Delivery:
                         self._pending.popleft()
             if self._ended:
                 return
+
+
+class FunctionReceiver:
+    """Calls a function with the windows of this process, as alerts do."""
+
+    part = "function"
+    backlog = 120
+
+    def __init__(self, function: Callable[[tuple[Window, ...]], object]) -> None:
+        self._function = function
+
+    def receive(self, batch: Batch) -> None:
+        """Call the function."""
+        self._function(batch.windows)

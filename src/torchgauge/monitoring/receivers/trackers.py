@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchgauge.monitoring.delivery import Batch
-from torchgauge.records.monitoring.window import Window
 from torchgauge.report.export import mlflow, tensorboard, wandb
 from torchgauge.report.windows.window_scalars import window_scalars
 
@@ -36,17 +35,3 @@ class TrackerReceiver:
     def receive(self, batch: Batch) -> None:
         """Log the figures of the windows."""
         self._log(window_scalars(batch.windows), batch.windows[0].end)
-
-
-class FunctionReceiver:
-    """Calls a function with the windows of this process, as alerts do."""
-
-    part = "function"
-    backlog = 120
-
-    def __init__(self, function: Callable[[tuple[Window, ...]], object]) -> None:
-        self._function = function
-
-    def receive(self, batch: Batch) -> None:
-        """Call the function."""
-        self._function(batch.windows)
