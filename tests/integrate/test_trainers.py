@@ -70,6 +70,10 @@ def train(tmp_path, callbacks, model=None, **settings):
     from transformers.trainer_callback import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
+    for callback in callbacks:
+        if hasattr(callback, "add_to"):
+            callback.add_to(trainer)
+            assert trainer.callback_handler.callbacks.index(callback) == 0
     trainer.train()
     return trainer
 
@@ -130,6 +134,25 @@ def test_a_window_of_a_trainer_becomes_a_tree(tmp_path):
     assert any("transformer.h.0" in row.path for row in record.tree.rows if row.kind == "layer")
     assert record.rated < record.count - 2
     assert "Recorded window" in str(record)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_has_the_same_graphs(tmp_path):
+    from torch._dynamo.utils import counters
+
+    from torchgauge.integrate.transformers import GaugeCallback
+
+    callback, results = GaugeCallback(), []
+    for callbacks in ([], [callback]):
+        torch._dynamo.reset()
+        counters.clear()
+        trainer = train(
+            tmp_path, callbacks, torch_compile=True, torch_compile_backend="eager", max_steps=4
+        )
+        graphs = dict(counters["graph_break"]), dict(counters["stats"])
+        results.append((graphs, losses(trainer)))
+    assert results[0] == results[1]
+    assert callback.record.counted == callback.record.rated == 2
 
 
 def test_what_fails_in_a_hook_never_reaches_the_training(tmp_path, monkeypatch):

@@ -40,7 +40,10 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
 
         Callbacks are called in order, and those given to `Trainer` come behind the loggers.
         """
-        trainer.callback_handler.callbacks.insert(0, self)
+        callbacks = trainer.callback_handler.callbacks
+        if self in callbacks:
+            callbacks.remove(self)
+        callbacks.insert(0, self)
 
     @guarded
     def on_train_begin(self, args: Any, *_: Any, **kwargs: Any) -> None:

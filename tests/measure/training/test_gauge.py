@@ -196,6 +196,15 @@ def test_what_is_between_steps_is_in_no_step():
     assert record.between == pytest.approx(0.1)
 
 
+def test_batches_that_no_step_had_keep_no_memory():
+    gauge = TrainingGauge(Job("accelerate", mlp()), GaugeOptions(), FakeClock())
+    x = torch.ones(9, 8)
+    gauge.batch(x, Inputs((x,)))
+    gauge.restart()
+    (calls,) = gauge._shapes._calls.values()
+    assert [tensor.device.type for _, tensor in calls.inputs.tensors()] == ["meta"]
+
+
 def test_one_record_until_now_and_one_at_the_end(tmp_path):
     clock = FakeClock()
     path = tmp_path / "run.json"

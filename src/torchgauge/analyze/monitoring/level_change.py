@@ -289,8 +289,8 @@ def _deviation(values: _Floats) -> float:
 def _location(histogram: Histogram) -> tuple[float, float]:
     """Return the trimmed mean of the logarithms, and its variance times the calls."""
     counts = np.array(histogram.counts)
-    indices = histogram.offset + np.arange(len(counts))
-    return trimmed_mean((indices + 0.5) * (math.log(2.0) / PER_OCTAVE), counts)
+    middles: _Floats = histogram.offset + 0.5 + np.arange(len(counts), dtype=np.float64)
+    return trimmed_mean(middles * (math.log(2.0) / PER_OCTAVE), counts)
 
 
 def trimmed_mean(values: _Floats, counts: _Integers) -> tuple[float, float]:
