@@ -70,6 +70,9 @@ def test_the_state_changes_with_each_run_that_comes_or_goes(store):
     store.add(runs.run(21))  # in SQLite it takes the number of the one that was removed
     assert len({before, added, store.read(fleet.state)}) == 3
     assert removed == before
+    full = store.read(fleet.state)
+    store.remove([store.runs()[0].uuid])  # not the newest
+    assert store.read(fleet.state) != full
 
 
 def test_no_query_reads_the_runs_of_other_targets(store):

@@ -136,6 +136,25 @@ def test_a_window_of_a_trainer_becomes_a_tree(tmp_path):
     assert "Recorded window" in str(record)
 
 
+@pytest.mark.slow
+def test_a_compiled_model_has_the_same_graphs(tmp_path):
+    from torch._dynamo.utils import counters
+
+    from torchgauge.integrate.transformers import GaugeCallback
+
+    callback, results = GaugeCallback(), []
+    for callbacks in ([], [callback]):
+        torch._dynamo.reset()
+        counters.clear()
+        trainer = train(
+            tmp_path, callbacks, torch_compile=True, torch_compile_backend="eager", max_steps=4
+        )
+        graphs = dict(counters["graph_break"]), dict(counters["stats"])
+        results.append((graphs, losses(trainer)))
+    assert results[0] == results[1]
+    assert callback.record.counted == callback.record.rated == 2
+
+
 def test_what_fails_in_a_hook_never_reaches_the_training(tmp_path, monkeypatch):
     from torchgauge.integrate.transformers import GaugeCallback
 

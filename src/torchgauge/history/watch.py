@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from torchgauge.analyze.history.alerts import Rule, alerts
+from torchgauge.analyze.monitoring.burn_rate import LONG
 from torchgauge.analyze.monitoring.level_change import DAY, DAYS
 from torchgauge.analyze.monitoring.window_alerts import (
     PREFIX,
@@ -60,9 +61,19 @@ def _windows(
     store: Store, rules: Sequence[Rule], window_rules: Sequence[WindowRule], now: float
 ) -> list[Window]:
     """Return the windows that the rules need: of two weeks and a day where a level is judged."""
-    spans = [rule.over.total_seconds() for rule in rules if rule.metric.startswith(PREFIX)]
-    spans += [(DAYS + 1) * DAY if rule.kind == "level" else DAY for rule in window_rules]
-    return read_windows(store, since=now - max(DAY, *spans), until=now) if spans else []
+    spans: dict[str, float] = {}
+    for rule in rules:
+        if rule.metric.startswith(PREFIX):
+            name = rule.metric.removeprefix(PREFIX).rpartition("_")[0]
+            spans[name] = max(spans.get(name, LONG), rule.over.total_seconds())
+    for window_rule in window_rules:
+        needed = (DAYS + 1) * DAY if window_rule.kind == "level" else LONG
+        spans[window_rule.series] = max(spans.get(window_rule.series, LONG), needed)
+    return [
+        window
+        for name, span in spans.items()
+        for window in read_windows(store, series=name, since=now - span - LONG, until=now)
+    ]
 
 
 def _trend(
@@ -70,7 +81,9 @@ def _trend(
 ) -> Trend:
     if not rule.metric.startswith(PREFIX):
         return trend(store, selection, [rule.metric], rule.layer)
-    fitting = [series for series in window_series(windows, now) if rule.fits(series)]
+    since = now - max(rule.over.total_seconds(), LONG) - LONG
+    recent = [window for window in windows if window.end > since]
+    fitting = [series for series in window_series(recent, now) if rule.fits(series)]
     return Trend(store=store.display_name, series=tuple(fitting))
 
 

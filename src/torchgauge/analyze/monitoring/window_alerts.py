@@ -79,16 +79,15 @@ def window_series(windows: Iterable[Window], now: float) -> list[TrendSeries]:
         series
         for group in _by_series(windows)
         if now - group[-1].end <= LONG
-        for statistic in STATISTICS
-        if (series := _statistic(group, statistic)) is not None
+        for series in _statistics(group)
     ]
 
 
 def _by_series(windows: Iterable[Window]) -> list[list[Window]]:
     groups: dict[object, list[Window]] = {}
     for window in windows:
-        single = window.without(*_MERGED)
-        groups.setdefault(single.key, []).append(single)
+        labels = [pair for pair in window.labels.items() if pair[0] not in _MERGED]
+        groups.setdefault((window.series, *sorted(labels)), []).append(window)
     return [sorted(group, key=lambda window: window.end) for group in groups.values()]
 
 
@@ -149,40 +148,43 @@ def _alert(rule: WindowRule, window: Window, text: str, value: float, limit: flo
     )
 
 
-def _statistic(windows: Sequence[Window], statistic: str) -> TrendSeries | None:
-    """Return one statistic of a series over time; None where nothing has it."""
-    points = tuple(_points(windows, statistic))
-    if not points:
-        return None
-    newest = windows[-1]
+def _statistics(windows: Sequence[Window]) -> Iterator[TrendSeries]:
+    """Yield the statistics of a series over time, of those that have a value."""
+    newest = windows[-1].without(*_MERGED)
     monitor = newest.labels.get("monitor", "")
-    unit = {"rate": "1/s", "errors": "ratio"}.get(statistic, newest.unit)
-    return TrendSeries(
-        target=monitor,
-        model=monitor,
-        branch="",
-        machine="",
-        cpu="",
-        gpu="",
-        device="",
-        precision="",
-        workload=repr(newest.key),
-        metric=f"{PREFIX}{newest.series}_{statistic}",
-        layer=newest.labels.get("layer"),
-        unit=unit,
-        how=newest.how,
-        points=points,
-    )
+    spans = _spans(windows)
+    for statistic in STATISTICS:
+        points = tuple(_points(spans, statistic))
+        if points:
+            yield TrendSeries(
+                target=monitor,
+                model=monitor,
+                branch="",
+                machine="",
+                cpu="",
+                gpu="",
+                device="",
+                precision="",
+                workload=repr(newest.key),
+                metric=f"{PREFIX}{newest.series}_{statistic}",
+                layer=newest.labels.get("layer"),
+                unit={"rate": "1/s", "errors": "ratio"}.get(statistic, newest.unit),
+                how=newest.how,
+                points=points,
+            )
 
 
-def _points(windows: Sequence[Window], statistic: str) -> Iterator[TrendPoint]:
-    """Yield the points, back from the newest window, oldest first."""
+def _spans(windows: Sequence[Window]) -> list[Window]:
+    """Return the windows of five minutes each, back from the newest, oldest first."""
     spans: dict[int, list[Window]] = {}
     end = windows[-1].end
     for window in windows:
-        spans.setdefault(int((end - window.end) // POINT), []).append(window)
-    for number in sorted(spans, reverse=True):
-        (span,) = merged(spans[number])
+        spans.setdefault(int((end - window.end) // POINT), []).append(window.without(*_MERGED))
+    return [merged(spans[number])[0] for number in sorted(spans, reverse=True)]
+
+
+def _points(spans: Iterable[Window], statistic: str) -> Iterator[TrendPoint]:
+    for span in spans:
         value = _value(span, statistic)
         if value is not None:
             created = datetime.datetime.fromtimestamp(span.end, datetime.UTC)

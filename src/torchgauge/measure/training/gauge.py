@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
 import torch
 from torch import nn
 
@@ -221,11 +222,13 @@ class TrainingGauge:
         """Return the record of the steps until now."""
         totals = self._totals
         interval = mean_of(self._durations)[1] if len(self._durations) > 1 else None
+        if interval is not None:
+            interval = msgspec.structs.replace(interval, low=max(interval.low, 0.0))
         of_all = interval if totals.counted == totals.steps else None
         used = totals.utilization(self._peak, self._model_shape(), of_all)
         return TrainingRun(
             trainer=self._job.trainer,
-            model=type(self._job.model).__name__,
+            model=self._model_name(),
             environment=self._environment,
             program=program(),
             rank=rank(),
@@ -304,6 +307,12 @@ class TrainingGauge:
     def _device(self) -> torch.device:
         tensor = next(self._job.model.parameters(), None)
         return torch.device("cpu") if tensor is None else tensor.device
+
+    def _model_name(self) -> str:
+        try:
+            return type(unwrapped(self._job.model)).__name__
+        except InputError:
+            return type(self._job.model).__name__
 
     def _model_shape(self) -> ModelShape | None:
         try:
