@@ -65,6 +65,15 @@ def test_calls_in_eight_threads_are_all_counted():
     assert made.total() == 8 * 4000
 
 
+def test_calls_that_pass_while_a_special_one_begins_are_counted():
+    made, _, _, special = parts(draw=lambda: 4, times_all=False)
+    call = made.wrap(lambda: None)
+    call()
+    made.countdown[0] = -3  # seven of other threads, three of them after it has run out
+    call()
+    assert (made.total(), len(special)) == (1 + 7 + 1, 2)
+
+
 def test_gaps_are_geometric_with_the_mean_of_their_rate():
     generator = random.Random(2)
     draw = gaps(20, generator.random)

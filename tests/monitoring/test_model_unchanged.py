@@ -136,11 +136,21 @@ def test_a_model_ends_although_it_is_monitored():
 @pytest.mark.thorough
 def test_traces_and_exports_are_the_same():
     net = Net().eval()
-    expected = net(X)
+    expected, scopes = net(X), scopes_of(torch.jit.trace(net, X))
+    with tg.monitor(net.first) as monitor:
+        net(X)  # a special call, and then the usual ones
+        monitor._meters[0].countdown[0] = 100
+        traced = torch.jit.trace(net, X)
+        assert torch.equal(traced(X), expected)
+        assert scopes_of(traced) == scopes
     with tg.monitor(net):
         assert torch.equal(torch.jit.trace(net, X)(X), expected)
         assert torch.equal(torch.export.export(net, (X,)).module()(X), expected)
         assert torch.equal(torch.fx.symbolic_trace(net)(X), expected)
+
+
+def scopes_of(traced):
+    return [(node.kind(), node.scopeName()) for node in traced.inlined_graph.nodes()]
 
 
 @pytest.mark.thorough

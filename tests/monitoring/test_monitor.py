@@ -156,8 +156,9 @@ def test_windows_end_at_multiples_of_their_length_and_are_handed_on():
 def test_the_folder_has_what_closed_monitors_recorded(folder):
     for _ in range(2):
         net = Net()
-        with tg.monitor(net, name="a/b"):
+        with tg.monitor(net, name="a/b") as monitor:
             net(torch.ones(1, 4))
+            monitor.tick(time.time())
     (folder / "foreign.monitor").write_bytes(b"x")
     reader = MonitorFolder()
     assert [state.alive for state in reader.states()] == [False, False]

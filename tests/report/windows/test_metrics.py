@@ -19,8 +19,8 @@ def windows():
             labels={"monitor": "net", "function": HOSTILE},
             begin=0.0,
             end=1.0,
-            count=6,
-            histogram=Histogram.from_values([0.0, 0.25, 0.3, 2.0]),
+            count=7,
+            histogram=Histogram.from_values([0.0, 0.25, 0.252, 0.3, 2.0]),
             errors={"ValueError": 2},
         ),
         Window(series="latency", labels={"monitor": "other"}, begin=0.0, end=1.0),
@@ -60,11 +60,11 @@ def test_the_text_is_what_prometheus_parses():
         for sample in latency.samples
         if sample.labels["monitor"] == "net"
     }
-    # 2 ** -2 is a bound: 0 and 0.25 do not exceed it.
-    assert (samples["bucket", "0.25"], samples["bucket", "0.5"]) == (2, 3)
-    assert (samples["bucket", "1.0"], samples["bucket", "2.0"]) == (3, 4)
-    assert samples["bucket", "+Inf"] == samples["count", None] == 4
-    assert samples["sum", None] == pytest.approx(2.55)
+    # 2 ** -2 is a bound: 0 and 0.25 do not exceed it, 0.252 is in the bucket above it.
+    assert (samples["bucket", "0.25"], samples["bucket", "0.5"]) == (2, 4)
+    assert (samples["bucket", "1.0"], samples["bucket", "2.0"]) == (4, 5)
+    assert samples["bucket", "+Inf"] == samples["count", None] == 5
+    assert samples["sum", None] == pytest.approx(2.802)
     assert {sample.labels.get("function") for sample in latency.samples} == {HOSTILE, None}
     (errors,) = parsed["torchgauge_latency_errors"].samples
     assert (errors.labels["kind"], errors.value) == ("ValueError", 2)
@@ -81,7 +81,7 @@ def test_the_protobuf_has_native_histograms_without_loss():
         "function": HOSTILE,
         "monitor": "net",
     }
-    assert (histogram.sample_count, histogram.zero_count, histogram.schema) == (4, 1, 5)
+    assert (histogram.sample_count, histogram.zero_count, histogram.schema) == (5, 1, 5)
     # By hand: 0.25 = 2 ** -2 ends bucket -64 of Prometheus, 2 ends its bucket 32.
     index, counts, deltas = 0, {}, iter(histogram.positive_delta)
     count = 0
@@ -91,7 +91,7 @@ def test_the_protobuf_has_native_histograms_without_loss():
             count += next(deltas)
             counts[index] = count
             index += 1
-    assert counts == {-64: 1, -55: 1, 32: 1}
+    assert counts == {-64: 1, -63: 1, -55: 1, 32: 1}
     (empty,) = (one.histogram for one in latency.metric if not one.histogram.sample_count)
     assert empty.zero_threshold > 0
     assert decoded["torchgauge_latency_errors_total"].metric[0].counter.value == 2
@@ -146,7 +146,7 @@ def test_the_older_text_is_the_same_with_names_of_its_own():
     assert "# TYPE torchgauge_latency_errors_total counter" in text
     assert (parsed["torchgauge_latency_errors"].type, "EOF" in text) == ("counter", False)
     samples = parsed["torchgauge_latency_seconds"].samples
-    assert sum(s.value for s in samples if s.name.endswith("_count")) == 4
+    assert sum(s.value for s in samples if s.name.endswith("_count")) == 5
 
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily"
