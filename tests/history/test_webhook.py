@@ -154,15 +154,17 @@ def test_a_server_that_does_not_come_to_an_end_is_not_waited_for(monkeypatch, pa
     done = threading.Event()
 
     def answer():
-        connection, _ = listening.accept()
-        with connection, contextlib.suppress(OSError):
-            for part in parts:
-                connection.sendall(part)
-                if done.wait(0.05):
-                    break
-            done.wait()
+        with contextlib.suppress(OSError):
+            connection, _ = listening.accept()
+            with connection:
+                for part in parts:
+                    connection.sendall(part)
+                    if done.wait(0.05):
+                        break
+                done.wait()
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5.0)  # beside other work the sender may give up before it connects
         thread = threading.Thread(target=answer)
         thread.start()
         try:

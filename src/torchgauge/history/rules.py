@@ -28,9 +28,9 @@ class Rules(NamedTuple):
     """What a file asks for; `url` is a secret, `url_env` names the variable that holds it."""
 
     rules: tuple[Rule, ...]
-    window_rules: tuple[WindowRule, ...] = ()
     url: str = ""
     url_env: str = ""
+    window_rules: tuple[WindowRule, ...] = ()
 
 
 def read(path: Path) -> Rules:
@@ -65,7 +65,7 @@ def _rules(content: Mapping[str, Any]) -> Rules:
     is_known = isinstance(hook, dict) and set(hook) <= _WEBHOOK
     if not is_known or not all(isinstance(value, str) for value in hook.values()):
         raise UnfitError("a [webhook] has 'url' or 'url_env', both text")
-    return Rules(rules, window_rules, **hook)
+    return Rules(rules, window_rules=window_rules, **hook)
 
 
 def _tables(content: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
