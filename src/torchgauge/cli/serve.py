@@ -106,7 +106,6 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.judgements import DEFAULT_RULES
     from torchgauge.live.monitor_view import MonitorView
     from torchgauge.live.routes import Site
-    from torchgauge.live.window_judgements import DEFAULT_RULES as WINDOW_RULES
     from torchgauge.live.window_judgements import judge
 
     all_rules = None if options.alerts is None else rules.read(options.alerts)
@@ -122,7 +121,7 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
         history = HistoryView(reader, executor, run_rules)
     origin, read = _windows(options, reader)
     if read is not None:
-        judged = judge((), WINDOW_RULES) if all_rules is None else judge(*all_rules[:2])
+        judged = judge(()) if all_rules is None else judge(all_rules.rules, all_rules.window_rules)
         monitors = MonitorView(origin, read, judged)
         monitors.update_for_ever()
     if history is not None:
