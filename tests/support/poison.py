@@ -30,6 +30,7 @@ UNFIT |= {("Forwards", "device")}
 UNFIT |= {("Requests", name) for name in Requests.__struct_fields__}
 UNFIT |= {("ServerUse", name) for name in ServerUse.__struct_fields__}
 UNFIT |= {("Distribution", "percentiles"), ("ServiceTimes", "batches"), ("Level", "fates")}
+UNFIT |= {("ServiceTimes", "order")}
 # The only node of a tree has no parent, and is the first.
 PLACES = {"parent": -1, "node": 0, "cell": 0}
 _NUMBERS = itertools.count()

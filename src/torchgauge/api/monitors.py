@@ -58,6 +58,16 @@ def monitor(
     Raises:
         InputError: `monitor-option`, `monitor-target`; `no-run` without a tracker's run.
         MissingExtraError: A receiver's library is not installed.
+
+    Examples:
+        >>> import torch
+        >>> import torchgauge as tg
+        >>> model = torch.nn.Linear(4, 2)
+        >>> with tg.monitor(model, name="linear", folder="monitors") as monitor:
+        ...     outputs = [model(torch.ones(3, 4)) for _ in range(5)]
+        >>> [(window.series, window.count) for window in monitor.totals()
+        ...  if window.series == "latency"]
+        [('latency', 5)]
     """
     options = MonitorOptions(
         name=_name(model) if name is None else name,

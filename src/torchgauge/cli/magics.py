@@ -38,7 +38,9 @@ FUNCTIONS = {
 }
 EFFORTS = ("quick", "precise")  # flags of the command line
 # Verbs without --json: what makes them print the record.
-OTHER_RECORDS: dict[str, list[str]] = {"report": ["--format", "json"], "history": [], "mcp": []}
+OTHER_RECORDS: dict[str, list[str]] = {
+    "report": ["--format", "json"], "history": [], "mcp": [], "serve": [],
+}  # fmt: skip
 NO_RECORD = {"--help", "-h", "--version", "--json", "--csv"}
 PROGRESS = re.compile(rf"{NAME}: (.* · \d+ s\b.*)")
 ERROR = f"{NAME}: error: "

@@ -237,7 +237,7 @@ class Monitor:
             if self._closed:
                 return
             with self._problems.noting("memory readings"):
-                for kind, value in memory_readings(self._process).items():
+                for kind, value in memory_readings().items():
                     memory = self.series(MEMORY, "B", labels={"kind": kind})
                     memory.add(value)
                     memory.last = value

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any
 
-import psutil
+from torchgauge.device.counters import resident
 
 
-@functools.cache
-def _process(number: int) -> psutil.Process:
-    return psutil.Process(number)
-
-
-def memory_readings(process: int) -> dict[str, float]:
+def memory_readings() -> dict[str, float]:
     """Return bytes by kind: the resident set, and what torch's tensors take on each GPU in use.
 
     A GPU that the program does not use is not started for it.
     """
-    readings = {"resident": float(_process(process).memory_info().rss)}
+    own = resident()
+    readings = {} if own is None else {"resident": float(own)}
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):

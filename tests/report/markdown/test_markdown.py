@@ -62,6 +62,8 @@ def test_no_name_is_markup(kind):
     if kind == "loop":
         rows = [msgspec.structs.replace(row, name=records.ODD) for row in record.tree.rows]
         record = msgspec.structs.replace(record, tree=Tree(rows=tuple(rows)))
+    elif kind == "training run":
+        record = msgspec.structs.replace(record, model=records.ODD)
     elif kind != "ranks":
         target = msgspec.structs.replace(record.target, name=records.ODD)
         record = msgspec.structs.replace(record, target=target)
