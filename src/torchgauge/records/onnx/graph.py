@@ -12,7 +12,7 @@ from torchgauge.records.record import Record
 # How a node's layer was found, the surest first. "neighbours" is an estimate; a node with the rule
 # "none" has no layer.
 LayerRule = Literal["weights", "metadata", "names", "neighbours", "none"]
-Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
+Attribute = int | float | str | tuple[int | float | str, ...]
 
 
 class TensorType(Record, frozen=True, kw_only=True, omit_defaults=True):
