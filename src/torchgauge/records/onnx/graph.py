@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.record import Record
+from torchgauge.records.record import MeasurementWarning, Record
 
 # How a node's layer was found, the surest first. "neighbours" is an estimate; a node with the rule
 # "none" has no layer.
@@ -41,16 +41,16 @@ class TensorType(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Initializer(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A tensor that the file stores: `parameter` of the model, or a constant of its computation.
+    """A tensor that the file stores: a parameter of the model, or a constant of its computation.
 
-    `shared` names the initializer that holds the same stored bytes, "" for none.
+    `shape` has as many elements as are stored, `bytes` of them; of a sparse tensor the values.
+    `shared` names the initializer before it that is at the same place of an external file.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     bytes: int
-    parameter: bool = True
     shared: str = ""
 
 
@@ -63,8 +63,10 @@ class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
         domain: The operator's domain, "" for ai.onnx.
         inputs: Names of values in the operator's order, "" for one that is left out.
         outputs: Likewise.
+        input_types: The types of the inputs, in their order.
+        output_types: Likewise.
         attributes: Those that are numbers or texts, and lists of them.
-        metadata: What the exporter noted on it (`metadata_props`, and "doc_string").
+        metadata: What the exporter noted of its layer: scopes, classes, namespace.
         layer: The module path of its layer, "" for the model itself, None where no rule finds one.
         layer_type: The class of the layer where the exporter noted it.
         rule: How the layer was found.
@@ -84,6 +86,8 @@ class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
     domain: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    input_types: tuple[TensorType, ...] = ()
+    output_types: tuple[TensorType, ...] = ()
     attributes: dict[str, Attribute] = msgspec.field(default_factory=dict)
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     layer: str | None = None
@@ -120,12 +124,13 @@ class Graph(Record, frozen=True, kw_only=True):
         opsets: The version of each domain that it imports.
         inputs: Names of the inputs that a call gives.
         outputs: Names of the outputs.
-        values: The type of every value whose type is known, by name.
+        values: The types of inputs and outputs, by name.
         initializers: The tensors that the file stores.
         nodes: Every node, a container before the nodes of its subgraphs.
         files: The names of all files that hold it, the .onnx file first.
         file_bytes: The size of these files together.
         custom_domains: Domains whose operators need a library of their own to run.
+        warnings: What was not understood, such as shapes that do not fit.
     """
 
     name: str
@@ -139,6 +144,7 @@ class Graph(Record, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     file_bytes: int = 0
     custom_domains: tuple[str, ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
 
 
 class GraphFacts(Record, frozen=True, kw_only=True):
