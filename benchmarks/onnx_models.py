@@ -116,6 +116,7 @@ class _Tensors(torch.nn.Module):
 def export(name: str, folder: Path) -> None:
     """Write the files of a model that are not there; what an exporter raises is printed."""
     model, value = builders()[name]()
+    as_trained(model)
     if name.startswith("transformers"):
         model = _Tensors(model)
     truth = folder / f"{name}.json"
@@ -135,6 +136,15 @@ def export(name: str, folder: Path) -> None:
         except Exception as error:  # noqa: BLE001 - an exporter may raise anything
             result = f"{type(error).__name__}: {str(error).strip().splitlines()[-1][:120]}"
         print(f"{name} {kind}: {result} in {time.perf_counter() - start:.1f} s", flush=True)
+
+
+def as_trained(model: torch.nn.Module) -> None:
+    """Make equal parameters differ, as in trained models: exporters write equal ones once."""
+    generator = torch.Generator().manual_seed(0)
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.is_floating_point():
+            noise = 0.01 * torch.rand(tensor.shape, generator=generator)
+            tensor.data += noise.to(tensor.dtype)
 
 
 def counted(model: torch.nn.Module, value: torch.Tensor) -> dict[str, Any]:
