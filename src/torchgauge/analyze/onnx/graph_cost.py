@@ -98,14 +98,11 @@ class _Layers:
             path = self._path(node)
             if node.layer_type and node.layer == path:
                 self._types.setdefault(path, node.layer_type)
-            while path:
-                above = path.rpartition(".")[0]
-                known = path in children
-                children.setdefault(path, {})
-                children.setdefault(above, {}).setdefault(path)
-                if known:
-                    break
-                path = above
+            while path and path not in children:
+                children[path] = {}
+                path = path.rpartition(".")[0]
+        for path in list(children)[1:]:
+            children[path.rpartition(".")[0]][path] = None
         self._order: list[tuple[str, int]] = []
         self._numbers: dict[str, int] = {}
         pending = [("", -1)]
