@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from torchgauge.formulas import onnx_kinds
 from torchgauge.formulas.free import STILL
 from torchgauge.formulas.touched import elements_of, tensors, touched
 
@@ -195,6 +196,8 @@ _RULES: dict[str, Rule] = {
     **_named(
         "index index_select gather take masked_select _unsafe_index _unsafe_masked_index", _gathers
     ),
+    **dict.fromkeys(onnx_kinds.STILL | onnx_kinds.CONTAINERS, _no_bytes),
+    **dict.fromkeys(onnx_kinds.GATHERING, _gathers),
     **_named("embedding", _looks_up),
     **_named("_embedding_bag _embedding_bag_forward_only", _bags),
     **_named("embedding_renorm_", _renormalises),

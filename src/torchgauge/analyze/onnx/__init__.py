@@ -1,0 +1,1 @@
+"""Graphs of ONNX files: layers, work and sizes of their nodes."""

@@ -1,0 +1,124 @@
+"""Parameters and bytes that an ONNX file holds.
+
+ONNX has initializers alone. A parameter is an initializer that is named as one, or that an operator
+takes where it takes weights; running statistics and other constants are what torch calls buffers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+
+from torchgauge.formulas.kinds import kind
+from torchgauge.records.onnx.graph import Graph, Initializer
+from torchgauge.records.work.size import DtypeSize, Size
+
+# Names of buffers in state dicts of well-known modules.
+BUFFERS = frozenset(
+    """
+    attn_mask inv_freq masked_bias num_batches_tracked original_inv_freq position_ids
+    relative_position_index running_mean running_var token_type_ids
+    """.split()
+)
+# Names that exporters make up: `val_40`, `onnx::Conv_193`, `/layer/Constant_output_0`, `312`.
+_MADE_UP = re.compile(r"val_\d+|onnx::.*|.*/.*|\d+|(?:_?tensor_constant|lifted_tensor_)\d+")
+_NUMBERED = re.compile(r"_\d+\Z")
+# Where an operator takes weights, by the positions of its inputs.
+_WEIGHTS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "NhwcFusedConv", "Gemm", "FusedGemm",
+                     "LayerNormalization", "GroupNormalization", "InstanceNormalization",
+                     "BatchNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
+                     "Attention", "BiasGelu", "FastGelu", "BiasAdd"), (1, 2)),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3, 7)),
+    **dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), (0, 1)),
+    **dict.fromkeys(("Gather", "Upsample"), (0,)),
+    **dict.fromkeys(("PRelu", "MatMulNBits", "MatMulBnb4", "ConvInteger", "MatMulInteger",
+                     "DynamicQuantizeMatMul", "MatMulIntegerToFloat"), (1,)),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), (3, 8)),
+    "DeformConv": (1, 3),
+    "SkipLayerNormalization": (2, 3, 4),
+    "SkipSimplifiedLayerNormalization": (2, 3),
+    "EmbedLayerNormalization": (2, 3, 4, 5, 6),
+    "MultiHeadAttention": (3,),
+    "DequantizeLinear": (0,),
+    # A bias that a plain exporter adds by itself, a scale: one value for each channel.
+    **dict.fromkeys(("Add", "Mul", "Sub", "Div"), ()),
+}  # fmt: skip
+_BY_CHANNEL = ("Add", "Mul", "Sub", "Div")
+_QUANTISED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+
+
+def graph_size(graph: Graph) -> Size:
+    """Count what the file stores: each stored tensor once, however often it is used."""
+    parameters = parameter_elements(graph)
+    by_dtype: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    sums = {True: [0, 0], False: [0, 0]}
+    for tensor in graph.initializers:
+        if tensor.shared:
+            continue
+        for entry in (sums[tensor.name in parameters], by_dtype[tensor.dtype or "unknown"]):
+            entry[0] += math.prod(tensor.shape)
+            entry[1] += tensor.bytes
+    return Size(
+        parameters=sums[True][0],
+        trainable=0,
+        buffers=sums[False][0],
+        parameter_bytes=sums[True][1],
+        buffer_bytes=sums[False][1],
+        by_dtype={name: DtypeSize(elements=e, bytes=b) for name, (e, b) in by_dtype.items()},
+        disk_bytes=graph.file_bytes,
+        disk_source=", ".join(graph.files),
+    )
+
+
+def parameter_elements(graph: Graph) -> dict[str, int]:
+    """Return the elements of each parameter by its name; of several at one place the first."""
+    weights = _in_weight_positions(graph)
+    return {
+        tensor.name: math.prod(tensor.shape)
+        for tensor in graph.initializers
+        if not tensor.shared and is_parameter(tensor, is_weight=tensor.name in weights)
+    }
+
+
+def is_parameter(tensor: Initializer, *, is_weight: bool) -> bool:
+    """Return whether a stored tensor is a parameter of the model."""
+    last = tensor.name.rpartition(".")[2]
+    if last in BUFFERS:
+        return False
+    if not tensor.dtype.startswith(("float", "bfloat", "complex")):
+        return is_weight and tensor.dtype in _QUANTISED
+    return is_weight or not made_up(tensor.name)
+
+
+def made_up(name: str) -> bool:
+    """Return whether an exporter made the name up, as that of a value that it computed."""
+    if _MADE_UP.fullmatch(name):
+        return True
+    stem = _NUMBERED.sub("", name)
+    return "." not in name and kind(f"aten::{stem}") != "unknown"
+
+
+def _in_weight_positions(graph: Graph) -> set[str]:
+    """Return the initializers that an operator takes as weights."""
+    stored = {tensor.name: tensor for tensor in graph.initializers}
+    sources = {name: name for name in stored}
+    for node in graph.nodes:
+        if node.operator == "Identity" and node.outputs and node.inputs[:1]:
+            sources[node.outputs[0]] = sources.get(node.inputs[0], "")
+    weights: set[str] = set()
+    for node in graph.nodes:
+        for position, value in enumerate(node.inputs):
+            name = sources.get(value, "")
+            if name not in stored:
+                continue
+            by_channel = node.operator in _BY_CHANNEL and _is_vector(stored[name].shape)
+            if by_channel or position in _WEIGHTS.get(node.operator, ()):
+                weights.add(name)
+    return weights
+
+
+def _is_vector(shape: tuple[int, ...]) -> bool:
+    """Return whether all but one dimension are 1."""
+    return sum(size != 1 for size in shape) == 1

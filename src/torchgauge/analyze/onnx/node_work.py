@@ -1,0 +1,121 @@
+"""FLOPs and bytes of each node of an ONNX graph, by the formulas of its operator and its types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from torchgauge.errors import TorchgaugeError, text_of
+from torchgauge.formulas.onnx_kinds import CONTAINERS, STILL
+from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor
+from torchgauge.formulas.registry import as_work, find
+from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.work import Work
+from torchgauge.records.onnx.graph import Graph, GraphNode, TensorType
+from torchgauge.records.record import LARGEST_INTEGER, MeasurementWarning
+
+BITS = {"complex128": 128, "complex64": 64, "float64": 64, "int64": 64, "uint64": 64, "string": 64,
+        "float32": 32, "int32": 32, "uint32": 32, "float16": 16, "bfloat16": 16, "int16": 16,
+        "uint16": 16, "uint4": 4, "int4": 4, "float4_e2m1": 4, "uint2": 2, "int2": 2}  # fmt: skip
+
+
+def with_work(graph: Graph) -> Graph:
+    """Return the graph with the work of each node in all of its calls; None where it is unknown.
+
+    A formula that raises is a warning of the graph, and its operator's work unknown.
+    """
+    failures: dict[str, str] = {}
+    nodes = tuple(_worked(node, failures) for node in graph.nodes)
+    warnings = [
+        MeasurementWarning(
+            id="formula-failed",
+            message=f"The formula of {operator} failed; its work is unknown.",
+            probe="cost",
+            cause=cause,
+        )
+        for operator, cause in failures.items()
+    ]
+    return msgspec.structs.replace(graph, nodes=nodes, warnings=(*graph.warnings, *warnings))
+
+
+def _worked(node: GraphNode, failures: dict[str, str]) -> GraphNode:
+    calls = node.calls
+    work = None if calls is None else _work(node, failures)
+    if calls is None or work is None:
+        return node
+    moved = _bytes(node)
+    causal = work.matmul if work.causal is None else work.causal
+    figures = (work.matmul, causal, work.vector, work.integer, moved)
+    figures = tuple(None if figure is None else calls * figure for figure in figures)
+    if any(figure is None or figure >= LARGEST_INTEGER for figure in figures):
+        return node
+    return msgspec.structs.replace(
+        node,
+        matmul_flops=figures[0],
+        causal_matmul_flops=figures[1],
+        vector_flops=figures[2],
+        integer_ops=figures[3],
+        bytes=figures[4],
+        estimated=work.estimated,
+    )
+
+
+def _work(node: GraphNode, failures: dict[str, str]) -> Work | None:
+    """Return the work of one call; None without a formula, or without the shapes that it reads."""
+    operator = node.full_operator
+    registered = find(operator)
+    if registered is None:
+        return None
+    function, wants_outputs = registered
+    named: dict[str, Any] = dict(node.attributes)
+    if wants_outputs:
+        named["outputs"] = _outputs(node)
+    try:
+        result = function(*_operands(node), **named)
+        return None if result is None else as_work(result)
+    except MissingOperandError:
+        return None
+    except TorchgaugeError as error:
+        failures.setdefault(operator, error.message)
+    except Exception as error:  # noqa: BLE001 - a formula may be the user's, a node may lack inputs
+        failures.setdefault(operator, text_of(error))
+    return None
+
+
+def _bytes(node: GraphNode) -> int | None:
+    operator = node.full_operator
+    if operator in STILL or operator in CONTAINERS:
+        return 0
+    operands, outputs = _operands(node), _outputs(node)
+    results = outputs if isinstance(outputs, tuple) else (outputs,)
+    if any(isinstance(operand, MissingTensor) for operand in (*operands, *results)):
+        return None
+    return round(bytes_of(operator, tuple(operands), {}, outputs))
+
+
+def _operands(node: GraphNode) -> list[Any]:
+    """Return the inputs, None for one that is left out."""
+    return [
+        operand(kind) if name else None
+        for name, kind in zip(node.inputs, node.input_types, strict=False)
+    ]
+
+
+def _outputs(node: GraphNode) -> Any:
+    outputs = tuple(
+        operand(kind)
+        for name, kind in zip(node.outputs, node.output_types, strict=False)
+        if name
+    )
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def operand(kind: TensorType) -> Described | MissingTensor:
+    """Return a value as formulas see it."""
+    sizes = kind.sizes
+    if sizes is None or not kind.dtype:
+        return MissingTensor("the shape of a value")
+    bits = BITS.get(kind.dtype, 8)
+    # Of types smaller than a byte several share one.
+    return Described(sizes, kind.dtype, (), bits // 8 if bits >= 8 else bits / 8)  # type: ignore[arg-type]

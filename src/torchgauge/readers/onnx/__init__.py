@@ -1,0 +1,1 @@
+"""ONNX files, read in a process of their own."""

@@ -1,0 +1,166 @@
+"""What comes out of If, Loop and Scan, and how often their subgraphs run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, helper
+
+from torchgauge.readers.onnx.input_shapes import dimensions
+from torchgauge.readers.onnx.node_attributes import Attributes
+from torchgauge.readers.onnx.value import Scope, Value
+
+if TYPE_CHECKING:
+    from torchgauge.readers.onnx.graph_reader import GraphReader
+
+# More calls than any model makes; loops in loops multiply theirs.
+MAX_CALLS = 2**40
+
+
+class Place(NamedTuple):
+    """Where a container is: the values it sees, its index, and how often it runs."""
+
+    scope: Scope
+    index: int
+    calls: int | None
+
+
+def outputs_of(
+    reader: GraphReader,
+    node: NodeProto,
+    inputs: Sequence[Value | None],
+    attributes: Attributes,
+    place: Place,
+) -> list[Value]:
+    """Describe the nodes of a container's subgraphs, and return what comes out of it."""
+    graphs = attributes.graphs
+    if node.op_type == "If" and {"then_branch", "else_branch"} <= graphs.keys():
+        return _if(reader, inputs, graphs, place)
+    if node.op_type == "Loop" and "body" in graphs:
+        return _loop(reader, inputs, graphs["body"], place)
+    if node.op_type == "Scan" and "body" in graphs:
+        count = attributes.values.get("num_scan_inputs")
+        if isinstance(count, int) and 0 < count <= len(inputs):
+            return _scan(reader, inputs, graphs["body"], place, attributes)
+    for graph in graphs.values():
+        _run(reader, graph, [], place, None)
+    return [Value() for _ in node.output]
+
+
+def _run(
+    reader: GraphReader,
+    graph: GraphProto,
+    arguments: Sequence[Value],
+    place: Place,
+    calls: int | None,
+) -> list[Value]:
+    """Describe a subgraph's nodes, given its arguments; return its outputs."""
+    scope = place.scope.new_child()
+    for position, value in enumerate(graph.input):
+        known = position < len(arguments) and arguments[position].kind is not None
+        scope[value.name] = arguments[position] if known else Value(value.type)
+    reader.run(graph, scope, place.index, calls)
+    return [scope.get(value.name, Value()) for value in graph.output]
+
+
+def _if(
+    reader: GraphReader,
+    inputs: Sequence[Value | None],
+    graphs: dict[str, GraphProto],
+    place: Place,
+) -> list[Value]:
+    condition = inputs[0].data if inputs and inputs[0] is not None else None
+    if condition is not None and condition.size == 1:
+        chosen = graphs["then_branch" if condition.ravel()[0] else "else_branch"]
+        return _run(reader, chosen, [], place, place.calls)
+    results = [_run(reader, graphs[name], [], place, None) for name in ("then_branch", "else_branch")]
+    return [
+        Value(a.kind if a.kind == b.kind else None) for a, b in zip(*results, strict=False)
+    ]
+
+
+def _loop(
+    reader: GraphReader, inputs: Sequence[Value | None], body: GraphProto, place: Place
+) -> list[Value]:
+    limit, condition = (*inputs, None, None)[:2]
+    trips = _number(limit)
+    if condition is not None and _number(condition) is None:
+        trips = None  # what was computed decides
+    elif condition is not None and not _number(condition):
+        trips = 0
+    carried = [Value(None if value is None else value.kind) for value in inputs[2:]]
+    counter = Value(helper.make_tensor_type_proto(TensorProto.INT64, []))
+    true = condition._replace(data=None) if condition is not None else Value()
+    if trips:
+        true = Value(helper.make_tensor_type_proto(TensorProto.BOOL, []), np.array(True))
+    first = len(reader.nodes)
+    calls = _times(place.calls, trips)
+    results = _run(reader, body, [counter, true, *carried], place, calls)
+    goes_on, *results = results or [Value()]
+    if trips and not _number(goes_on):
+        trips = None
+        reader.forget_calls(first)
+    states = [
+        Value(before.kind if before.kind == after.kind else None)
+        for before, after in zip(carried, results, strict=False)
+    ]
+    return [*states, *(_stacked(value, trips, 0) for value in results[len(carried) :])]
+
+
+def _scan(
+    reader: GraphReader,
+    inputs: Sequence[Value | None],
+    body: GraphProto,
+    place: Place,
+    attributes: Attributes,
+) -> list[Value]:
+    count = attributes.values["num_scan_inputs"]
+    states = [Value(None if v is None else v.kind) for v in inputs[: len(inputs) - count]]
+    scanned = inputs[len(inputs) - count :]
+    axes = attributes.values.get("scan_input_axes") or (0,) * count
+    slices, trips = list[Value](), None
+    for value, axis in zip(scanned, axes, strict=False):
+        shape = None if value is None or value.kind is None else dimensions(value.kind)
+        if value is None or value.kind is None or not shape or not -len(shape) <= axis < len(shape):
+            slices.append(Value())
+            continue
+        size = shape[axis]
+        trips = size if isinstance(size, int) else None
+        rest = [n for position, n in enumerate(shape) if position != axis % len(shape)]
+        kind = helper.make_tensor_type_proto(value.kind.tensor_type.elem_type, rest)
+        slices.append(Value(kind))
+    calls = _times(place.calls, trips)
+    results = _run(reader, body, [*states, *slices], place, calls)
+    after = [
+        Value(a.kind if a.kind == b.kind else None) for a, b in zip(states, results, strict=False)
+    ]
+    places = attributes.values.get("scan_output_axes") or (0,) * len(results)
+    stacked = results[len(states) :]
+    return [
+        *after,
+        *(_stacked(value, trips, axis) for value, axis in zip(stacked, places, strict=False)),
+    ]
+
+
+def _stacked(value: Value, trips: int | None, axis: int) -> Value:
+    """Return the results of all calls as one value."""
+    shape = None if value.kind is None else dimensions(value.kind)
+    if value.kind is None or shape is None or not 0 <= axis <= len(shape):
+        return Value()
+    sizes = [*shape[:axis], trips, *shape[axis:]]
+    return Value(helper.make_tensor_type_proto(value.kind.tensor_type.elem_type, sizes))
+
+
+def _times(calls: int | None, trips: int | None) -> int | None:
+    if calls is None or trips is None or trips < 0 or calls * trips > MAX_CALLS:
+        return None
+    return calls * trips
+
+
+def _number(value: Value | None) -> int | None:
+    """Return a value of one element that is known."""
+    if value is None or value.data is None or value.data.size != 1:
+        return None
+    return int(value.data.ravel()[0])
