@@ -10,6 +10,7 @@ already is left. Weights are random; the transformers are small configurations.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import sys
 import time
@@ -92,10 +93,16 @@ def _transformers(name: str) -> tuple[torch.nn.Module, torch.Tensor]:
     import transformers
 
     kind = getattr(transformers, name)
-    model = kind(kind.config_class(**COMMON, **CONFIGS[name])).eval()
+    model = kind(kind.config_class(**COMMON, **CONFIGS[name]), **_without_pooler(kind)).eval()
     if "image_size" in CONFIGS[name]:
         return model, torch.randn(1, 3, 64, 64)
     return model, torch.randint(0, VOCABULARY, (1, LENGTH))
+
+
+def _without_pooler(kind: Any) -> dict[str, Any]:
+    """Leave out what the first output does not need: exporters leave it out too."""
+    pools = "add_pooling_layer" in inspect.signature(kind).parameters
+    return {"add_pooling_layer": False} if pools else {}
 
 
 class _Tensors(torch.nn.Module):

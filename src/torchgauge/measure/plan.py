@@ -18,6 +18,7 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.analyze.onnx.graph_cost import graph_facts
 from torchgauge.analyze.timeline.named_spans import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
 from torchgauge.analyze.work.plausible_rates import implausible
@@ -148,6 +149,7 @@ def _measured(
         bottleneck=bound,
         tree=tree,
         compilation=compilation,
+        graph=None if placement.target.graph is None else graph_facts(placement.target.graph),
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -175,11 +177,11 @@ def _loaded(source: Source, runner: Runner) -> Placement:
 
 
 def _size(placement: Placement, runner: Runner) -> Size | None:
-    target = placement.target
-    if module_of(placement.model) is None:
+    target = dataclasses.replace(placement.target, model=placement.model)
+    if target.graph is None and module_of(placement.model) is None:
         runner.warnings.append(_no_module(target))
         return None
-    return runner.attempt("size", lambda: size_probe.measure(placement.model, target.files))
+    return runner.attempt("size", lambda: size_probe.size_of(target))
 
 
 class _Timed(NamedTuple):

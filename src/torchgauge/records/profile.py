@@ -12,6 +12,7 @@ from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.latency.training import TrainingTime
 from torchgauge.records.memory.memory import Memory
+from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Level
@@ -59,6 +60,7 @@ class Profile(Exported, frozen=True, kw_only=True):
         bottleneck: What the call waits for.
         tree: Where time, work and memory go: layers, operators, kernels.
         compilation: What torch.compile made of the model.
+        graph: What an ONNX file says of its graph, and how the layers of its nodes were found.
         generation: The calls of one shape, in a profile that is a part of a `Generation`.
         serving: A level of load, in a profile that is a part of a `Serving`.
         capacity: The highest rate within goals, in a profile that is a part of a `Serving`.
@@ -83,6 +85,7 @@ class Profile(Exported, frozen=True, kw_only=True):
     bottleneck: Bottleneck | None = None
     tree: Tree | None = None
     compilation: Compilation | None = None
+    graph: GraphFacts | None = None
     generation: GenerationCell | None = None
     serving: Level | None = None
     capacity: Capacity | None = None

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from torchgauge.analyze.onnx.graph_size import floating_precision
 from torchgauge.device.fp32 import tf32
 from torchgauge.errors import InputError
 from torchgauge.targets import members
@@ -181,6 +182,8 @@ def _scattered(target: Target) -> str:
 
 def native_precision(target: Target) -> str:
     """Return the dtype of most bytes of the parameters, of a callable those of its inputs."""
+    if target.graph is not None:
+        return floating_precision(target.graph)
     module = module_of(target.model)
     tensors = [tensor for _, tensor in target.inputs.tensors()]
     if module is not None:

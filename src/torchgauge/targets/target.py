@@ -9,6 +9,7 @@ from typing import Any
 
 from torchgauge.device.select import device_named
 from torchgauge.errors import InputError
+from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.precisions import precision_named
 
@@ -63,7 +64,8 @@ class Target:
     """A loaded model (or any callable) with example inputs.
 
     `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
-    "huggingface", "exported", "torchscript"); `files` are the weight files that were read;
+    "huggingface", "exported", "torchscript", "onnx"); `files` are the weight files that were read;
+    `graph` is what an ONNX file computes;
     `tokens` and `images` are what one call processes, None where nothing says so.
     """
 
@@ -77,3 +79,4 @@ class Target:
     batch: int | None = None
     tokens: int | None = None
     images: int | None = None
+    graph: Graph | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from torchgauge.formulas.kinds import kind
 from torchgauge.records.onnx.graph import Graph, Initializer
@@ -46,6 +46,7 @@ _WEIGHTS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Add", "Mul", "Sub", "Div"), ()),
 }  # fmt: skip
 _BY_CHANNEL = ("Add", "Mul", "Sub", "Div")
+_PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "float64"}
 _QUANTISED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
 
 
@@ -70,6 +71,17 @@ def graph_size(graph: Graph) -> Size:
         disk_bytes=graph.file_bytes,
         disk_source=", ".join(graph.files),
     )
+
+
+def floating_precision(graph: Graph) -> str:
+    """Return the floating type of most bytes that the file stores, else of its inputs."""
+    sizes: Counter[str] = Counter()
+    for tensor in graph.initializers:
+        sizes[tensor.dtype] += tensor.bytes
+    for name in graph.inputs:
+        sizes[graph.values[name].dtype] += 0
+    types = [name for name, _ in sizes.most_common() if name in _PRECISIONS]
+    return _PRECISIONS[types[0]] if types else "unknown"
 
 
 def parameter_elements(graph: Graph) -> dict[str, int]:

@@ -10,6 +10,7 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.memory.training_memory import OPTIMIZER, Trainable, training_memory
 from torchgauge.analyze.memory.training_passes import Passes
+from torchgauge.analyze.onnx.graph_cost import graph_facts
 from torchgauge.analyze.work.other_device import estimate_on_device
 from torchgauge.errors import InputError, ModelError, TorchgaugeError
 from torchgauge.measure.description import describe
@@ -61,7 +62,9 @@ def _count(
     request: TargetRequest, placement: Placement, cost: Cost, options: CountOptions
 ) -> Count:
     module = module_of(placement.model)
-    size = None if module is None else size_probe.measure(module, placement.target.files)
+    graph = placement.target.graph
+    # The placed model is the one that may have been moved.
+    size = size_probe.size_of(dataclasses.replace(placement.target, model=placement.model))
     inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
     training, warnings = None, list[MeasurementWarning]()
     if module is not None and size is not None and options.backward:
@@ -77,6 +80,7 @@ def _count(
         else tuple(
             estimate_on_device(cost, size, roofs, training, inputs=inputs) for roofs in options.on
         ),
+        graph=None if graph is None else graph_facts(graph),
         warnings=tuple(warnings),
     )
 

@@ -11,7 +11,8 @@ import msgspec
 import torch
 
 from torchgauge import units
-from torchgauge.errors import MeasurementError
+from torchgauge.analyze.onnx.graph_cost import graph_cost
+from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.forward import opened
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
@@ -32,7 +33,15 @@ class Counted(NamedTuple):
 
 
 def measure_cost(placement: Placement, *, backward: bool) -> Cost:
-    """Count one call in the precision that it is measured in."""
+    """Count one call in the precision that it is measured in; of an ONNX file from its graph."""
+    if placement.target.graph is not None:
+        if backward:
+            raise InputError(
+                f"{placement.target.name} is an ONNX file, which has no backward pass.",
+                id="option-conflict",
+                remedy="Leave --backward and --train out, or give the torch model.",
+            )
+        return graph_cost(placement.target.graph)
     with placement.arithmetic():
         return cost_probe.measure(
             placement.model, placement.inputs, backward=backward, device=placement.device

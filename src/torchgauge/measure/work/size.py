@@ -11,13 +11,22 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.errors import InputError
 from torchgauge.records.work.size import DtypeSize, Size
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.tensors import nbytes, unique
 from torchgauge.targets.modules import check_model
+from torchgauge.targets.target import Target
 
 DTYPE_PREFIX = "torch."
+
+
+def size_of(target: Target) -> Size | None:
+    """Return the size of a target: of an ONNX file's graph, or of its module; else None."""
+    if target.graph is not None:
+        return graph_size(target.graph)
+    return None if module_of(target.model) is None else measure(target.model, target.files)
 
 
 def measure(model: Any, files: tuple[Path, ...] = ()) -> Size:

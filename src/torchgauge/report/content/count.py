@@ -20,6 +20,7 @@ from torchgauge.report.content.document import (
     Warnings,
     rows_of,
 )
+from torchgauge.report.content.onnx_graph import graph
 from torchgauge.report.content.section import SMALLEST_SHARE, Section
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.sections import cost, size
@@ -48,6 +49,7 @@ UNCOUNTED_NOTES = {
 def document(count: Count, options: Options) -> Document:
     """Return the totals, the work by layer, a training step's memory, and other devices."""
     blocks: list[Block] = [size(count.size)] if count.size is not None else []
+    blocks += [graph(count.graph)] if count.graph is not None else []
     depth = DEPTH if options.depth is None else options.depth
     blocks += [cost(count.cost), *work_table(count.cost, options.by, depth)]
     if count.training is not None:
@@ -183,6 +185,7 @@ def _conditions(count: Count) -> str:
     descriptions = {
         "meta": "meta tensors, nothing computed",
         "fake": "fake tensors, nothing computed",
+        "onnx": "types that the graph infers, nothing computed",
     }
     tensors = descriptions.get(count.cost.counted_on, f"{count.cost.counted_on} tensors")
     return f"{passes} of {shapes}; {tensors}"

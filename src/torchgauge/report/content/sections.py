@@ -18,6 +18,7 @@ from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
 from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
+from torchgauge.report.content.onnx_graph import graph
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import latency, throughput, training, utilization
 from torchgauge.report.tables.compilation_tables import speed_up
@@ -28,6 +29,8 @@ def sections(profile: Profile) -> list[Section]:
     summary = [target(profile)]
     if profile.size is not None:
         summary.append(size(profile.size))
+    if profile.graph is not None:
+        summary.append(graph(profile.graph))
     if profile.cost is not None:
         impossible = any(warning.id == "rate-impossible" for warning in profile.warnings)
         summary.append(cost(profile.cost, profile.latency, impossible=impossible))

@@ -18,19 +18,18 @@ from torchgauge.signals import restoring
 from torchgauge.similar import did_you_mean
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.random_tensors import SEED
-from torchgauge.targets.loaders import exported, python_factory
+from torchgauge.targets.loaders import exported, onnx_file, python_factory
 from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
 from torchgauge.targets.target import Target, TargetRequest
 
 FORMS = (
     "file.py:factory or package.module:factory (returns a model, or (model, inputs)); "
-    "a Hugging Face folder (with config.json); a saved program (.pt2, TorchScript); "
+    "a Hugging Face folder (with config.json); a saved program (.pt2, TorchScript); an .onnx file; "
     "hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
 )
 UNSUPPORTED = {
     ".pt2": "an exported program",
-    ".onnx": "an ONNX model",
     ".pt": "a checkpoint",
     ".pth": "a checkpoint",
     ".ts": "a TorchScript program",
@@ -71,6 +70,8 @@ def _load(request: TargetRequest) -> Target:
         from torchgauge.targets.huggingface import huggingface
 
         return huggingface.load_directory(request, path)
+    if path.suffix.lower() == onnx_file.SUFFIX:
+        return onnx_file.load(request, path)
     if exported.matches(path):
         return exported.load(request, path)
     if path.suffix in UNSUPPORTED:

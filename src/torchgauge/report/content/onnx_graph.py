@@ -1,0 +1,43 @@
+"""The graph of an ONNX file: who wrote it, and how the layers of its nodes were found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torchgauge import units
+from torchgauge.records.onnx.graph import GraphFacts, LayerRule
+from torchgauge.report.content.section import Row, Section
+
+RULES: dict[LayerRule, str] = {
+    "weights": "names of weights",
+    "metadata": "the exporter's metadata",
+    "names": "names of nodes and outputs",
+    "neighbours": "neighbours (estimated)",
+    "none": "no rule",
+}
+
+
+def graph(facts: GraphFacts) -> Section:
+    """Say what the file is, and how many nodes, and how much time, each rule found the layer of."""
+    versions = [f"{domain or 'ai.onnx'} {version}" for domain, version in facts.opsets.items()]
+    writer = [f"written by {facts.producer}"] if facts.producer else []
+    rows = [
+        Row("nodes", f"{facts.nodes:,}", "; ".join([*versions, *writer])),
+        _layers("nodes", facts.nodes_by_rule),
+    ]
+    if facts.time_by_rule:
+        rows.append(_layers("time", facts.time_by_rule))
+    return Section("ONNX graph", "counted", tuple(rows))
+
+
+def _layers(subject: str, amounts: Mapping[LayerRule, float]) -> Row:
+    """Return the share in layers, and by which rules."""
+    total = sum(amounts.values())
+    shares = {rule: amounts.get(rule, 0) / total for rule in RULES} if total else {}
+    in_layers = 1 - shares["none"] if shares else None
+    rules = [
+        f"{name} {units.percent(shares[rule], 2)}"
+        for rule, name in RULES.items()
+        if shares.get(rule)
+    ]
+    return Row(f"{subject} in layers", units.percent(in_layers, 3), f"by {', '.join(rules)}")
