@@ -37,7 +37,7 @@ class NodeTimes:
     `calls` is how often each ran in a call. `per_node` is what recording a node of this model
     takes on average, `calibrated` what it takes in a graph of tiny nodes. `scale` is the time of
     the nodes in a bare call over what the profile says of it without the costs. `kernels` has
-    (node, kernel, seconds, number) of device work in a call, as recorded.
+    (node, kernel, ns of each of its calls) of device work in `recorded_calls` calls.
     """
 
     seconds: np.ndarray
@@ -46,7 +46,8 @@ class NodeTimes:
     per_node: float
     calibrated: float
     scale: float
-    kernels: tuple[tuple[int, str, float, int], ...] = ()
+    kernels: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
+    recorded_calls: int = 1
 
 
 def node_times(
@@ -93,6 +94,7 @@ def node_times(
         calibrated=recording / ran,
         scale=scale,
         kernels=_kernels(recorded, quiet),
+        recorded_calls=max(1, len(quiet)),
     )
 
 
@@ -122,14 +124,9 @@ def _quietest(durations: Sequence[float]) -> list[int]:
 
 def _kernels(
     recorded: RecordedCalls, quiet: Sequence[int]
-) -> tuple[tuple[int, str, float, int], ...]:
-    sums: dict[tuple[int, str], tuple[int, int]] = {}
+) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+    durations: dict[tuple[int, str], list[int]] = {}
     for number in quiet:
         for node, name, duration in recorded.calls[number].kernels:
-            time, count = sums.get((node, name), (0, 0))
-            sums[node, name] = time + duration, count + 1
-    calls = max(1, len(quiet))
-    return tuple(
-        (node, name, time * 1e-6 / calls, round(count / calls))
-        for (node, name), (time, count) in sums.items()
-    )
+            durations.setdefault((node, name), []).append(duration * 1000)
+    return tuple((*key, tuple(sorted(times))) for key, times in durations.items())
