@@ -116,7 +116,8 @@ def profile_request(
 ) -> Profile:
     """Profile a target named as on the command line.
 
-    A trusted file contains a program, and is measured in a separate process.
+    A trusted file contains a program, and an ONNX file runs in a library that may crash: they are
+    measured in a separate process.
     """
     check_torch()
     _check(timeline)
@@ -125,7 +126,7 @@ def profile_request(
     with measuring(progress) as display, contextlib.ExitStack() as stack:
         display.start("importing torch")
         server = None
-        if latency.several and not request.trust and request.device != "meta":
+        if latency.several and not request.in_own_process and request.device != "meta":
             # It imports torch on another core while this process does.
             server = stack.enter_context(forking(request.spec))
         require_torch()
@@ -136,7 +137,7 @@ def profile_request(
 
         source = Source.of_request(request)
         latency = dataclasses.replace(latency, train=requested_training(request))
-        if request.trust:
+        if request.in_own_process:
             return profile_in_separate_process(source, latency, display, timeline)
         return plan.profile(source, latency, display, timeline, server)
 

@@ -42,6 +42,7 @@ from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline import compilation as compilation_probe
 from torchgauge.measure.timeline import eager_comparison as eager_probe
 from torchgauge.measure.timeline import nvtx as nvtx_probe
+from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import roofs as roofs_probe
@@ -63,6 +64,7 @@ from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.target import Target
 
 # The share of the latency's time that is spent before the other probes; the rest comes after them.
@@ -263,6 +265,10 @@ def _tree(
 ) -> Tree | None:
     if timeline.detail == "summary" or not placement.computes:
         return None
+    if isinstance(placement.model, RuntimeModel):
+        return runner.attempt(
+            "timeline", lambda: runtime_timeline.measure(placement, effort=timeline.effort)
+        )
     path, recorded = timeline.trace, list[NamedSpans]()
     tree = runner.attempt(
         "timeline",
