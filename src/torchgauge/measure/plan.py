@@ -44,6 +44,7 @@ from torchgauge.measure.timeline import eager_comparison as eager_probe
 from torchgauge.measure.timeline import nvtx as nvtx_probe
 from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline import timeline as timeline_probe
+from torchgauge.measure.timeline.runtime_timeline import RuntimeTree
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
@@ -53,6 +54,7 @@ from torchgauge.progress import Progress
 from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
+from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.profile import ProbeRun, Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import System
@@ -121,7 +123,8 @@ def _measured(
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
-    tree = _tree(placement, options, runner, timeline)
+    in_runtime = _runtime_tree(placement, runner, timeline)
+    tree = _tree(placement, options, runner, timeline) if in_runtime is None else in_runtime.tree
     compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
@@ -151,7 +154,7 @@ def _measured(
         bottleneck=bound,
         tree=tree,
         compilation=compilation,
-        graph=None if placement.target.graph is None else graph_facts(placement.target.graph),
+        graph=_graph(placement, in_runtime),
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -260,15 +263,31 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
         return system_probe.measure(call, gpus=gpus, duration=duration)
 
 
+def _runtime_tree(
+    placement: Placement, runner: Runner, timeline: TimelineOptions
+) -> RuntimeTree | None:
+    """Return the tree of an ONNX file by its runtime's own instruments; None for other targets."""
+    if not isinstance(placement.model, RuntimeModel) or timeline.detail == "summary":
+        return None
+    return runner.attempt(
+        "timeline", lambda: runtime_timeline.measure(placement, effort=timeline.effort)
+    )
+
+
+def _graph(placement: Placement, in_runtime: RuntimeTree | None) -> GraphFacts | None:
+    """Return what is to be said of an ONNX file's graph."""
+    if placement.target.graph is None:
+        return None
+    by_rule = {} if in_runtime is None else in_runtime.time_by_rule
+    return msgspec.structs.replace(graph_facts(placement.target.graph), time_by_rule=by_rule)
+
+
 def _tree(
     placement: Placement, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
 ) -> Tree | None:
-    if timeline.detail == "summary" or not placement.computes:
+    runtime = isinstance(placement.model, RuntimeModel)
+    if timeline.detail == "summary" or not placement.computes or runtime:
         return None
-    if isinstance(placement.model, RuntimeModel):
-        return runner.attempt(
-            "timeline", lambda: runtime_timeline.measure(placement, effort=timeline.effort)
-        )
     path, recorded = timeline.trace, list[NamedSpans]()
     tree = runner.attempt(
         "timeline",

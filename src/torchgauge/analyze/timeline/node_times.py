@@ -9,11 +9,16 @@ import numpy as np
 
 from torchgauge.readers.onnxruntime_profile import RecordedCall, RecordedCalls
 
-# Of the calls, the quickest: what interrupts a call is not the model's.
-QUIET = 0.5
-# How many times a node's recording may cost what it does in a graph of tiny nodes: a model that is
-# larger than the caches makes it dearer.
+# What interrupts a call is not the model's: a node's longer times are left out, and of the bare
+# calls the quick ones tell how long the nodes take.
+LONGER, SLACK = 1.5, 3.0  # times the median; µs
+QUICK = 0.1
+# How many times a node's recording costs what it does in a graph of tiny nodes, and how far that
+# differs between models: a model that is larger than the caches makes it dearer.
+USUAL_FACTOR, FACTOR_SPREAD = 1.1, 0.3
 LEAST_FACTOR, MOST_FACTOR = 0.5, 5.0
+# How well the sum of the recorded nodes and a bare call are known, of the call.
+CALL_SPREAD = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,51 +56,64 @@ class NodeTimes:
 
 
 def node_times(
-    recorded: RecordedCalls,
-    durations: Sequence[float],
-    bare: Sequence[float],
-    cost: RecordingCost,
-    values: int,
+    recorded: RecordedCalls, bare: Sequence[float], cost: RecordingCost, values: int
 ) -> NodeTimes:
     """Return the nodes' times of a call with nothing attached, of which `bare` has the seconds.
 
-    `durations` are those of the recorded calls, as their caller timed them; both took turns.
-    `values` is the number of the model's inputs and outputs. A node's time lasts until the next
+    Recorded and bare calls took turns. `values` is the number of the model's inputs and outputs. A node's time lasts until the next
     one begins, what the runtime does between them included: begins are rounded down to
     microseconds, and so the mean of their differences has no bias, while the durations in the
     file, of which many are 0, are half a microsecond short each. What the recording adds to the
     nodes is what they take longer than a bare call without its calibrated remainder; it is shared
     by what a node costs in graphs of tiny nodes.
     """
-    quiet = _quietest(durations)
-    tensors = np.array([node.tensors for node in recorded.nodes], dtype=np.float64)
-    tiny = cost.node + cost.tensor * tensors
-    spans, records, calls = (np.zeros(len(recorded.nodes)) for _ in range(3))
-    for number in quiet:
-        for node, span, recorded_nodes in own_spans(recorded.calls[number]):
-            spans[node] += span * 1e-6
-            calls[node] += 1
-            records[node] += sum(tiny[other] for other in recorded_nodes)
-    spans, records, calls = (sums / max(1, len(quiet)) for sums in (spans, records, calls))
-    quiet_bare = float(np.mean(np.asarray(bare)[_quietest(bare)]))
-    outside = min(quiet_bare, cost.call + cost.value * values)
-    inside, recording = quiet_bare - outside, float(records.sum())
-    factor = (float(spans.sum()) - inside) / recording if recording else 1.0
-    factor = min(MOST_FACTOR, max(LEAST_FACTOR, factor))
-    own = np.maximum(0.0, spans - factor * records)
+    count = len(recorded.nodes)
+    tiny = cost.node + cost.tensor * np.array([node.tensors for node in recorded.nodes], float)
+    spans, calls, records = (np.zeros((len(recorded.calls), count)) for _ in range(3))
+    for number, call in enumerate(recorded.calls):
+        for node, span, recorded_nodes in own_spans(call):
+            spans[number, node] += span
+            calls[number, node] += 1
+            records[number, node] += sum(tiny[other] for other in recorded_nodes)
+    span = np.array([_typical(spans[:, node]) for node in range(count)]) * 1e-6
+    record = records.mean(axis=0) if len(records) else np.zeros(count)
+    typical, quick = float(np.median(bare)), float(np.quantile(bare, QUICK))
+    outside = min(quick, cost.call + cost.value * values)
+    inside, recording = quick - outside, float(record.sum())
+    factor = _factor(float(span.sum()) - inside, recording, CALL_SPREAD * quick)
+    own = np.maximum(0.0, span - factor * record)
     scale = inside / float(own.sum()) if own.any() else 0.0
-    slower = float(np.median(bare)) / quiet_bare
-    ran = max(1.0, float(calls.sum()))
+    outside = outside * typical / quick if own.any() else typical
+    ran = max(1.0, float(calls.sum()) / max(1, len(calls)))
     return NodeTimes(
-        seconds=own * scale * slower,
-        calls=np.rint(calls).astype(np.int64),
-        outside=outside * slower if own.any() else float(np.median(bare)),
+        seconds=own * scale * typical / quick,
+        calls=np.rint(np.median(calls, axis=0)).astype(np.int64) if len(calls) else calls,
+        outside=outside,
         per_node=factor * recording / ran,
         calibrated=recording / ran,
         scale=scale,
-        kernels=_kernels(recorded, quiet),
-        recorded_calls=max(1, len(quiet)),
+        kernels=_kernels(recorded),
+        recorded_calls=max(1, len(recorded.calls)),
     )
+
+
+def _typical(spans: np.ndarray) -> float:
+    """Return the mean without the times that something interrupted."""
+    if not len(spans):
+        return 0.0
+    return float(spans[spans <= LONGER * np.median(spans) + SLACK].mean())
+
+
+def _factor(added: float, calibrated: float, spread: float) -> float:
+    """Return how many times the calibrated cost recording has: by what it added, if that is known.
+
+    The two are weighted by how well each is known.
+    """
+    if not calibrated:
+        return 1.0
+    weight = (FACTOR_SPREAD * calibrated / spread) ** 2 if spread else 1.0
+    factor = (USUAL_FACTOR + weight * added / calibrated) / (1 + weight)
+    return min(MOST_FACTOR, max(LEAST_FACTOR, factor))
 
 
 def own_spans(call: RecordedCall) -> list[tuple[int, int, list[int]]]:
@@ -117,16 +135,9 @@ def own_spans(call: RecordedCall) -> list[tuple[int, int, list[int]]]:
     return spans
 
 
-def _quietest(durations: Sequence[float]) -> list[int]:
-    order = np.argsort(np.asarray(durations), kind="stable").tolist()
-    return order[: max(1, round(QUIET * len(order)))]
-
-
-def _kernels(
-    recorded: RecordedCalls, quiet: Sequence[int]
-) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+def _kernels(recorded: RecordedCalls) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
     durations: dict[tuple[int, str], list[int]] = {}
-    for number in quiet:
-        for node, name, duration in recorded.calls[number].kernels:
+    for call in recorded.calls:
+        for node, name, duration in call.kernels:
             durations.setdefault((node, name), []).append(duration * 1000)
     return tuple((*key, tuple(sorted(times))) for key, times in durations.items())

@@ -17,6 +17,7 @@ from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline.stamp_cost import calibrated
 from torchgauge.measure.timeline.stamps import Stamps
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.training.training import Training
 
 MIN_STEPS = 5
@@ -29,6 +30,10 @@ def measure(placement: Placement, train: Training | None) -> dict[str, float]:
 
     Raises what the step raises.
     """
+    if isinstance(placement.model, RuntimeModel):
+        from torchgauge.measure.timeline import runtime_timeline
+
+        return runtime_timeline.own_times(placement, SECONDS)
     device = open_device(placement.device)
     with device.current(), prepared(placement, train) as step:
         step()
