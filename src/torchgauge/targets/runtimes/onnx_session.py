@@ -56,8 +56,12 @@ class OnnxSession(RuntimeModel):
         """Return a new session with other attributes of `onnxruntime.SessionOptions`."""
         return OnnxSession(self.path, self.options, {**self.settings, **settings})
 
+    def with_interop(self, threads: int) -> OnnxSession:
+        """Return a session that runs up to so many nodes at a time."""
+        return self.reopen(inter_op_num_threads=threads, execution_mode="ORT_PARALLEL")
+
     def close(self) -> None:
-        """End the session and free its memory; the next call opens it again."""
+        """End the session and free its memory; no call until `open`."""
         self._session = None
 
     def open(self) -> None:

@@ -70,6 +70,15 @@ class OpenVinoModel(RuntimeModel):
         """Return the model compiled with other properties."""
         return OpenVinoModel(self.path, self.options, {**self.settings, **settings})
 
+    def with_interop(self, threads: int) -> OpenVinoModel:
+        """Raise InputError `interop-unsupported`: OpenVINO runs nodes one after the other."""
+        raise InputError(
+            "The number of interop threads cannot be set.",
+            id="interop-unsupported",
+            cause=f"OpenVINO runs the nodes of a call one after the other, not {threads} at a time.",
+            remedy="Leave --interop out.",
+        )
+
     def counting(self) -> OpenVinoModel:
         """Return the model with its performance counters on."""
         return self.reopen(PERF_COUNT=True)

@@ -44,6 +44,24 @@ class RuntimeModel(abc.ABC):
     def reopen(self, **settings: Any) -> RuntimeModel:
         """Return the model opened anew with other settings, by the runtime's own names."""
 
+    def in_runtime(self, runtime: str) -> RuntimeModel:
+        """Return the file opened by another runtime, on the CPU."""
+        from torchgauge.targets.runtimes.open_runtime import open_runtime
+
+        return open_runtime(self.path, RuntimeOptions(runtime))
+
+    @abc.abstractmethod
+    def with_interop(self, threads: int) -> RuntimeModel:
+        """Return the model with so many threads between operators, which then run in parallel."""
+
+    @abc.abstractmethod
+    def open(self) -> None:
+        """Open the file, again after `close`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Free what the runtime holds; no call until `open`."""
+
     @property
     def description(self) -> str:
         """The runtime with its version, and what runs the model."""
