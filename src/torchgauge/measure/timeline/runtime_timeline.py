@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.analyze.onnx.node_tree import TimedNode, main_origin, node_rows
 from torchgauge.analyze.onnx.origins import origins
 from torchgauge.analyze.statistics.median import median_interval
-from torchgauge.analyze.timeline.node_times import NodeTimes, node_times
+from torchgauge.analyze.timeline.node_times import NodeTimes, RecordingCost, node_times
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.effort import USUAL, Effort
@@ -51,6 +52,16 @@ class _Turns(NamedTuple):
     instrumented: list[float]
 
 
+class _Known(NamedTuple):
+    """What recording a node costs, and the graph as it runs: looked at once for a session."""
+
+    cost: RecordingCost
+    graph: Graph
+
+
+_known: weakref.WeakKeyDictionary[OnnxSession, _Known] = weakref.WeakKeyDictionary()
+
+
 def measure(
     placement: Placement, *, effort: Effort = USUAL, clock: Clock | None = None
 ) -> RuntimeTree:
@@ -58,20 +69,28 @@ def measure(
 
     Raises what the call raises, MissingExtraError, MeasurementError `profile-unreadable`.
     """
-    model, graph = placement.model, placement.target.graph
-    assert graph is not None  # noqa: S101 - an ONNX file has one
-    now = (clock or SystemClock()).now
     with prepared(placement) as step:
         step()
-        if isinstance(model, OpenVinoModel):
-            return _by_counters(model, placement, step, graph, effort, now)
-        assert isinstance(model, OnnxSession)  # noqa: S101 - there are two runtimes
-        return _by_profile(model, placement, step, graph, effort, now)
+        return _measured(placement, step, effort, (clock or SystemClock()).now)
 
 
-def own_times(placement: Placement, seconds: float) -> dict[str, float]:
+def _measured(
+    placement: Placement, step: Step, effort: Effort, now: Callable[[], int]
+) -> RuntimeTree:
+    model, graph = placement.model, placement.target.graph
+    assert graph is not None  # noqa: S101 - an ONNX file has one
+    if isinstance(model, OpenVinoModel):
+        return _by_counters(model, placement, step, graph, effort, now)
+    assert isinstance(model, OnnxSession)  # noqa: S101 - there are two runtimes
+    return _by_profile(model, placement, step, graph, effort, now)
+
+
+def own_times(
+    placement: Placement, step: Step, seconds: float, now: Callable[[], int]
+) -> dict[str, float]:
     """Return each layer's own seconds of a call by its path, within about so many seconds."""
-    tree = measure(placement, effort=dataclasses.replace(USUAL, recording=seconds)).tree
+    effort = dataclasses.replace(USUAL, recording=seconds)
+    tree = _measured(placement, step, effort, now).tree
     times = {row.path: 0.0 for row in tree.rows if row.kind in ("model", "layer")}
     layers: list[str] = []
     for row in tree.rows:
@@ -94,14 +113,16 @@ def _by_profile(
         recording = model.recording(folder.path)
         turns = _turns(step, _call(recording, placement), len(graph.nodes), effort, now)
         recorded = _without_warm_up(read_profile(recording.end()), len(turns.instrumented))
-        (tiny := folder.path / "tiny").mkdir()
-        cost = recording_cost(model, tiny, now)
-        optimised = _optimised(recording.graph_file, graph)
+        known = _known.get(model)
+        if known is None:
+            (tiny := folder.path / "tiny").mkdir()
+            cost = recording_cost(model, tiny, now)
+            known = _known[model] = _Known(cost, _optimised(recording.graph_file, graph))
     finally:
         folder.remove()
     values = len(graph.inputs) + len(graph.outputs)
-    times = node_times(recorded, turns.bare, cost, values)
-    nodes = _timed(recorded, times, optimised, graph)
+    times = node_times(recorded, turns.bare, known.cost, values)
+    nodes = _timed(recorded, times, known.graph, graph)
     profiler = Pass(
         name="ONNX Runtime's profiler",
         steps=len(turns.instrumented),
