@@ -55,9 +55,7 @@ def with_layers(graph: Graph, original: Graph | None = None) -> Graph:
     nodes = tuple(
         msgspec.structs.replace(node, layer=None, rule="none")
         if layer is None
-        else msgspec.structs.replace(
-            node, layer=layer.path, layer_type=layer.type, rule=layer.rule
-        )
+        else msgspec.structs.replace(node, layer=layer.path, layer_type=layer.type, rule=layer.rule)
         for node, layer in zip(graph.nodes, layers, strict=True)
     )
     return msgspec.structs.replace(graph, nodes=nodes)
@@ -204,9 +202,7 @@ def _with_its_bias(
     return layer._replace(rule="neighbours")
 
 
-def _reach(
-    layer: _Layer | None, others: Iterable[str | None], leaves: set[str]
-) -> str | None:
+def _reach(layer: _Layer | None, others: Iterable[str | None], leaves: set[str]) -> str | None:
     """Return the layer that a node lends to its neighbours: what calls it, of a leaf with weights.
 
     A node without a layer passes on the deepest that holds all of its own neighbours.

@@ -104,9 +104,7 @@ def _operands(node: GraphNode) -> list[Any]:
 
 def _outputs(node: GraphNode) -> Any:
     outputs = tuple(
-        operand(kind)
-        for name, kind in zip(node.outputs, node.output_types, strict=False)
-        if name
+        operand(kind) for name, kind in zip(node.outputs, node.output_types, strict=False) if name
     )
     return outputs[0] if len(outputs) == 1 else outputs
 

@@ -63,7 +63,10 @@ def contrib_types(
         return unknown
     if operator in _PRODUCTS:
         sizes = _product(shape, inputs, attributes)
-        return [_tensor(TensorProto.FLOAT if "Quant" in operator else 0, first, sizes), *unknown[1:]]
+        return [
+            _tensor(TensorProto.FLOAT if "Quant" in operator else 0, first, sizes),
+            *unknown[1:],
+        ]
     if operator in ("MatMulNBits", "MatMulBnb4"):
         return [_tensor(0, first, [*shape[:-1], attributes.get("N")]), *unknown[1:]]
     if operator in ("Attention", "QAttention"):
@@ -106,9 +109,7 @@ def _same(node: NodeProto, first: TypeProto, inputs: _Inputs) -> TypeProto | Non
     return _tensor(0, first, [*shape[:-1], width])
 
 
-def _product(
-    a: Sequence[Any], inputs: _Inputs, attributes: dict[str, Any]
-) -> list[Any] | None:
+def _product(a: Sequence[Any], inputs: _Inputs, attributes: dict[str, Any]) -> list[Any] | None:
     second = inputs[1].kind if len(inputs) > 1 and inputs[1] is not None else None
     b = None if second is None else dimensions(second)
     if not b or len(a) < 2 or len(b) < 2:

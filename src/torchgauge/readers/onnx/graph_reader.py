@@ -19,6 +19,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, help
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from torchgauge.errors import InputError
+from torchgauge.formulas.onnx_kinds import ELEMENTWISE
 from torchgauge.readers.onnx import subgraphs
 from torchgauge.readers.onnx.contrib_types import contrib_types
 from torchgauge.readers.onnx.element_types import ARRAYS, name_of, stored_bytes
@@ -114,9 +115,7 @@ class GraphReader:
             self._stored(sparse.values)
             kind = helper.make_tensor_type_proto(sparse.values.data_type, list(sparse.dims))
             scope[sparse.values.name] = Value(kind)
-        declared = {
-            value.name: value.type for value in (*graph.value_info, *graph.output)
-        }
+        declared = {value.name: value.type for value in (*graph.value_info, *graph.output)}
         for node in graph.node:
             self._node(node, scope, declared, container, calls)
 
@@ -232,8 +231,7 @@ class GraphReader:
             return values
         arrays = [None if value is None else value.data for value in inputs]
         unknown = any(
-            value is not None and array is None
-            for value, array in zip(inputs, arrays, strict=True)
+            value is not None and array is None for value, array in zip(inputs, arrays, strict=True)
         )
         if unknown or not inputs:
             return values
@@ -273,7 +271,10 @@ class GraphReader:
         except (InferenceError, RuntimeError, ValueError, TypeError) as error:
             self._misfit(node, error)
             return [None] * len(node.output)
-        return [types.get(name) for name in node.output]
+        inferred = [types.get(name) for name in node.output]
+        if inferred and f"onnx::{node.op_type}" in ELEMENTWISE and not domain:
+            inferred[0] = _broadcast(inferred[0], inputs)
+        return inferred
 
     def _misfit(self, node: NodeProto, error: Exception) -> None:
         if len(self.warnings) < MAX_WARNINGS:
@@ -285,6 +286,21 @@ class GraphReader:
                     probe="cost",
                 )
             )
+
+
+def _broadcast(kind: TypeProto | None, inputs: Sequence[Value | None]) -> TypeProto | None:
+    """Return the type of an elementwise operator, of some of which onnx infers no shape."""
+    if kind is None or dimensions(kind) is not None:
+        return kind
+    kinds = [value.kind for value in inputs if value is not None and value.kind is not None]
+    shapes = [shape for shape in map(dimensions, kinds) if shape is not None]
+    sizes = [tuple(n for n in shape if isinstance(n, int)) for shape in shapes]
+    if len(shapes) < len(inputs) or list(map(len, sizes)) != list(map(len, shapes)):
+        return kind
+    with contextlib.suppress(ValueError):
+        result = np.broadcast_shapes(*sizes)
+        return helper.make_tensor_type_proto(kind.tensor_type.elem_type, result)
+    return kind
 
 
 def _constant(

@@ -25,8 +25,9 @@ def answered(question: dict[str, Any]) -> bytes:
     """Return the encoded answer; whatever a file makes onnx raise is one."""
     path = Path(question["file"])
     try:
-        answer = Answer(graph=_graph(path, question))
-        return msgspec.msgpack.encode(answer)
+        data = msgspec.msgpack.encode(Answer(graph=_graph(path, question)))
+        msgspec.msgpack.decode(data, type=Answer)  # a name that is no text raises
+        return data
     except TorchgaugeError as error:
         answer = Answer(None, error.message, error.id, error.cause, error.remedy)
     except MemoryError:
@@ -52,7 +53,5 @@ def _graph(path: Path, question: dict[str, Any]) -> Graph:
     from torchgauge.readers.onnx.graph_reader import read
     from torchgauge.readers.onnx.input_shapes import RequestedShapes
 
-    requested = RequestedShapes(
-        question["shapes"], question["positional"], question["batch"]
-    )
+    requested = RequestedShapes(question["shapes"], question["positional"], question["batch"])
     return read(path, requested)

@@ -71,9 +71,7 @@ def read_graph(
     }
     answer = _ask(path, question)
     if answer.graph is None:
-        raise InputError(
-            answer.message, id=answer.id, cause=answer.cause, remedy=answer.remedy
-        )
+        raise InputError(answer.message, id=answer.id, cause=answer.cause, remedy=answer.remedy)
     return answer.graph
 
 

@@ -75,10 +75,10 @@ def _if(
     if condition is not None and condition.size == 1:
         chosen = graphs["then_branch" if condition.ravel()[0] else "else_branch"]
         return _run(reader, chosen, [], place, place.calls)
-    results = [_run(reader, graphs[name], [], place, None) for name in ("then_branch", "else_branch")]
-    return [
-        Value(a.kind if a.kind == b.kind else None) for a, b in zip(*results, strict=False)
+    results = [
+        _run(reader, graphs[name], [], place, None) for name in ("then_branch", "else_branch")
     ]
+    return [Value(a.kind if a.kind == b.kind else None) for a, b in zip(*results, strict=False)]
 
 
 def _loop(
