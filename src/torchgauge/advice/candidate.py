@@ -41,7 +41,8 @@ class Candidate:
     lines: Python on `model`, `args`, `kwargs` once the model is made, or on the `optimizer` where
     `on` says so; shell lines set variables of the process. `original` is run on the other side,
     where the usual one has the change already. `tolerance` is the relative error allowed by
-    itself. `runtime` is the only one that it is for. Two of the same `group` exclude each other. `times` as many samples are in a call.
+    itself. `runtime` is the only one that it is for.
+    Two of the same `group` exclude each other. `times` as many samples are in a call.
 
     `gain` is the share of a call's time that it may be expected to save where it fits, and `setup`
     the seconds that its first call may be expected to take once. Both only decide which of the

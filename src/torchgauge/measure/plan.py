@@ -110,8 +110,6 @@ def _measured(
     runner.progress.expect(_stages(placement, options, timeline))
     host_environment = environment()
     size = _size(placement, runner)
-    if size is not None:
-        runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(
@@ -186,7 +184,10 @@ def _size(placement: Placement, runner: Runner) -> Size | None:
     if target.graph is None and module_of(placement.model) is None:
         runner.warnings.append(_no_module(target))
         return None
-    return runner.attempt("size", lambda: size_probe.size_of(target))
+    size = runner.attempt("size", lambda: size_probe.size_of(target))
+    if size is not None:
+        runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
+    return size
 
 
 class _Timed(NamedTuple):
@@ -275,7 +276,7 @@ def _runtime_tree(
 
 
 def _graph(placement: Placement, in_runtime: RuntimeTree | None) -> GraphFacts | None:
-    """Return what is to be said of an ONNX file's graph."""
+    """Return the facts of an ONNX file's graph, with the time that each rule placed."""
     if placement.target.graph is None:
         return None
     by_rule = {} if in_runtime is None else in_runtime.time_by_rule

@@ -17,8 +17,8 @@ class Facts(Record, frozen=True, kw_only=True):
     tensors. `attention` is what transformers' switch says ("" without a switch). `switches` are
     names of methods that switch something. `allocators` are preloadable libraries by name.
     `runtime` runs an ONNX file, with this `optimization` ("" for its own), and `openvino` says that
-    it is installed. Sizes are in bytes, `step` and the user's `latency_limit` in seconds. `warnings` say who else
-    used the machine.
+    it is installed. Sizes are in bytes, `step` and the user's `latency_limit` in seconds.
+    `warnings` say who else used the machine.
     """
 
     target: TargetDescription

@@ -12,7 +12,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.precisions import precision_named
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
+from torchgauge.targets.runtimes.runtime_options import USUAL_RUNTIME, RuntimeOptions, is_onnx
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TargetRequest:
     trust: bool = False
     loss: str | None = None
     optimizer: str | None = None
-    runtime: RuntimeOptions = RuntimeOptions()
+    runtime: RuntimeOptions = USUAL_RUNTIME
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
@@ -61,7 +61,6 @@ class TargetRequest:
         self._check_runtime()
         if self.precision is not None:
             object.__setattr__(self, "precision", precision_named(self.precision))
-
 
     @property
     def in_own_process(self) -> bool:

@@ -89,7 +89,7 @@ class Variant(Source):
         model = placement.model
         if not isinstance(model, RuntimeModel):
             raise InputError(
-                f"{placement.target.name} is no ONNX file.",
+                f"{placement.target.name} is not an ONNX file.",
                 id="runtime-unsupported",
                 cause="Runtimes and levels of graph optimisation are those of ONNX files.",
                 remedy="Leave these axes out.",

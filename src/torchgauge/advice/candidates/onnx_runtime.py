@@ -12,6 +12,10 @@ _LEVELS = {
     "all": "ORT_ENABLE_ALL",
 }
 _USUAL = "all"
+_OPENVINO = """\
+from torchgauge.targets.runtimes.open_runtime import open_runtime
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+model = open_runtime(model.path, RuntimeOptions("openvino"))"""
 
 
 def _level(name: str) -> Candidate:
@@ -44,7 +48,7 @@ CANDIDATES = (
     Candidate(
         id="openvino",
         title="OpenVINO in place of ONNX Runtime",
-        code=fixed('model = model.in_runtime("openvino")'),
+        code=fixed(_OPENVINO),
         reason=_openvino,
         step="inference",
         order="rewrite",

@@ -101,9 +101,7 @@ class _Rows:
                 rows += _kernel_rows(alike, len(rows) - 1)
             pending += [(child, number) for child in reversed(self.children[path])]
         rows.append(
-            TreeRow(
-                name=OUTSIDE_NODES, kind="bucket", parent=0, calls=0, host=round(outside * 1e9)
-            )
+            TreeRow(name=OUTSIDE_NODES, kind="bucket", parent=0, calls=0, host=round(outside * 1e9))
         )
         return tuple(rows)
 
@@ -123,9 +121,7 @@ class _Rows:
             unknown=work[2],
         )
 
-    def _node_row(
-        self, name: str, shapes: str, parent: int, alike: Sequence[TimedNode]
-    ) -> TreeRow:
+    def _node_row(self, name: str, shapes: str, parent: int, alike: Sequence[TimedNode]) -> TreeRow:
         flops, moved, unknown = self._work(index for node in alike for index in node.origins)
         dtypes = {node.dtype for node in alike}
         return TreeRow(

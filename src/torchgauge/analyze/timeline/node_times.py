@@ -42,7 +42,7 @@ class NodeTimes:
     `calls` is how often each ran in a call. `per_node` is what recording a node of this model
     takes on average, `calibrated` what it takes in a graph of tiny nodes. `scale` is the time of
     the nodes in a bare call over what the profile says of it without the costs. `kernels` has
-    (node, kernel, ns of each of its calls) of device work in `recorded_calls` calls.
+    (node, kernel, ns of each of its calls) of device work in all `recorded_calls`.
     """
 
     seconds: np.ndarray
@@ -60,12 +60,12 @@ def node_times(
 ) -> NodeTimes:
     """Return the nodes' times of a call with nothing attached, of which `bare` has the seconds.
 
-    Recorded and bare calls took turns. `values` is the number of the model's inputs and outputs. A node's time lasts until the next
-    one begins, what the runtime does between them included: begins are rounded down to
-    microseconds, and so the mean of their differences has no bias, while the durations in the
-    file, of which many are 0, are half a microsecond short each. What the recording adds to the
-    nodes is what they take longer than a bare call without its calibrated remainder; it is shared
-    by what a node costs in graphs of tiny nodes.
+    Recorded and bare calls took turns. `values` is the number of the model's inputs and outputs.
+    A node's time lasts until the next one begins, what the runtime does between them included:
+    begins are rounded down to microseconds, and so the mean of their differences has no bias,
+    while the durations in the file, of which many are 0, are half a microsecond short each. What
+    the recording adds to the nodes is what they take longer than a bare call without its
+    calibrated remainder; it is shared by what a node costs in graphs of tiny nodes.
     """
     count = len(recorded.nodes)
     tiny = cost.node + cost.tensor * np.array([node.tensors for node in recorded.nodes], float)

@@ -35,19 +35,19 @@ def measure(placement: Placement) -> Memory:
             model.open()
             step()
             outputs = step()
-    sizes = {
-        "inputs": sum(tensor.nbytes for _, tensor in placement.inputs.tensors()),
-        "outputs": sum(tensor.nbytes for tensor in tensors_in(outputs)),
-        "parameters": 0 if graph is None else sum(each.bytes for each in graph.initializers),
-    }
-    counted = sum(sizes.values())
+    input_bytes = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
+    output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
+    stored = [] if graph is None else [each.bytes for each in graph.initializers if not each.shared]
+    counted = input_bytes + output_bytes + sum(stored)
     growth = 0 if process.peak is None or process.before is None else process.peak - process.before
     # The system may have kept pages that were freed: what must be there was there.
     peak = max(growth, counted)
     return Memory(
         peak=peak,
         average=None,
-        **sizes,
+        parameters=sum(stored),
+        inputs=input_bytes,
+        outputs=output_bytes,
         buffers=0,
         activations=0,
         gradients=0,

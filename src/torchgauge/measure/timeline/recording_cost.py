@@ -1,4 +1,4 @@
-"""What ONNX Runtime's profiler adds to a call and to each node, measured on graphs of tiny nodes."""
+"""What ONNX Runtime's profiler adds to each node, measured on graphs of tiny nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Tiny(NamedTuple):
     @property
     def added(self) -> float:
         """Seconds that recording adds to it."""
-        return statistics.median(map(operator.sub, self.recorded, self.bare))
+        return float(statistics.median(map(operator.sub, self.recorded, self.bare)))
 
 
 def recording_cost(model: OnnxSession, folder: Path, now: Callable[[], int]) -> RecordingCost:
@@ -106,7 +106,7 @@ def _median(
 
 
 def _graph(length: int, inputs: int, chains: int) -> bytes:
-    """Return a model of chains of sums of tiny tensors, each with an input and output of its own."""
+    """Return a model of chains of sums of tiny tensors, each with its own input and output."""
     try:
         from onnx import TensorProto, helper
     except ImportError as error:
@@ -119,11 +119,12 @@ def _graph(length: int, inputs: int, chains: int) -> bytes:
             nodes.append(helper.make_node("Sum", [value, *[first] * (inputs - 1)], [made]))
             value = made
         ends.append((first, value))
-    sides = (
+    first_names, last_names = zip(*ends, strict=True)
+    inputs_info, outputs_info = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in names]
-        for names in zip(*ends, strict=True)
+        for names in (first_names, last_names)
     )
     opsets = [helper.make_opsetid("", OPSET)]
-    graph = helper.make_graph(nodes, "tiny", *sides)
+    graph = helper.make_graph(nodes, "tiny", inputs_info, outputs_info)
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     return bytes(model.SerializeToString())

@@ -52,14 +52,14 @@ class _Turns(NamedTuple):
     instrumented: list[float]
 
 
-class _Known(NamedTuple):
+class _SessionFacts(NamedTuple):
     """What recording a node costs, and the graph as it runs: looked at once for a session."""
 
     cost: RecordingCost
     graph: Graph
 
 
-_known: weakref.WeakKeyDictionary[OnnxSession, _Known] = weakref.WeakKeyDictionary()
+_sessions: weakref.WeakKeyDictionary[OnnxSession, _SessionFacts] = weakref.WeakKeyDictionary()
 
 
 def measure(
@@ -88,7 +88,7 @@ def _measured(
 def own_times(
     placement: Placement, step: Step, seconds: float, now: Callable[[], int]
 ) -> dict[str, float]:
-    """Return each layer's own seconds of a call by its path, within about so many seconds."""
+    """Return each layer's own seconds of a call by its path, recorded for about `seconds`."""
     effort = dataclasses.replace(USUAL, recording=seconds)
     tree = _measured(placement, step, effort, now).tree
     times = {row.path: 0.0 for row in tree.rows if row.kind in ("model", "layer")}
@@ -113,16 +113,17 @@ def _by_profile(
         recording = model.recording(folder.path)
         turns = _turns(step, _call(recording, placement), len(graph.nodes), effort, now)
         recorded = _without_warm_up(read_profile(recording.end()), len(turns.instrumented))
-        known = _known.get(model)
-        if known is None:
+        session = _sessions.get(model)
+        if session is None:
             (tiny := folder.path / "tiny").mkdir()
             cost = recording_cost(model, tiny, now)
-            known = _known[model] = _Known(cost, _optimised(recording.graph_file, graph))
+            session = _SessionFacts(cost, _optimised(recording.graph_file, graph))
+            _sessions[model] = session
     finally:
         folder.remove()
     values = len(graph.inputs) + len(graph.outputs)
-    times = node_times(recorded, turns.bare, known.cost, values)
-    nodes = _timed(recorded, times, known.graph, graph)
+    times = node_times(recorded, turns.bare, session.cost, values)
+    nodes = _timed(recorded, times, session.graph, graph)
     profiler = Pass(
         name="ONNX Runtime's profiler",
         steps=len(turns.instrumented),
@@ -217,7 +218,7 @@ def _timed(
     recorded: RecordedCalls, times: NodeTimes, optimised: Graph, original: Graph
 ) -> list[TimedNode]:
     """Return the recorded nodes with their origins and layers."""
-    found = origins(optimised, original)
+    origins_of = origins(optimised, original)
     places = _Places(optimised.nodes)
     kernels: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
     for number, name, durations in times.kernels:
@@ -226,7 +227,7 @@ def _timed(
     for number, node in enumerate(recorded.nodes):
         place = places.of(node)
         ran = optimised.nodes[place] if place is not None else None
-        of_node = found[place] if place is not None else ()
+        of_node = origins_of[place] if place is not None else ()
         holder = main_origin(of_node, original) if of_node else ran
         nodes.append(
             TimedNode(
@@ -263,31 +264,31 @@ class _Places:
         return None
 
 
-def _by_origins(
-    counters: Sequence[NodeCounter], graph: Graph, scale: float
-) -> list[TimedNode]:
+def _by_origins(counters: Sequence[NodeCounter], graph: Graph, scale: float) -> list[TimedNode]:
     """Return the nodes that OpenVINO ran; one that it added is in the layer of the next one."""
     numbers: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for name in (node.name, *node.outputs):
             numbers.setdefault(name, index)
     nodes: list[TimedNode] = []
-    following: tuple[str | None, LayerRule] = (None, "none")
+    layer: str | None = None
+    rule: LayerRule = "none"
     for counter in reversed(counters):
         if counter.seconds is None:
             continue
-        found = sorted({n for name in counter.origins for n in _named(name, numbers)})
-        holder = main_origin(found, graph) if found else None
-        if holder is not None:
-            following = holder.layer, holder.rule
-        rule: LayerRule = following[1] if holder is not None else "neighbours"
+        of_node = sorted({n for name in counter.origins for n in _named(name, numbers)})
+        if of_node:
+            holder = main_origin(of_node, graph)
+            layer, rule = holder.layer, holder.rule
+        elif layer is not None:
+            rule = "neighbours"
         nodes.append(
             TimedNode(
                 operator=f"openvino::{counter.operator} ({counter.kernel})",
                 seconds=counter.seconds * scale,
-                origins=tuple(found),
-                layer=following[0],
-                rule=rule if following[0] is not None else "none",
+                origins=tuple(of_node),
+                layer=layer,
+                rule=rule,
             )
         )
     return nodes[::-1]
@@ -326,7 +327,7 @@ def _tree(
 def _fallen_back(
     model: OnnxSession, recorded: Sequence[RecordedNode], nodes: _Rows
 ) -> list[MeasurementWarning]:
-    """Return the warning that nodes ran on another provider than the one that was asked for."""
+    """Return the warning that nodes ran on another provider than the requested one."""
     others = [
         (node.provider, timed.seconds)
         for node, timed in zip(recorded, nodes, strict=True)
@@ -360,7 +361,6 @@ def _unexplained(times: NodeTimes) -> list[MeasurementWarning]:
             "what recording costs in graphs of tiny nodes does not explain the difference.",
             probe="timeline",
             cause="Other load on the machine, or nodes of which several run at a time.",
-            remedy="Shares of layers that differ by less are not to be told apart; repeat on a "
-            "quiet machine.",
+            remedy="Repeat on a quiet machine; until then shares of layers are rough.",
         )
     ]

@@ -57,7 +57,7 @@ class OnnxSession(RuntimeModel):
         return OnnxSession(self.path, self.options, {**self.settings, **settings})
 
     def with_interop(self, threads: int) -> OnnxSession:
-        """Return a session that runs up to so many nodes at a time."""
+        """Return a session that runs up to this number of nodes at a time."""
         return self.reopen(inter_op_num_threads=threads, execution_mode="ORT_PARALLEL")
 
     def close(self) -> None:
@@ -146,14 +146,14 @@ def _provider(runtime: ModuleType, name: str | None) -> str:
     """Return ONNX Runtime's name of a provider that is built into it."""
     if name is None:
         return f"CPU{_PROVIDER}"
-    known = {_plain(provider): provider for provider in runtime.get_all_providers()}
-    provider = known.get(_plain(name))
+    providers = {_plain(provider): provider for provider in runtime.get_all_providers()}
+    provider = providers.get(_plain(name))
     if provider is None:
-        near = similar(_plain(name), known, limit=1)
+        near = similar(_plain(name), providers, limit=1)
         raise InputError(
             f"ONNX Runtime has no provider '{name}'.",
             id="provider-unknown",
-            remedy=did_you_mean(near, f"Give one of {', '.join(sorted(known))}."),
+            remedy=did_you_mean(near, f"Give one of {', '.join(sorted(providers))}."),
         )
     built_in = runtime.get_available_providers()
     if provider not in built_in:

@@ -1,4 +1,4 @@
-"""Open an ONNX file in the runtime that is asked for."""
+"""Open an ONNX file in the requested runtime."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ class OpenVinoModel(RuntimeModel):
         self.provider = _device(self._core, options.provider)
         threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
         self.settings = (threads if self.provider == "CPU" else {}) | dict(settings or {})
-        self._compiled = self._request = None
+        self._compiled: Any = None
+        self._request: Any = None
         self.open()
 
     def open(self) -> None:
@@ -75,7 +76,7 @@ class OpenVinoModel(RuntimeModel):
         raise InputError(
             "The number of interop threads cannot be set.",
             id="interop-unsupported",
-            cause=f"OpenVINO runs the nodes of a call one after the other, not {threads} at a time.",
+            cause=f"OpenVINO runs the nodes one after the other, not {threads} at a time.",
             remedy="Leave --interop out.",
         )
 
@@ -116,7 +117,8 @@ def import_openvino() -> ModuleType:
 
 def _device(core: Any, name: str | None) -> str:
     device = (name or "cpu").upper()
-    if device.partition(".")[0] not in {known.partition(".")[0] for known in core.available_devices}:
+    kinds = {available.partition(".")[0] for available in core.available_devices}
+    if device.partition(".")[0] not in kinds:
         raise InputError(
             f"OpenVINO has no device '{name}' here.",
             id="provider-missing",

@@ -42,17 +42,11 @@ class RuntimeModel(abc.ABC):
 
     @abc.abstractmethod
     def reopen(self, **settings: Any) -> RuntimeModel:
-        """Return the model opened anew with other settings, by the runtime's own names."""
-
-    def in_runtime(self, runtime: str) -> RuntimeModel:
-        """Return the file opened by another runtime, on the CPU."""
-        from torchgauge.targets.runtimes.open_runtime import open_runtime
-
-        return open_runtime(self.path, RuntimeOptions(runtime))
+        """Return the model opened again with other settings, by the runtime's own names."""
 
     @abc.abstractmethod
     def with_interop(self, threads: int) -> RuntimeModel:
-        """Return the model with so many threads between operators, which then run in parallel."""
+        """Return the model with this number of operators at a time."""
 
     @abc.abstractmethod
     def open(self) -> None:
@@ -78,8 +72,8 @@ class RuntimeModel(abc.ABC):
                 cause=f"They are {', '.join(self.input_names)}.",
                 remedy="Give one --input for each, in that order or as NAME=SHAPE.",
             )
-        given = dict(zip(self.input_names, args, strict=False)) | dict(kwargs)
-        return {name: _array(value) for name, value in given.items()}
+        values = dict(zip(self.input_names, args, strict=False)) | dict(kwargs)
+        return {name: _array(value) for name, value in values.items()}
 
 
 def _array(value: Any) -> np.ndarray:

@@ -39,11 +39,14 @@ class RuntimeOptions:
             _check("optimization", self.optimization, LEVELS)
         if self.runtime != RUNTIMES[0] and (self.optimization or self.custom_ops):
             raise InputError(
-                "Levels of graph optimisation and libraries of custom operators are ONNX Runtime's.",
+                "Graph optimisation levels and custom operator libraries are ONNX Runtime's.",
                 id="option-conflict",
                 cause=f"The runtime is {self.runtime}.",
                 remedy="Leave the option out, or give --runtime onnxruntime.",
             )
+
+
+USUAL_RUNTIME = RuntimeOptions()
 
 
 def is_onnx(spec: str) -> bool:
@@ -51,10 +54,12 @@ def is_onnx(spec: str) -> bool:
     return spec.lower().endswith(SUFFIX)
 
 
-def _check(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
+def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
         raise InputError(
             f"There is no {name} '{value}'.",
             id=f"{name}-unknown",
-            remedy=did_you_mean(similar(value, known, limit=1), f"Give one of {', '.join(known)}."),
+            remedy=did_you_mean(
+                similar(value, choices, limit=1), f"Give one of {', '.join(choices)}."
+            ),
         )
