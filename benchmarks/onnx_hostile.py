@@ -2,10 +2,11 @@
 
     python -m benchmarks.onnx_hostile [--count 2000] [--begin 0]
 
-Mutations of five small models: bytes changed, removed, added, repeated, the file cut off, and fields
-changed where the file stays readable. Each is read as `torchgauge count` reads it, in a process of its own under the same limits, but forked from
-one that has imported onnx, as that is a hundred times faster. The special cases go through the
-command's own path. What is opened outside the folder of the file is seen by inotify.
+Mutations of five small models: bytes changed, removed, added, repeated, the file cut off, and
+fields changed so that the file stays readable. Each is read as `torchgauge count` reads it, in a
+process of its own under the same limits, but forked from one that has imported onnx, which is much
+faster. The special cases go through the command's own path. What is opened outside the folder of
+the file is seen by inotify.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from pathlib import Path
 import msgspec
 from google.protobuf.message import Message
 from onnx import ModelProto
-
 from tests.support import onnx_files
+
 from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.layers import with_layers

@@ -2,10 +2,10 @@
 
     python -m benchmarks.onnx_layers --folder FOLDER   (as benchmarks.onnx_models wrote it)
 
-The truth is the scope that the dynamo exporter notes on each node, or that the TorchScript exporter
-writes into its name. A node's weight is its time in ONNX Runtime with all fusion off, one thread, on
-random inputs, from the runtime's own profile. Of each degree: the share of that time in the right
-layer, in that or the layer above, in no layer, and what the four rules found.
+The truth is the scope that the dynamo exporter notes on each node, or that the TorchScript one
+writes into its name. A node's weight is its time in ONNX Runtime with all fusion off, one thread,
+on random inputs, from the runtime's own profile. Of each degree: the share of that time in the
+right layer, in the layer above, in no layer, and what the four rules found.
 """
 
 from __future__ import annotations

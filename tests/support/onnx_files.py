@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def nested_functions(levels: int, calls: int) -> ModelProto:
         values = ["x", *(f"v{number}" for number in range(calls - 1)), "y"]
         body = [
             node(f"f{level - 1}", [before], [after], domain="local")
-            for before, after in zip(values, values[1:], strict=False)
+            for before, after in itertools.pairwise(values)
         ]
         functions.append(function(f"f{level}", body))
     call = node(f"f{levels}", ["x"], ["y"], domain="local")

@@ -20,8 +20,8 @@ def graph_cost(graph: Graph) -> Cost:
     sums: dict[_Key, list[int]] = {}
     estimated: dict[_Key, bool] = defaultdict(bool)
     for node in graph.nodes:
-        known = node.flops is not None
-        key = (layers.number_of(node), node.full_operator, _dtype(node), known)
+        has_work = node.flops is not None
+        key = (layers.number_of(node), node.full_operator, _dtype(node), has_work)
         amounts = sums.setdefault(key, [0] * 6)
         figures = (node.matmul_flops, node.causal_matmul_flops, node.vector_flops,
                    node.integer_ops, node.bytes)  # fmt: skip
@@ -43,10 +43,10 @@ def graph_cost(graph: Graph) -> Cost:
                 vector_flops=amounts[3],
                 integer_ops=amounts[4],
                 bytes=amounts[5],
-                has_formula=known,
-                estimated=estimated[number, operator, dtype, known],
+                has_formula=has_work,
+                estimated=estimated[number, operator, dtype, has_work],
             )
-            for (number, operator, dtype, known), amounts in sums.items()
+            for (number, operator, dtype, has_work), amounts in sums.items()
             if amounts[0]
         ),
         backward=False,

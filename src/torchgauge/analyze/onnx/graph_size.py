@@ -15,12 +15,10 @@ from torchgauge.records.onnx.graph import Graph, Initializer
 from torchgauge.records.work.size import DtypeSize, Size
 
 # Names of buffers in state dicts of well-known modules.
-BUFFERS = frozenset(
-    """
+_BUFFERS = """
     attn_mask inv_freq masked_bias num_batches_tracked original_inv_freq position_ids
     relative_position_index running_mean running_var token_type_ids
-    """.split()
-)
+"""
 # Names that exporters make up: `val_40`, `onnx::Conv_193`, `/layer/Constant_output_0`, `312`.
 _MADE_UP = re.compile(r"val_\d+|onnx::.*|.*/.*|\d+|(?:_?tensor_constant|lifted_tensor_)\d+")
 _NUMBERED = re.compile(r"_\d+\Z")
@@ -97,7 +95,7 @@ def parameter_elements(graph: Graph) -> dict[str, int]:
 def is_parameter(tensor: Initializer, *, is_weight: bool) -> bool:
     """Return whether a stored tensor is a parameter of the model."""
     last = tensor.name.rpartition(".")[2]
-    if last in BUFFERS:
+    if last in _BUFFERS.split():
         return False
     if not tensor.dtype.startswith(("float", "bfloat", "complex")):
         return is_weight and tensor.dtype in _QUANTISED

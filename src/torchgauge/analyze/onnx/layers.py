@@ -1,7 +1,7 @@
 """The layer of each node of an ONNX graph, by four rules, the surest first.
 
-1. weights: the node alone reads an initializer that is named as a parameter, `layer1.0.conv1.weight`
-   (or as an alias of one, since exporters store equal parameters once);
+1. weights: the node alone reads an initializer that is named as a parameter, such as
+   `layer1.0.conv1.weight` (or as an alias of one, since exporters store equal parameters once);
 2. metadata: the exporter noted the scopes of modules on the node;
 3. names: the node is named by its scopes, `/layer1/layer1.0/conv1/Conv`, or it makes a value that a
    node of the original graph makes;
@@ -26,6 +26,8 @@ PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*\.[A-Za-z_]\w*\Z")
 # What an optimiser adds to the names of values and nodes that it changes.
 _CHANGED = re.compile(r"(?:_nchwc|_nhwc|_transposed?|_token_\d+|_quantized|_output_\d+)\Z")
 _REPLACED = re.compile(r"_(?:reorder|fused).*")
+# What a norm is made of, where an exporter writes it out.
+_NORM = ("Cast", "Div", "Mul", "Pow", "Reciprocal", "ReduceMean", "Sqrt", "Sub")
 # No model has longer or deeper paths; a file of a stranger may.
 LONGEST_PATH, DEEPEST_PATH = 1000, 60
 
@@ -39,19 +41,19 @@ class _Layer(NamedTuple):
 def with_layers(graph: Graph, original: Graph | None = None) -> Graph:
     """Return the graph with the layer of each node, and the rule that found it.
 
-    `original` has the layers of the graph that an optimiser made this one of.
+    `original` has the layers of the graph from which an optimiser made this one.
     """
     weights = _by_weights(graph)
-    made = {} if original is None else _by_output(original)
-    found: list[_Layer | None] = []
+    layer_by_name = {} if original is None else _by_output(original)
+    first_layers: list[_Layer | None] = []
     for index, node in enumerate(graph.nodes):
         noted = _noted(node)
-        layer = weights.get(index) or noted or _named(node, made)
+        layer = weights.get(index) or noted or _named(node, layer_by_name)
         layer = None if layer is not None and not _usable(layer.path) else layer
         if layer is not None and not layer.type and noted is not None and noted.path == layer.path:
             layer = layer._replace(type=noted.type)
-        found.append(layer)
-    layers = _with_neighbours(graph, found)
+        first_layers.append(layer)
+    layers = _with_neighbours(graph, first_layers)
     nodes = tuple(
         msgspec.structs.replace(node, layer=None, rule="none")
         if layer is None
@@ -115,22 +117,22 @@ def _texts(text: str) -> list[str]:
 
 def _by_output(original: Graph) -> dict[str, _Layer]:
     """Return the layers of the original graph by the names of values and nodes."""
-    made: dict[str, _Layer] = {}
+    layer_by_name: dict[str, _Layer] = {}
     for node in original.nodes:
         if node.layer is not None:
             # An estimate stays one, wherever it comes from.
             rule: LayerRule = "neighbours" if node.rule == "neighbours" else "names"
             for name in (node.name, *node.outputs):
-                made.setdefault(name, _Layer(node.layer, rule, node.layer_type))
-    return made
+                layer_by_name.setdefault(name, _Layer(node.layer, rule, node.layer_type))
+    return layer_by_name
 
 
-def _named(node: GraphNode, made: Mapping[str, _Layer]) -> _Layer | None:
+def _named(node: GraphNode, layer_by_name: Mapping[str, _Layer]) -> _Layer | None:
     """Return the layer by the node's outputs and its name."""
     names = [name for name in (*node.outputs, node.name) if name]
     for name in (*names, *map(_before_changes, names)):
-        if name in made:
-            return made[name]
+        if name in layer_by_name:
+            return layer_by_name[name]
     for name in (node.name, *node.outputs):
         path = scope_path(name)
         if path is not None:
@@ -167,15 +169,13 @@ def scope_path(name: str) -> str | None:
     return ".".join(path)
 
 
-def _with_neighbours(graph: Graph, found: Sequence[_Layer | None]) -> list[_Layer | None]:
+def _with_neighbours(graph: Graph, certain_layers: Sequence[_Layer | None]) -> list[_Layer | None]:
     """Return the layers with estimates for the nodes that have none."""
-    layers = list(found)
+    layers = list(certain_layers)
     links = _Links(graph.nodes)
-    owned = {layer.path for layer in found if layer is not None and layer.rule == "weights"}
+    owned = {layer.path for layer in layers if layer is not None and layer.rule == "weights"}
     leaves = owned - {path.rpartition(".")[0] for path in owned if "." in path}
-    for index, layer in enumerate(found):
-        if layer is None:
-            layers[index] = _with_its_bias(graph.nodes, index, links, found)
+    _lend_weights(graph.nodes, links, layers)
     above: list[str | None] = [None] * len(layers)
     below: list[str | None] = [None] * len(layers)
     for index in range(len(layers)):
@@ -189,27 +189,44 @@ def _with_neighbours(graph: Graph, found: Sequence[_Layer | None]) -> list[_Laye
     return layers
 
 
-def _with_its_bias(
-    nodes: Sequence[GraphNode], index: int, links: _Links, found: Sequence[_Layer | None]
-) -> _Layer | None:
-    """Return the layer of the bias that the only reader of a product adds."""
-    readers = links.readers[index]
-    if nodes[index].operator not in ("MatMul", "Conv") or len(readers) != 1:
-        return None
-    layer = found[readers[0]]
-    if nodes[readers[0]].operator != "Add" or layer is None or layer.rule != "weights":
-        return None
-    return layer._replace(rule="neighbours")
+def _lend_weights(nodes: Sequence[GraphNode], links: _Links, layers: list[_Layer | None]) -> None:
+    """Give products the layer of the bias that is added to them, parts of a norm that of its scale.
+
+    A norm that is written out ends with a product with its weight; what only that product and other
+    parts of it read is a part.
+    """
+    scaled = {
+        index: layer
+        for index, layer in enumerate(layers)
+        if layer is not None and layer.rule == "weights" and nodes[index].operator == "Mul"
+    }
+    for index in reversed(range(len(nodes))):
+        readers = links.readers[index]
+        if layers[index] is not None or not readers:
+            continue
+        node, layer = nodes[index], layers[readers[0]]
+        lenders = {scaled.get(reader) for reader in readers}
+        if len(lenders) == 1 and readers[0] in scaled and _is_part_of_norm(node):
+            layers[index] = scaled[index] = scaled[readers[0]]._replace(rule="neighbours")
+        elif node.operator in ("MatMul", "Conv") and len(readers) == 1:
+            adds = nodes[readers[0]].operator == "Add"
+            if adds and layer is not None and layer.rule == "weights":
+                layers[index] = layer._replace(rule="neighbours")
 
 
-def _reach(layer: _Layer | None, others: Iterable[str | None], leaves: set[str]) -> str | None:
+def _is_part_of_norm(node: GraphNode) -> bool:
+    adds_constant = node.operator == "Add" and any(kind.elements == 1 for kind in node.input_types)
+    return node.operator in _NORM or adds_constant
+
+
+def _reach(layer: _Layer | None, neighbours: Iterable[str | None], leaves: set[str]) -> str | None:
     """Return the layer that a node lends to its neighbours: what calls it, of a leaf with weights.
 
     A node without a layer passes on the deepest that holds all of its own neighbours.
     """
     if layer is not None:
         return layer.path.rpartition(".")[0] if layer.path in leaves else layer.path
-    paths = [path for path in others if path is not None]
+    paths = [path for path in neighbours if path is not None]
     return common(paths) if paths else None
 
 

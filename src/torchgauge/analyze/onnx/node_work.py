@@ -46,9 +46,10 @@ def _worked(node: GraphNode, failures: dict[str, str]) -> GraphNode:
         return node
     moved = _bytes(node)
     causal = work.matmul if work.causal is None else work.causal
-    figures = (work.matmul, causal, work.vector, work.integer, moved)
-    figures = tuple(None if figure is None else calls * figure for figure in figures)
-    if any(figure is None or figure >= LARGEST_INTEGER for figure in figures):
+    if moved is None:
+        return node
+    figures = [calls * figure for figure in (work.matmul, causal, work.vector, work.integer, moved)]
+    if max(figures) >= LARGEST_INTEGER:
         return node
     return msgspec.structs.replace(
         node,

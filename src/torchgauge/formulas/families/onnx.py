@@ -1,4 +1,4 @@
-"""ONNX operators of ai.onnx and ai.onnx.ml, by the formulas of the torch operators that do the same.
+"""ONNX operators of ai.onnx and ai.onnx.ml, by the formulas of torch operators that do the same.
 
 Inputs are positional, one that is left out is None; attributes are keyword arguments.
 """
@@ -12,13 +12,12 @@ from typing import Any
 
 from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.families import attention, convolution, interpolation, recurrent, vision
-from torchgauge.formulas.families.fourier import complex_transform, from_real
 from torchgauge.formulas.families.normalization import batch_norm_evaluation, layer_norm, rms_norm
 from torchgauge.formulas.families.reduction import topk as torch_topk
 from torchgauge.formulas.families.reduction import unique as torch_unique
 from torchgauge.formulas.onnx_kinds import CONTAINERS, ELEMENTWISE, MOVING, REDUCED, STILL
 from torchgauge.formulas.operand import Described, Operand, elements
-from torchgauge.formulas.registry import formula
+from torchgauge.formulas.registry import find, formula
 from torchgauge.formulas.touched import tensors
 from torchgauge.formulas.work import FREE, Work, product, vector
 
@@ -98,7 +97,9 @@ def deform_conv(
 
 
 @formula("onnx::Gemm", "com.microsoft::FusedGemm")
-def gemm(a: Operand, b: Operand, *_args: Any, outputs: Any, transA: int = 0, **_more: Any) -> Work:
+def gemm(
+    a: Operand, b: Operand, *_args: Any, outputs: Any, transA: int = 0, **_attributes: Any
+) -> Work:
     """[n, m] = [n, k]·[k, m], either transposed; the sum with C is not counted."""
     return product(elements(_first(outputs)) * a.shape[0 if transA else 1], a)
 
@@ -179,15 +180,9 @@ def batch_normalization(
     return batch_norm_evaluation(x, scale, bias)
 
 
-@formula("onnx::LayerNormalization")
+@formula("onnx::LayerNormalization", "onnx::GroupNormalization")
 def layer_normalization(x: Operand, scale: Any, bias: Any = None, **_attributes: Any) -> Work:
-    """As aten::native_layer_norm."""
-    return layer_norm(x, (), scale, bias)
-
-
-@formula("onnx::GroupNormalization")
-def group_normalization(x: Operand, scale: Any, bias: Any = None, **_attributes: Any) -> Work:
-    """As aten::native_group_norm."""
+    """As aten::native_layer_norm and aten::native_group_norm."""
     return layer_norm(x, (), scale, bias)
 
 
@@ -207,7 +202,7 @@ def lrn(x: Operand, size: int = 1, **_attributes: Any) -> Work:
 @formula("onnx::AveragePool", "onnx::MaxPool", "onnx::LpPool", "com.microsoft.nchwc::MaxPool",
          "com.microsoft.nchwc::AveragePool", "com.ms.internal.nhwc::MaxPool",
          "com.microsoft::NhwcMaxPool", "com.microsoft::QLinearAveragePool")  # fmt: skip
-def pool(x: Operand, *_args: Any, outputs: Any, kernel_shape: Any = (), **_more: Any) -> Work:
+def pool(x: Operand, *_args: Any, outputs: Any, kernel_shape: Any = (), **_attributes: Any) -> Work:
     """Window size per output element."""
     return vector(elements(_first(outputs)) * math.prod(kernel_shape), x)
 
@@ -218,33 +213,29 @@ def global_pool(x: Operand, **_attributes: Any) -> Work:
     return reduction_work("sum", (x,))
 
 
-@formula("onnx::LSTM", "com.microsoft::DynamicQuantizeLSTM")
-def lstm(x: Operand, w: Operand, r: Operand, *_args: Any, **_attributes: Any) -> Work:
-    """As a torch layer of one or two directions, weights [directions, gates · H, in]."""
-    return _recurrent(x, w, r, 4, recurrent.LSTM_CELL)
+def _register_recurrent(gates: int, cell: int, *names: str) -> None:
+    @formula(*names)
+    def layer(x: Operand, w: Operand, r: Operand, *_args: Any, **_attributes: Any) -> Work:
+        """As a torch layer of one or two directions, weights [directions, gates · H, in]."""
+        rows = math.prod(x.shape[:-1])
+        units = r.shape[0] * (r.shape[1] // gates)
+        products = product(rows * (elements(w) + elements(r)), x)
+        return products._replace(vector=cell * rows * units)
 
 
-@formula("onnx::GRU")
-def gru(x: Operand, w: Operand, r: Operand, *_args: Any, **_attributes: Any) -> Work:
-    """As LSTM, with three gates."""
-    return _recurrent(x, w, r, 3, recurrent.GRU_CELL)
-
-
-@formula("onnx::RNN")
-def rnn(x: Operand, w: Operand, r: Operand, *_args: Any, **_attributes: Any) -> Work:
-    """As LSTM, with no gate but the cell itself."""
-    return _recurrent(x, w, r, 1, recurrent.PLAIN_CELL)
-
-
-def _recurrent(x: Operand, w: Operand, r: Operand, gates: int, cell: int) -> Work:
-    rows = math.prod(x.shape[:-1])
-    units = r.shape[0] * (r.shape[1] // gates)
-    return product(rows * (elements(w) + elements(r)), x)._replace(vector=cell * rows * units)
+_register_recurrent(4, recurrent.LSTM_CELL, "onnx::LSTM", "com.microsoft::DynamicQuantizeLSTM")
+_register_recurrent(3, recurrent.GRU_CELL, "onnx::GRU")
+_register_recurrent(1, recurrent.PLAIN_CELL, "onnx::RNN")
 
 
 @formula("onnx::Resize", "onnx::Upsample")
 def resize(
-    x: Operand, *_args: Any, outputs: Any, mode: str = "nearest", antialias: int = 0, **_more: Any
+    x: Operand,
+    *_args: Any,
+    outputs: Any,
+    mode: str = "nearest",
+    antialias: int = 0,
+    **_attributes: Any,
 ) -> Work:
     """A product and an addition per neighbour; nearest copies. With antialiasing estimated."""
     result = _first(outputs)
@@ -272,7 +263,9 @@ def affine_grid(theta: Operand, *_args: Any, outputs: Any, **_attributes: Any) -
 
 
 @formula("onnx::RoiAlign")
-def roi_align(x: Operand, *_args: Any, outputs: Any, sampling_ratio: int = 0, **_more: Any) -> Work:
+def roi_align(
+    x: Operand, *_args: Any, outputs: Any, sampling_ratio: int = 0, **_attributes: Any
+) -> Work:
     """As torchvision::roi_align."""
     samples = (sampling_ratio or 2) ** 2
     work = vector(9 * samples * elements(_first(outputs)), x)
@@ -313,8 +306,10 @@ def dft(
     """
     shape = tuple(_first(outputs).shape if not onesided else x.shape)[:-1]
     dims = (axis if axis >= 0 else axis + 1,)
-    transform = from_real if x.shape[-1] == 1 else complex_transform
-    return transform(Described(shape, str(x.dtype)), dims, 0, True)
+    registered = find("aten::_fft_r2c" if x.shape[-1] == 1 else "aten::_fft_c2c")
+    assert registered is not None  # noqa: S101 - of the family beside this
+    work: Work = registered[0](Described(shape, str(x.dtype)), dims)
+    return work
 
 
 @formula("onnx::ScatterElements", "onnx::ScatterND", "onnx::Scatter")

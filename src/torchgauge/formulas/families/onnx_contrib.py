@@ -79,9 +79,9 @@ def embed_layer_norm(
 
 
 @formula("com.microsoft::GroupNorm", "com.microsoft::SkipGroupNorm")
-def group_norm(x: Operand, gamma: Any, beta: Any = None, *more: Any, **attributes: Any) -> Work:
+def group_norm(x: Operand, gamma: Any, beta: Any = None, *skipped: Any, **attributes: Any) -> Work:
     """As GroupNormalization, with an activation, and the sums of what is skipped."""
-    extra = bool(attributes.get("activation", 0)) + _present(*more)
+    extra = bool(attributes.get("activation", 0)) + _present(*skipped)
     return _plus(layer_norm(x, (), gamma, beta), extra, x)
 
 

@@ -32,14 +32,12 @@ _LIKE: dict[str, tuple[str, tuple[int, ...]]] = {
     "DequantizeLinear": ("DequantizeLinear", (0, 1, 2)),
 }
 # Every output that is as the first input.
-_SAME = frozenset(
-    """
+_LIKE_FIRST = """
     BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm MultiHeadAttention QLinearLeakyRelu
     QLinearSigmoid QLinearSoftmax QuickGelu ReorderInput ReorderOutput RotaryEmbedding
     SimplifiedLayerNormalization SkipGroupNorm SkipLayerNormalization
     SkipSimplifiedLayerNormalization
-    """.split()
-)
+"""
 _PRODUCTS = ("DynamicQuantizeMatMul", "FusedMatMul", "MatMulIntegerToFloat", "TransposeMatMul")
 
 
@@ -56,8 +54,8 @@ def contrib_types(
         return [*infer(*_plain(node, inputs, *_LIKE[operator]), attributes), *unknown][
             : len(node.output)
         ]
-    if operator in _SAME:
-        return [_same(node, first, inputs), *unknown[1:]]
+    if operator in _LIKE_FIRST.split():
+        return [_like_first(node, first, inputs), *unknown[1:]]
     shape = dimensions(first)
     if shape is None:
         return unknown
@@ -90,13 +88,13 @@ def _plain(
     """Return the plain operator with those of the inputs that it takes."""
     chosen = [position for position in positions if position < len(inputs)]
     plain = helper.make_node(operator, [node.input[p] for p in chosen], list(node.output)[:1])
-    known = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides", "transA",
+    attributes = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides", "transA",
              "transB", "ceil_mode", "axis")  # fmt: skip
-    plain.attribute.extend(entry for entry in node.attribute if entry.name in known)
+    plain.attribute.extend(entry for entry in node.attribute if entry.name in attributes)
     return plain, "", [inputs[position] for position in chosen]
 
 
-def _same(node: NodeProto, first: TypeProto, inputs: _Inputs) -> TypeProto | None:
+def _like_first(node: NodeProto, first: TypeProto, inputs: _Inputs) -> TypeProto | None:
     """Return the first input's type; attention on packed or wider values has another width."""
     if node.op_type != "MultiHeadAttention":
         return first

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-_NAMES = {
+_NAMES: dict[int, tuple[str, int]] = {
     TensorProto.FLOAT: ("float32", 32),
     TensorProto.UINT8: ("uint8", 8),
     TensorProto.INT8: ("int8", 8),
@@ -53,6 +53,6 @@ def name_of(number: int) -> str:
 
 
 def stored_bytes(number: int, elements: int) -> int | None:
-    """Return the bytes of so many elements; None for texts and unknown types."""
+    """Return the bytes of that number of elements; None for texts and unknown types."""
     _, bits = _NAMES.get(number, ("", 0))
     return -(-elements * bits // 8) if bits else None

@@ -6,9 +6,7 @@ Types come from onnx's own inference, node by node, with what is known of values
 
 from __future__ import annotations
 
-import contextlib
 from collections import ChainMap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,11 @@ import msgspec
 import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
-from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from torchgauge.errors import InputError
-from torchgauge.formulas.onnx_kinds import ELEMENTWISE
 from torchgauge.readers.onnx import subgraphs
-from torchgauge.readers.onnx.contrib_types import contrib_types
 from torchgauge.readers.onnx.element_types import ARRAYS, name_of, stored_bytes
+from torchgauge.readers.onnx.inference import Inference
 from torchgauge.readers.onnx.input_shapes import RequestedShapes, dimensions, inputs_of, resolve
 from torchgauge.readers.onnx.model_proto import (
     MAX_NODES,
@@ -33,12 +29,10 @@ from torchgauge.readers.onnx.model_proto import (
     producer,
 )
 from torchgauge.readers.onnx.node_attributes import attributes_of, metadata_of, plain
-from torchgauge.readers.onnx.small_values import MAX_ELEMENTS, OPERATORS, computed
+from torchgauge.readers.onnx.small_values import MAX_ELEMENTS
 from torchgauge.readers.onnx.value import Scope, Value
 from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, TensorType
-from torchgauge.records.record import MeasurementWarning
 
-MAX_WARNINGS = 5
 # Domains whose operators ONNX Runtime has without a library.
 BUILT_IN = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "com.microsoft",
             "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc",
@@ -70,12 +64,12 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
         },
         initializers=tuple(reader.initializers),
         nodes=tuple(reader.nodes),
-        files=tuple(file.name for file in files),
+        files=tuple(file.relative_to(path.parent).as_posix() for file in files),
         file_bytes=sum(file.stat().st_size for file in files),
         custom_domains=tuple(
             sorted({node.domain for node in reader.nodes if node.domain not in BUILT_IN})
         ),
-        warnings=tuple(reader.warnings),
+        warnings=tuple(reader.inference.warnings),
     )
 
 
@@ -92,14 +86,9 @@ class GraphReader:
     def __init__(self, model: ModelProto, path: Path, bound: dict[str, int]) -> None:
         self.nodes: list[GraphNode] = []
         self.initializers: list[Initializer] = []
-        self.warnings: list[MeasurementWarning] = []
         self._path = path
         self._bound = bound
-        self._opsets = opsets(model)
-        self._imports = [
-            helper.make_opsetid(domain, version) for domain, version in self._opsets.items()
-        ]
-        self._ir_version = model.ir_version or 3
+        self.inference = Inference(model)
         self._places: dict[tuple[str, int], str] = {}
         self._external: list[Path] = []
 
@@ -173,7 +162,7 @@ class GraphReader:
                 self, node, inputs, attributes, subgraphs.Place(scope, index, calls)
             )
         else:
-            outputs = self._outputs(node, domain, inputs, attributes.values)
+            outputs = self.inference.outputs(node, domain, inputs, attributes.values)
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 scope[name] = self._settled(value, declared.get(name))
@@ -198,8 +187,8 @@ class GraphReader:
 
     def _settled(self, value: Value, declared: TypeProto | None) -> Value:
         """Return the value with the type that the file declares where none is inferred."""
-        known = dimensions(value.kind) if value.kind is not None else None
-        if declared is None or (known is not None and all(isinstance(n, int) for n in known)):
+        inferred = dimensions(value.kind) if value.kind is not None else None
+        if declared is None or (inferred is not None and all(isinstance(n, int) for n in inferred)):
             return value
         if declared.WhichOneof("value") != "tensor_type":
             return Value(value.kind or declared)
@@ -208,128 +197,11 @@ class GraphReader:
         for dimension in kind.tensor_type.shape.dim if dimensions(kind) else ():
             if dimension.dim_param in self._bound:
                 dimension.dim_value = self._bound[dimension.dim_param]
-        if known is not None and len(known) == len(kind.tensor_type.shape.dim):
-            for dimension, size in zip(kind.tensor_type.shape.dim, known, strict=True):
+        if inferred is not None and len(inferred) == len(kind.tensor_type.shape.dim):
+            for dimension, size in zip(kind.tensor_type.shape.dim, inferred, strict=True):
                 if isinstance(size, int):
                     dimension.dim_value = size
         return Value(kind, value.data)
-
-    def _outputs(
-        self,
-        node: NodeProto,
-        domain: str,
-        inputs: Sequence[Value | None],
-        attributes: dict[str, Any],
-    ) -> list[Value]:
-        """Return the outputs of a node without subgraphs."""
-        constant = _constant(node.op_type, domain, inputs, attributes)
-        if constant is not None:
-            return [constant]
-        kinds = self._inferred(node, domain, inputs, attributes)
-        values = [Value(kind) for kind in kinds]
-        if domain or node.op_type not in OPERATORS or not all(map(_is_small, kinds)):
-            return values
-        arrays = [None if value is None else value.data for value in inputs]
-        unknown = any(
-            value is not None and array is None for value, array in zip(inputs, arrays, strict=True)
-        )
-        if unknown or not inputs:
-            return values
-        with contextlib.suppress(ValueError, IndexError, TypeError, KeyError, OverflowError):
-            results = computed(node.op_type, arrays, attributes)
-            if results is not None and len(results) == len(values):
-                return [_of_array(result) for result in results]
-        return values
-
-    def _inferred(
-        self,
-        node: NodeProto,
-        domain: str,
-        inputs: Sequence[Value | None],
-        attributes: dict[str, Any],
-    ) -> list[TypeProto | None]:
-        kinds = {
-            name: TypeProto() if value is None or value.kind is None else value.kind
-            for name, value in zip(node.input, inputs, strict=True)
-            if name
-        }
-        data = {
-            name: onnx.numpy_helper.from_array(value.data)
-            for name, value in zip(node.input, inputs, strict=True)
-            if name and value is not None and value.data is not None
-        }
-        try:
-            version = self._opsets.get(domain, 1)
-            schema = onnx.defs.get_schema(node.op_type, version, domain)
-        except onnx.defs.SchemaError:
-            return contrib_types(node, domain, inputs, attributes, self._inferred)
-        try:
-            types = infer_node_outputs(
-                schema, node, kinds, data, opset_imports=self._imports,
-                ir_version=self._ir_version,
-            )  # fmt: skip
-        except (InferenceError, RuntimeError, ValueError, TypeError) as error:
-            self._misfit(node, error)
-            return [None] * len(node.output)
-        inferred = [types.get(name) for name in node.output]
-        if inferred and f"onnx::{node.op_type}" in ELEMENTWISE and not domain:
-            inferred[0] = _broadcast(inferred[0], inputs)
-        return inferred
-
-    def _misfit(self, node: NodeProto, error: Exception) -> None:
-        if len(self.warnings) < MAX_WARNINGS:
-            self.warnings.append(
-                MeasurementWarning(
-                    id="onnx-shapes",
-                    message=f"What comes out of {node.op_type} {node.name!r} has no known shape: "
-                    f"{str(error).strip()[:200]}",
-                    probe="cost",
-                )
-            )
-
-
-def _broadcast(kind: TypeProto | None, inputs: Sequence[Value | None]) -> TypeProto | None:
-    """Return the type of an elementwise operator, of some of which onnx infers no shape."""
-    if kind is None or dimensions(kind) is not None:
-        return kind
-    kinds = [value.kind for value in inputs if value is not None and value.kind is not None]
-    shapes = [shape for shape in map(dimensions, kinds) if shape is not None]
-    sizes = [tuple(n for n in shape if isinstance(n, int)) for shape in shapes]
-    if len(shapes) < len(inputs) or list(map(len, sizes)) != list(map(len, shapes)):
-        return kind
-    with contextlib.suppress(ValueError):
-        result = np.broadcast_shapes(*sizes)
-        return helper.make_tensor_type_proto(kind.tensor_type.elem_type, result)
-    return kind
-
-
-def _constant(
-    operator: str, domain: str, inputs: Sequence[Value | None], attributes: dict[str, Any]
-) -> Value | None:
-    """Return the value of Constant, and of Shape and Size where the shape is known."""
-    if domain or operator not in ("Constant", "Shape", "Size"):
-        return None
-    if operator == "Constant":
-        value = next(iter(attributes.values()), None)
-        if isinstance(value, TensorProto):  # too large to be a shape
-            return Value(helper.make_tensor_type_proto(value.data_type, list(value.dims)))
-        return None if value is None or isinstance(value, str) else _of_array(np.asarray(value))
-    kind = inputs[0].kind if inputs and inputs[0] is not None else None
-    shape = None if kind is None else dimensions(kind)
-    if shape is None or not all(isinstance(size, int) for size in shape):
-        return None
-    sizes = np.array(shape[attributes.get("start", 0) : attributes.get("end")], np.int64)
-    return _of_array(sizes if operator == "Shape" else np.asarray(np.prod(sizes)))
-
-
-def _of_array(array: Any) -> Value:
-    """Return a value whose elements are known."""
-    array = np.asarray(array)
-    if array.dtype == np.float64 and array.ndim == 0 or array.size > MAX_ELEMENTS:
-        array = array.astype(np.float32) if array.size <= MAX_ELEMENTS else array
-    number = helper.np_dtype_to_tensor_dtype(array.dtype)
-    kind = helper.make_tensor_type_proto(number, list(array.shape))
-    return Value(kind, array if array.size <= MAX_ELEMENTS else None)
 
 
 def _small(tensor: TensorProto, file: Path | None) -> Any | None:
@@ -344,10 +216,3 @@ def _small(tensor: TensorProto, file: Path | None) -> Any | None:
         stream.seek(external_range(tensor)[0])
         data = stream.read(elements * kind.itemsize)
     return np.frombuffer(data, kind).reshape(tuple(tensor.dims))
-
-
-def _is_small(kind: TypeProto | None) -> bool:
-    shape = None if kind is None else dimensions(kind)
-    if shape is None or not all(isinstance(size, int) for size in shape):
-        return False
-    return bool(int(np.prod(shape, dtype=object)) <= MAX_ELEMENTS)

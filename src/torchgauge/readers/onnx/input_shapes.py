@@ -40,6 +40,13 @@ def dimensions(kind: TypeProto) -> tuple[Dimension, ...] | None:
     )
 
 
+def sizes_of(kind: TypeProto | None) -> tuple[int, ...] | None:
+    """Return the shape of a type where every dimension is known."""
+    shape = None if kind is None else dimensions(kind)
+    sizes = tuple(size for size in shape or () if isinstance(size, int))
+    return sizes if shape is not None and len(sizes) == len(shape) else None
+
+
 def resolve(graph: GraphProto, requested: RequestedShapes, path: Path) -> dict[str, int]:
     """Write the sizes into the graph's inputs, and return those of the named dimensions.
 
@@ -51,10 +58,10 @@ def resolve(graph: GraphProto, requested: RequestedShapes, path: Path) -> dict[s
     for name in requested.named:
         if name not in names:
             raise _unfit(path, f"It has no input {name!r}; its inputs are {', '.join(names)}.")
-    others = [name for name in names if name not in requested.named]
-    if len(requested.positional) > len(others):
+    unnamed = [name for name in names if name not in requested.named]
+    if len(requested.positional) > len(unnamed):
         raise _unfit(path, f"It has {len(names)} inputs: {', '.join(names)}.")
-    sizes = dict(zip(others, requested.positional, strict=False)) | dict(requested.named)
+    sizes = dict(zip(unnamed, requested.positional, strict=False)) | dict(requested.named)
     bound: dict[str, int] = {}
     for value in inputs:
         if value.type.WhichOneof("value") == "tensor_type":

@@ -29,7 +29,7 @@ def load(path: Path) -> ModelProto:
     model = ModelProto()
     model.ParseFromString(path.read_bytes())
     if not model.HasField("graph") or not model.opset_import:
-        raise _unreadable(path, "It has no graph, or says no version of its operators.")
+        raise _unreadable(path, "It has no graph, or does not name the version of its operators.")
     for tensor in _tensors(model):
         check_tensor(tensor, path)
     if model.functions:

@@ -27,7 +27,6 @@ def answered(question: dict[str, Any]) -> bytes:
     try:
         data = msgspec.msgpack.encode(Answer(graph=_graph(path, question)))
         msgspec.msgpack.decode(data, type=Answer)  # a name that is no text raises
-        return data
     except TorchgaugeError as error:
         answer = Answer(None, error.message, error.id, error.cause, error.remedy)
     except MemoryError:
@@ -46,6 +45,8 @@ def answered(question: dict[str, Any]) -> bytes:
             text_of(error),
             "Export it again; `python -m onnx.checker` says more.",
         )
+    else:
+        return data
     return msgspec.msgpack.encode(answer)
 
 

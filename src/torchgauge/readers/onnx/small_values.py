@@ -40,13 +40,29 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    **{"Abs": np.abs, "Add": np.add, "And": np.logical_and, "Ceil": np.ceil, "Div": _quotient},
-    **{"Equal": np.equal, "Floor": np.floor, "Greater": np.greater, "Identity": np.asarray},
-    **{"GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal},
-    **{"Max": lambda *v: np.max(np.broadcast_arrays(*v), axis=0), "Mul": np.multiply},
-    **{"Min": lambda *v: np.min(np.broadcast_arrays(*v), axis=0), "Neg": np.negative},
-    **{"Not": np.logical_not, "Or": np.logical_or, "Round": np.round, "Sign": np.sign},
-    **{"Sqrt": np.sqrt, "Sub": np.subtract, "Where": np.where},
+    "Abs": np.abs,
+    "Add": np.add,
+    "And": np.logical_and,
+    "Ceil": np.ceil,
+    "Div": _quotient,
+    "Equal": np.equal,
+    "Floor": np.floor,
+    "Greater": np.greater,
+    "Identity": np.asarray,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Max": lambda *v: np.max(np.broadcast_arrays(*v), axis=0),
+    "Mul": np.multiply,
+    "Min": lambda *v: np.min(np.broadcast_arrays(*v), axis=0),
+    "Neg": np.negative,
+    "Not": np.logical_not,
+    "Or": np.logical_or,
+    "Round": np.round,
+    "Sign": np.sign,
+    "Sqrt": np.sqrt,
+    "Sub": np.subtract,
+    "Where": np.where,
 }
 
 
@@ -135,17 +151,28 @@ def _split(values: _Values, attributes: _Attributes) -> list[Any] | None:
 
 def _reduced(reduce: Callable[..., Any]) -> Callable[[_Values, _Attributes], list[Any]]:
     def rule(values: _Values, attributes: _Attributes) -> list[Any]:
-        kept = bool(attributes.get("keepdims", 1))
-        return [np.asarray(reduce(values[0], axis=_axes(values, attributes), keepdims=kept))]
+        keeps = bool(attributes.get("keepdims", 1))
+        return [np.asarray(reduce(values[0], axis=_axes(values, attributes), keepdims=keeps))]
 
     return rule
 
 
 _RULES: dict[str, Callable[[_Values, _Attributes], list[Any] | None]] = {
-    **{"Cast": _cast, "Concat": _concat, "ConstantOfShape": _constant_of_shape},
-    **{"Expand": _expand, "Gather": _gather, "Range": _range, "Reshape": _reshape},
-    **{"ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min)},
-    **{"ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum), "Slice": _slice},
-    **{"Split": _split, "Squeeze": _squeeze, "Transpose": _transpose, "Unsqueeze": _unsqueeze},
+    "Cast": _cast,
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "Gather": _gather,
+    "Range": _range,
+    "Reshape": _reshape,
+    "ReduceMax": _reduced(np.max),
+    "ReduceMin": _reduced(np.min),
+    "ReduceProd": _reduced(np.prod),
+    "ReduceSum": _reduced(np.sum),
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
 }
 OPERATORS = frozenset(_ELEMENTWISE) | frozenset(_RULES)

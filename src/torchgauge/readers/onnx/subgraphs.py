@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper
@@ -11,24 +11,34 @@ from onnx import GraphProto, NodeProto, TensorProto, helper
 from torchgauge.readers.onnx.input_shapes import dimensions
 from torchgauge.readers.onnx.node_attributes import Attributes
 from torchgauge.readers.onnx.value import Scope, Value
-
-if TYPE_CHECKING:
-    from torchgauge.readers.onnx.graph_reader import GraphReader
+from torchgauge.records.onnx.graph import GraphNode
 
 # More calls than any model makes; loops in loops multiply theirs.
 MAX_CALLS = 2**40
+
+
+class Reader(Protocol):
+    """What describes the nodes of a graph."""
+
+    nodes: list[GraphNode]
+
+    def run(self, graph: GraphProto, scope: Scope, container: int, calls: int | None) -> None:
+        """Describe the nodes of a graph whose inputs are in `scope`; its values are added there."""
+
+    def forget_calls(self, first: int) -> None:
+        """Say of the nodes from `first` on that it is not known how often they run."""
 
 
 class Place(NamedTuple):
     """Where a container is: the values it sees, its index, and how often it runs."""
 
     scope: Scope
-    index: int
+    container: int
     calls: int | None
 
 
 def outputs_of(
-    reader: GraphReader,
+    reader: Reader,
     node: NodeProto,
     inputs: Sequence[Value | None],
     attributes: Attributes,
@@ -50,7 +60,7 @@ def outputs_of(
 
 
 def _run(
-    reader: GraphReader,
+    reader: Reader,
     graph: GraphProto,
     arguments: Sequence[Value],
     place: Place,
@@ -59,14 +69,14 @@ def _run(
     """Describe a subgraph's nodes, given its arguments; return its outputs."""
     scope = place.scope.new_child()
     for position, value in enumerate(graph.input):
-        known = position < len(arguments) and arguments[position].kind is not None
-        scope[value.name] = arguments[position] if known else Value(value.type)
-    reader.run(graph, scope, place.index, calls)
+        has_type = position < len(arguments) and arguments[position].kind is not None
+        scope[value.name] = arguments[position] if has_type else Value(value.type)
+    reader.run(graph, scope, place.container, calls)
     return [scope.get(value.name, Value()) for value in graph.output]
 
 
 def _if(
-    reader: GraphReader,
+    reader: Reader,
     inputs: Sequence[Value | None],
     graphs: dict[str, GraphProto],
     place: Place,
@@ -82,7 +92,7 @@ def _if(
 
 
 def _loop(
-    reader: GraphReader, inputs: Sequence[Value | None], body: GraphProto, place: Place
+    reader: Reader, inputs: Sequence[Value | None], body: GraphProto, place: Place
 ) -> list[Value]:
     limit, condition = (*inputs, None, None)[:2]
     trips = _number(limit)
@@ -110,7 +120,7 @@ def _loop(
 
 
 def _scan(
-    reader: GraphReader,
+    reader: Reader,
     inputs: Sequence[Value | None],
     body: GraphProto,
     place: Place,
@@ -128,8 +138,8 @@ def _scan(
             continue
         size = shape[axis]
         trips = size if isinstance(size, int) else None
-        rest = [n for position, n in enumerate(shape) if position != axis % len(shape)]
-        kind = helper.make_tensor_type_proto(value.kind.tensor_type.elem_type, rest)
+        sizes = [n for position, n in enumerate(shape) if position != axis % len(shape)]
+        kind = helper.make_tensor_type_proto(value.kind.tensor_type.elem_type, sizes)
         slices.append(Value(kind))
     calls = _times(place.calls, trips)
     results = _run(reader, body, [*states, *slices], place, calls)

@@ -1,4 +1,4 @@
-"""What is known of a value while a graph is read: its type, and its elements where it is small."""
+"""A value of a graph while it is read: its type, and its elements where it is small."""
 
 from __future__ import annotations
 

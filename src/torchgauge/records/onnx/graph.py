@@ -16,7 +16,7 @@ Attribute = int | float | str | tuple[int | float | str, ...]
 
 
 class TensorType(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Element type and shape of a value: "" and None where inference does not tell them.
+    """Element type and shape of a value: "" and None where they were not inferred.
 
     A dimension is None where it is unknown, and the name of a free dimension of a graph's input
     until `--input` or `--batch` gives its size.

@@ -20,8 +20,8 @@ class Count(Exported, frozen=True, kw_only=True):
     """Size and cost of one target, counted; `size` is None for a plain callable.
 
     `totals` is `cost.totals`, for readers of the file. `training` is the memory of a training step,
-    where the backward pass was counted. `other_devices` estimates the call on those asked for. `graph`
-    is what an ONNX file says of its graph.
+    where the backward pass was counted. `other_devices` estimates the call on those asked for.
+    `graph` is what an ONNX file says of its graph.
     """
 
     schema: str = SCHEMA

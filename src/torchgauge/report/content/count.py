@@ -20,10 +20,10 @@ from torchgauge.report.content.document import (
     Warnings,
     rows_of,
 )
-from torchgauge.report.content.onnx_graph import graph
 from torchgauge.report.content.section import SMALLEST_SHARE, Section
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.sections import cost, size
+from torchgauge.report.tables.graph_facts import graph
 from torchgauge.report.tables.work_table import work_table
 
 DEPTH = 3

@@ -18,10 +18,10 @@ from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
 from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
-from torchgauge.report.content.onnx_graph import graph
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.time_sections import latency, throughput, training, utilization
 from torchgauge.report.tables.compilation_tables import speed_up
+from torchgauge.report.tables.graph_facts import graph
 
 
 def sections(profile: Profile) -> list[Section]:

@@ -75,16 +75,16 @@ def _inputs(graph: Graph, specs: Sequence[InputSpec], draw: RandomTensors, path:
     _check_sizes(graph, path)
     named = {spec.name: spec for spec in specs if spec.name is not None}
     positional = [spec for spec in specs if spec.name is None]
-    others = [name for name in graph.inputs if name not in named]
-    named |= dict(zip(others, positional, strict=False))
+    unnamed = [name for name in graph.inputs if name not in named]
+    named |= dict(zip(unnamed, positional, strict=False))
     tensors = {}
     for name in graph.inputs:
         kind = graph.values[name]
-        given = named.get(name)
-        if kind.dtype not in DTYPES or (given and given.dtype not in (None, kind.dtype)):
-            raise _unfit_type(path, name, kind, given)
-        spec = InputSpec(name, kind.sizes or (), kind.dtype, given.high if given else None)
-        tensors[name] = spec.tensor(draw)
+        spec = named.get(name)
+        if kind.dtype not in DTYPES or (spec and spec.dtype not in (None, kind.dtype)):
+            raise _unfit_type(path, name, kind, spec)
+        high = spec.high if spec else None
+        tensors[name] = InputSpec(name, kind.sizes or (), kind.dtype, high).tensor(draw)
     if len(tensors) == 1 and next(iter(tensors)) not in TOKEN_INPUTS:
         return Inputs(args=tuple(tensors.values()))
     return Inputs(kwargs=tensors)
@@ -114,11 +114,11 @@ def _written(kind: TensorType) -> str:
     return "x".join("?" if size is None else str(size) for size in kind.shape)
 
 
-def _unfit_type(path: Path, name: str, kind: TensorType, given: InputSpec | None) -> InputError:
-    if given is None or kind.dtype not in DTYPES:
+def _unfit_type(path: Path, name: str, kind: TensorType, spec: InputSpec | None) -> InputError:
+    if spec is None or kind.dtype not in DTYPES:
         cause = f"It takes {kind.dtype or 'no tensor'}, of which no random values are made."
     else:
-        cause = f"It takes {kind.dtype}, and --input says {given.dtype}."
+        cause = f"It takes {kind.dtype}, and --input says {spec.dtype}."
     return InputError(
         f"The input {name!r} of {path} cannot be made.",
         id="onnx-input-type",

@@ -1,0 +1,250 @@
+"""Graphs of ONNX files: types, loops, functions, and files that were made to do harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from tests.support import onnx_files
+from tests.support.onnx_files import FLOAT, INT, model, node, weight
+from torchgauge.errors import InputError, MissingExtraError
+from torchgauge.readers.onnx import onnx_file
+from torchgauge.readers.onnx.onnx_answer import Answer, answered
+from torchgauge.records.onnx.graph import Graph
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Read here, which starts no process; `test_own_process` does."""
+
+    def ask(_path: Path, question: dict) -> Answer:
+        return msgspec.msgpack.decode(answered(question), type=Answer)
+
+    monkeypatch.setattr(onnx_file, "_ask", ask)
+
+
+def read(tmp_path: Path, content: ModelProto, *args, **kwargs) -> Graph:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content.SerializeToString())
+    return onnx_file.read_graph(path, *args, **kwargs)
+
+
+def shapes(graph: Graph) -> list:
+    return [kind.shape for item in graph.nodes for kind in item.output_types]
+
+
+def test_every_value_has_its_shape(tmp_path):
+    graph = read(tmp_path, onnx_files.convolutional())
+    assert shapes(graph) == [
+        (1, 4, 8, 8), (1, 4, 8, 8), (1, 8, 6, 6), (1, 8, 1, 1), (1, 8), (1, 10),
+    ]  # fmt: skip
+    assert graph.nodes[0].attributes == {"pads": (1, 1, 1, 1)}
+    assert [tensor.bytes for tensor in graph.initializers] == [432, 16, 1152, 320, 40]
+
+
+def test_sizes_that_are_computed(tmp_path):
+    """x.view(x.shape[0], 2, -1), as the TorchScript exporter writes it."""
+    index = numpy_helper.from_array(np.array(0), "zero")
+    rest = numpy_helper.from_array(np.array([2, -1]), "rest")
+    axes = numpy_helper.from_array(np.array([0]), "axes")
+    graph = read(
+        tmp_path,
+        model(
+            [
+                node("Shape", ["x"], ["s"]),
+                node("Gather", ["s", "zero"], ["n"]),
+                node("Unsqueeze", ["n", "axes"], ["n1"]),
+                node("Concat", ["n1", "rest"], ["sizes"], axis=0),
+                node("Reshape", ["x", "sizes"], ["y"]),
+            ],
+            [index, rest, axes],
+            x=(5, 3, 4),
+        ),
+    )
+    assert graph.values["y"].shape == (5, 2, 6)
+
+
+def test_free_dimensions_are_given_once(tmp_path):
+    """A name that one input gives a size has it everywhere."""
+    graph = helper.make_graph(
+        [node("Add", ["a", "b"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info(name, FLOAT, ["batch", "length"]) for name in "ab"],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+    )
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    assert read(tmp_path, content).values["a"].shape == ("batch", "length")
+    assert read(tmp_path, content, {"b": (2, 7)}).values["y"].shape == (2, 7)
+    assert read(tmp_path, content, {}, [(2, 7)]).values["b"].shape == (2, 7)
+    assert read(tmp_path, content, batch=3).values["a"].shape == (3, "length")
+    for named, positional in (({"c": (1, 1)}, []), ({"a": (1,)}, []), ({"a": (1, 2)}, [(1, 3)])):
+        with pytest.raises(InputError) as raised:
+            read(tmp_path, content, named, positional)
+        assert raised.value.id == "onnx-input-shape"
+
+
+def test_a_fixed_dimension_cannot_be_changed(tmp_path):
+    with pytest.raises(InputError, match="cannot be called") as raised:
+        read(tmp_path, onnx_files.convolutional(), {}, [(1, 3, 9, 9)])
+    assert "the 8 is fixed" in raised.value.cause
+
+
+@pytest.mark.parametrize(
+    ("trips", "condition", "calls"), [(5, True, 5), (0, True, 0), (5, False, 0), (None, True, None)]
+)
+def test_a_loop_runs_its_body(tmp_path, trips, condition, calls):
+    graph = read(tmp_path, onnx_files.loop(trips, condition=condition))
+    assert [(item.operator, item.container, item.calls) for item in graph.nodes] == [
+        ("Loop", -1, 1), ("MatMul", 0, calls), ("Identity", 0, calls),
+    ]  # fmt: skip
+
+
+def test_loops_multiply(tmp_path):
+    graph = read(tmp_path, onnx_files.loop(3, depth=3))
+    assert {item.operator: item.calls for item in graph.nodes}["MatMul"] == 27
+
+
+def test_a_branch_that_is_decided_and_one_that_is_not(tmp_path):
+    branches = {
+        name: helper.make_graph(
+            [node(operator, ["x"], [f"{name}_out"])],
+            name,
+            [],
+            [helper.make_tensor_value_info(f"{name}_out", FLOAT, None)],
+        )
+        for name, operator in (("then_branch", "Relu"), ("else_branch", "Tanh"))
+    }
+    for stored, calls in ((True, {"Relu": 1}), (None, {"Relu": None, "Tanh": None})):
+        first = [] if stored else [node("ReduceMax", ["x"], ["m"], keepdims=0),
+                                   node("Cast", ["m"], ["c"], to=TensorProto.BOOL)]  # fmt: skip
+        constants = [numpy_helper.from_array(np.array(True), "c")] if stored else []
+        graph = read(tmp_path, model([*first, node("If", ["c"], ["y"], **branches)], constants))
+        inside = {item.operator: item.calls for item in graph.nodes if item.container >= 0}
+        assert inside == calls
+        assert graph.values["y"].shape == (1, 3, 8, 8)
+
+
+def test_scan_runs_once_for_each_slice(tmp_path):
+    body = helper.make_graph(
+        [node("Add", ["state", "slice"], ["next"]), node("Identity", ["next"], ["out"])],
+        "body",
+        [helper.make_tensor_value_info(name, FLOAT, [4]) for name in ("state", "slice")],
+        [helper.make_tensor_value_info(name, FLOAT, [4]) for name in ("next", "out")],
+    )
+    scan = node("Scan", ["start", "x"], ["last", "y"], num_scan_inputs=1, body=body)
+    graph = read(tmp_path, model([scan], [weight("start", 4)], x=(6, 4)))
+    assert [item.calls for item in graph.nodes] == [1, 6, 6]
+    assert graph.values["y"].shape == (6, 4)
+
+
+def test_functions_are_expanded(tmp_path):
+    graph = read(tmp_path, onnx_files.nested_functions(3, 2))
+    assert [item.operator for item in graph.nodes] == ["Relu"] * 8
+    assert graph.values["y"].shape == (1, 3, 8, 8)
+
+
+def test_custom_domains_are_named(tmp_path):
+    custom = node("Sharpen", ["x"], ["y"], domain="com.example")
+    graph = read(tmp_path, model([custom], domains=["com.example"]))
+    assert graph.custom_domains == ("com.example",)
+    assert graph.nodes[0].full_operator == "com.example::Sharpen"
+
+
+def test_old_files_have_initializers_among_the_inputs(tmp_path):
+    content = onnx_files.convolutional()
+    content.graph.input.append(helper.make_tensor_value_info("head.bias", FLOAT, [10]))
+    assert read(tmp_path, content).inputs == ("x",)
+
+
+def test_external_tensors_are_sized_and_not_read(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(bytes(64))
+    graph = read(tmp_path, onnx_files.external("weights.bin"))
+    assert graph.files == ("model.onnx", "weights.bin")
+    assert graph.file_bytes == (tmp_path / "model.onnx").stat().st_size + 64
+
+
+def test_one_place_of_a_file_is_one_tensor(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(bytes(64))
+    content = onnx_files.external("weights.bin")
+    content.graph.initializer.add().CopyFrom(content.graph.initializer[0])
+    content.graph.initializer[1].name = "v"
+    assert [tensor.shared for tensor in read(tmp_path, content).initializers] == ["", "w"]
+
+
+@pytest.mark.parametrize("what", sorted(onnx_files.hostile()))
+def test_a_result_or_an_error(tmp_path, what):
+    """Nothing else is raised, and what is refused says why."""
+    try:
+        graph = read(tmp_path, onnx_files.hostile()[what]())
+    except InputError as error:
+        assert error.id in ("onnx-unreadable", "onnx-functions")
+        assert error.cause
+        assert error.remedy
+    else:
+        assert graph.nodes
+
+
+@pytest.mark.parametrize("what", ["function calls itself", "functions in a circle",
+                                  "functions that grow"])  # fmt: skip
+def test_functions_without_end_are_refused(tmp_path, what):
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, onnx_files.hostile()[what]())
+    assert raised.value.id == "onnx-functions"
+
+
+def test_no_file_elsewhere_is_used(tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    refused = [
+        _refusal(folder, make) for _, make in onnx_files.outside(folder)
+    ]
+    assert set(refused) == {"external-data-outside", "external-data-missing"}
+    assert refused.count("external-data-missing") == 2  # file:/… and the folder itself
+
+
+def _refusal(folder: Path, make) -> str:
+    with pytest.raises(InputError) as raised:
+        read(folder, make())
+    return raised.value.id
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [("32", "64"), ("-1", "64"), ("0", "63"), ("x", "64"), ("9" * 30, "64")]
+)
+def test_a_range_that_does_not_fit_is_refused(tmp_path, offset, length):
+    (tmp_path / "weights.bin").write_bytes(bytes(64))
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, onnx_files.external("weights.bin", offset=offset, length=length))
+    assert raised.value.id == "onnx-unreadable"
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x0a", bytes(100)])
+def test_what_is_no_model(tmp_path, content):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as raised:
+        onnx_file.read_graph(path)
+    assert raised.value.id == "onnx-unreadable"
+
+
+def test_without_the_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_file, "find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match="onnx"):
+        read(tmp_path, onnx_files.convolutional())
+
+
+def test_token_ids_keep_their_type(tmp_path):
+    graph = helper.make_graph(
+        [node("Gather", ["table", "ids"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("ids", INT, [1, 7])],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+        [weight("table", 100, 16)],
+    )
+    graph = read(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    assert graph.values["ids"].dtype == "int64"
+    assert graph.values["y"].shape == (1, 7, 16)
