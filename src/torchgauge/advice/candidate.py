@@ -41,7 +41,8 @@ class Candidate:
     lines: Python on `model`, `args`, `kwargs` once the model is made, or on the `optimizer` where
     `on` says so; shell lines set variables of the process. `original` is run on the other side,
     where the usual one has the change already. `tolerance` is the relative error allowed by
-    itself. Two of the same `group` exclude each other. `times` as many samples are in a call.
+    itself. `runtime` is the only one that it is for.
+    Two of the same `group` exclude each other. `times` as many samples are in a call.
 
     `gain` is the share of a call's time that it may be expected to save where it fits, and `setup`
     the seconds that its first call may be expected to take once. Both only decide which of the
@@ -65,6 +66,7 @@ class Candidate:
     tolerance: float = 1e-3
     times: int = 1
     needs_module: bool = True
+    runtime: str = ""
     gain: float = 0.03
     setup: Callable[[Facts], float] = no_setup
     assumed: Callable[[Facts], tuple[Assumed, ...]] = no_assumptions
@@ -76,6 +78,10 @@ class Candidate:
         if self.step != "both" and facts.training != (self.step == "training"):
             step_name = "a training step" if self.step == "training" else "inference"
             return f"It applies to {step_name}, but {_other(facts)} is measured."
+        if self.runtime and self.runtime != facts.runtime:
+            return f"It is for ONNX files in {self.runtime}."
+        if self.needs_module and facts.runtime:
+            return "It changes a module of torch, and the target is an ONNX file."
         if self.needs_module and not facts.module:
             return "The target is a plain callable: nothing in it can be changed."
         if facts.compiled and self.needs_module:

@@ -210,10 +210,17 @@ def compare_targets(
 ) -> Comparison:
     """Compare two targets on this machine, run in turn in `blocks` of four processes.
 
-    Raises what loading and running raise.
+    Of ONNX files, and of a model beside its own, the outputs are compared as well. Raises what
+    loading and running raise.
     """
+    require_torch()
+    from torchgauge.gates.compared_outputs import with_outputs
+    from torchgauge.gates.target_gate import gate_targets as gated
+
     options, base = GateOptions.of_comparison(blocks), BaseRequest(target=baseline)
-    return _compared(gate_targets(request, base, options, progress=progress))
+    with measuring(progress) as display:
+        comparison = _compared(gated(request, base, options, display))
+        return with_outputs(comparison, request, baseline, display)
 
 
 def compare_models(

@@ -15,6 +15,7 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import DETAIL, Detail
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 
 
 def profile(
-    model: Callable[..., Any],
+    model: Callable[..., Any] | str | Path,
     inputs: Any = None,
     *,
     device: str | None = None,
     precision: str | None = None,
     train: Training | bool | None = None,
+    runtime: str = "onnxruntime",
+    provider: str | None = None,
+    optimization: str | None = None,
     detail: Detail = DETAIL,
     trace: str | Path | None = None,
     lines: bool = False,
@@ -48,11 +52,14 @@ def profile(
     so far (`interrupted`).
 
     Args:
-        model: A torch.nn.Module, or any function.
+        model: A torch.nn.Module, any function, or the path of an ONNX file.
         inputs: A tensor, a tuple (positional), a mapping (keyword) or `tg.Inputs(args, kwargs)`.
         device: "cpu", "cuda", "cuda:N" or "auto", to which a copy is moved; None leaves it there.
         precision: "fp32", "tf32", "bf16" or "fp16", of a copy; None leaves the model as it is.
         train: A training step to measure instead of inference.
+        runtime: What runs an ONNX file, "onnxruntime" or "openvino".
+        provider: What of the runtime computes, "cpu" (None) or "cuda".
+        optimization: How far ONNX Runtime optimises the graph: "off", "basic", "extended", "all".
         detail: How deep the tree is: "layers" times them without a recording, "summary" makes none.
         trace: A file (.json or .json.gz) to write the timeline's recording to, for Perfetto.
         lines: Measure your own Python between operators by line (`tree.lines`).
@@ -82,12 +89,32 @@ def profile(
     timeline = dataclasses.replace(timeline, effort=how_long)
     latency = LatencyOptions(None, warmup, iterations, processes, None, budget, effort=how_long)
     _check(timeline)
-    placed = {"device": device, "precision": precision}
+    placed: dict[str, Any] = {"device": device, "precision": precision}
+    if isinstance(model, (str, Path)):
+        chosen = RuntimeOptions(runtime, provider, optimization)
+        request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
+        return profile_request(request, latency, timeline, inputs=inputs, progress=progress)
     source, latency = _prepared(model, inputs, train, placed, latency)
     from torchgauge.measure import plan
 
     with measuring(progress) as display:
         return plan.profile(source, latency, display, timeline, keep_going=keep_going)
+
+
+def _request(model: str | Path, inputs: Any, **fields: Any) -> TargetRequest:
+    """Return the request of an ONNX file for inputs of these sizes."""
+    require_torch()
+    from torchgauge.targets.inputs.inputs import Inputs
+    from torchgauge.targets.target import TargetRequest
+
+    given = Inputs.of(inputs)
+    specs = tuple(
+        f"{f'{name}=' if name in given.kwargs else ''}{'x'.join(map(str, tensor.shape))}"
+        for name, tensor in given.tensors()
+        if tensor.dim()
+    )
+    fields["device"] = fields["device"] or "cpu"
+    return TargetRequest(str(model), inputs=specs, **fields)
 
 
 def _prepared(
@@ -112,11 +139,13 @@ def profile_request(
     latency: LatencyOptions,
     timeline: TimelineOptions,
     *,
+    inputs: Any = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Profile a target named as on the command line.
+    """Profile a target named as on the command line; `inputs` replace its own.
 
-    A trusted file contains a program, and is measured in a separate process.
+    A trusted file contains a program, and an ONNX file runs in a library that may crash: they are
+    measured in a separate process.
     """
     check_torch()
     _check(timeline)
@@ -125,18 +154,21 @@ def profile_request(
     with measuring(progress) as display, contextlib.ExitStack() as stack:
         display.start("importing torch")
         server = None
-        if latency.several and not request.trust and request.device != "meta":
+        if latency.several and not request.in_own_process and request.device != "meta":
             # It imports torch on another core while this process does.
             server = stack.enter_context(forking(request.spec))
         require_torch()
         from torchgauge.measure import plan
         from torchgauge.measure.processes.separate_process import profile_in_separate_process
         from torchgauge.targets.builds.source import Source
+        from torchgauge.targets.inputs.inputs import Inputs
         from torchgauge.targets.training.named_training import requested_training
 
         source = Source.of_request(request)
+        if inputs is not None:
+            source = dataclasses.replace(source, inputs=Inputs.of(inputs))
         latency = dataclasses.replace(latency, train=requested_training(request))
-        if request.trust:
+        if request.in_own_process:
             return profile_in_separate_process(source, latency, display, timeline)
         return plan.profile(source, latency, display, timeline, server)
 

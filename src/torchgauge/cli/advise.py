@@ -11,6 +11,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import seconds
 from torchgauge.cli.options.target import (
     add_run_options,
+    add_runtime_options,
     add_target,
     add_training_options,
     run_request,
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
     )
+    add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     _add_trial_options(parser.add_argument_group("what is tried"))
     out = parser.add_argument_group("what comes out")

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import positive, whole_number
-from torchgauge.cli.options.target import add_run_options, add_training_options, run_request
+from torchgauge.cli.options.target import (
+    add_run_options,
+    add_runtime_options,
+    add_training_options,
+    run_request,
+)
 from torchgauge.cli.output import command_argument, emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
@@ -55,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_group.add_argument(
         "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"
     )
+    add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)

@@ -10,6 +10,7 @@ from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.options.store import add_store_option, stored_baseline
 from torchgauge.cli.options.target import (
     add_run_options,
+    add_runtime_options,
     add_target,
     add_threshold,
     add_training_options,
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
     )
+    add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out)

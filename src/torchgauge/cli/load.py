@@ -14,7 +14,13 @@ from torchgauge.cli.options.loads import (
     is_address,
     settings,
 )
-from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
+from torchgauge.cli.options.target import (
+    add_runtime_options,
+    add_target,
+    add_threshold,
+    settle,
+    target_request,
+)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -48,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server_group = parser.add_argument_group("the server of a TARGET")
     add_server_options(server_group)
     _add_run_options(server_group)
+    add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_threshold(
         parser.add_argument_group("what must hold"),
         "p99:200ms ttft_p95:300ms throughput:100requests/s goodput:90requests/s "

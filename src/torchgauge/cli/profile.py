@@ -9,6 +9,7 @@ from torchgauge.cli import formats, verdicts
 from torchgauge.cli.options.latency import add_latency_options, latency_options
 from torchgauge.cli.options.target import (
     add_run_options,
+    add_runtime_options,
     add_target,
     add_threshold,
     add_training_options,
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU if there is "
         "one (default)",
     )
+    add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     add_latency_options(parser.add_argument_group("how latency is measured"))
     add_tree_options(parser.add_argument_group("where it goes"))

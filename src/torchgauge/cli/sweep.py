@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options.latency import latency_options
 from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
-from torchgauge.cli.options.target import target_request
+from torchgauge.cli.options.target import add_runtime_options, target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
+from torchgauge.targets.runtimes.runtime_options import LEVELS, RUNTIMES, RuntimeOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,10 @@ A cell that runs out of memory, crashes or is not supported is a result, and the
 Along the batch a row ends where throughput saturates or memory would not fit, and the report says
 so. With --output-dir or --resume, a sweep that was ended goes on from where it was.
 """
-AXES = ("batch", "precision", "compile", "channels_last", "threads", "interop", "seq_len")
+AXES = (
+    *("batch", "precision", "compile", "channels_last", "threads", "interop", "seq_len"),
+    *("optimization", "runtime"),
+)
 FORMS = ("json", "text", "csv", "markdown", "openmetrics")
 JOURNAL = "sweep.cells.jsonl"
 
@@ -64,6 +68,14 @@ def _axes(grid: argparse._ArgumentGroup) -> None:
     grid.add_argument("--interop", metavar="N,N", help="threads between operators")
     grid.add_argument("--seq-len", metavar="N,N", help="lengths of the inputs' sequences")
     grid.add_argument(
+        "--optimization",
+        metavar="L,L",
+        help=f"graph optimisation of an ONNX file: {', '.join(LEVELS)}",
+    )
+    grid.add_argument(
+        "--runtime", metavar="R,R", help=f"what runs an ONNX file: {', '.join(RUNTIMES)}"
+    )
+    grid.add_argument(
         "--device",
         metavar="D,D",
         default="auto",
@@ -82,6 +94,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
     group.add_argument("--trust", action="store_true", help="load a file that holds a program")
+    add_runtime_options(group, axes=False)
 
 
 def _add_timing_options(group: argparse._ArgumentGroup) -> None:
@@ -161,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
     grid["device"] = devices if len(devices) > 1 else None
     with prints_to_stderr():
         sweep = api.sweep_request(
-            target_request(options, device=devices[0]),
+            target_request(options, device=devices[0], runtime=_runtime(options)),
             grid,
             _sweep_options(options, journal),
             latency_options(options, parse(options.where)),
@@ -173,6 +186,11 @@ def run(options: argparse.Namespace) -> int:
     show(sweep, options)
     formats.say(written)
     return code(sweep)
+
+
+def _runtime(options: argparse.Namespace) -> RuntimeOptions:
+    """Return what the cells have in common; runtime and optimisation are axes."""
+    return RuntimeOptions(provider=options.provider, custom_ops=tuple(options.custom_ops))
 
 
 def _sweep_options(options: argparse.Namespace, journal: Path | None) -> SweepOptions:

@@ -26,7 +26,9 @@ def judged(
     tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, environment: Environment
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
-    tree, rounding = with_costs(tree, cost), _rounding(environment)
+    # The nodes of an ONNX file's tree have the work of the graph already.
+    tree = tree if cost.counted_on == "onnx" else with_costs(tree, cost)
+    rounding = _rounding(environment)
     # Other load may have slowed one of the two alone.
     times = [seconds for seconds in (latency and latency.median, tree.root.time) if seconds]
     if roofs is None or (times and contradicted(cost, min(times), roofs, fp32=rounding)):

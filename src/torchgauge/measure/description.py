@@ -10,6 +10,7 @@ from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, devices_of, native_precision
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.target import Target
 
 
@@ -29,6 +30,7 @@ def describe(placement: Placement, *, training: bool) -> TargetDescription:
         images=target.images,
         training=training,
         weights=target.weights,
+        runtime=placement.model.description if isinstance(placement.model, RuntimeModel) else "",
     )
 
 

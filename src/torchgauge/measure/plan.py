@@ -42,7 +42,9 @@ from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline import compilation as compilation_probe
 from torchgauge.measure.timeline import eager_comparison as eager_probe
 from torchgauge.measure.timeline import nvtx as nvtx_probe
+from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline import timeline as timeline_probe
+from torchgauge.measure.timeline.runtime_timeline import RuntimeTree
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
@@ -52,6 +54,7 @@ from torchgauge.progress import Progress
 from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
+from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.profile import ProbeRun, Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import System
@@ -63,6 +66,7 @@ from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.target import Target
 
 # The share of the latency's time that is spent before the other probes; the rest comes after them.
@@ -106,8 +110,6 @@ def _measured(
     runner.progress.expect(_stages(placement, options, timeline))
     host_environment = environment()
     size = _size(placement, runner)
-    if size is not None:
-        runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
     timed = _timed(runs, placement, options, runner)
     training = options.train is not None
     cost = runner.attempt(
@@ -119,7 +121,8 @@ def _measured(
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
-    tree = _tree(placement, options, runner, timeline)
+    in_runtime = _runtime_tree(placement, runner, timeline)
+    tree = _tree(placement, options, runner, timeline) if in_runtime is None else in_runtime.tree
     compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
@@ -149,7 +152,7 @@ def _measured(
         bottleneck=bound,
         tree=tree,
         compilation=compilation,
-        graph=None if placement.target.graph is None else graph_facts(placement.target.graph),
+        graph=_graph(placement, in_runtime),
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -181,7 +184,10 @@ def _size(placement: Placement, runner: Runner) -> Size | None:
     if target.graph is None and module_of(placement.model) is None:
         runner.warnings.append(_no_module(target))
         return None
-    return runner.attempt("size", lambda: size_probe.size_of(target))
+    size = runner.attempt("size", lambda: size_probe.size_of(target))
+    if size is not None:
+        runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
+    return size
 
 
 class _Timed(NamedTuple):
@@ -258,10 +264,30 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
         return system_probe.measure(call, gpus=gpus, duration=duration)
 
 
+def _runtime_tree(
+    placement: Placement, runner: Runner, timeline: TimelineOptions
+) -> RuntimeTree | None:
+    """Return the tree of an ONNX file by its runtime's own instruments; None for other targets."""
+    if not isinstance(placement.model, RuntimeModel) or timeline.detail == "summary":
+        return None
+    return runner.attempt(
+        "timeline", lambda: runtime_timeline.measure(placement, effort=timeline.effort)
+    )
+
+
+def _graph(placement: Placement, in_runtime: RuntimeTree | None) -> GraphFacts | None:
+    """Return the facts of an ONNX file's graph, with the time that each rule placed."""
+    if placement.target.graph is None:
+        return None
+    by_rule = {} if in_runtime is None else in_runtime.time_by_rule
+    return msgspec.structs.replace(graph_facts(placement.target.graph), time_by_rule=by_rule)
+
+
 def _tree(
     placement: Placement, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
 ) -> Tree | None:
-    if timeline.detail == "summary" or not placement.computes:
+    runtime = isinstance(placement.model, RuntimeModel)
+    if timeline.detail == "summary" or not placement.computes or runtime:
         return None
     path, recorded = timeline.trace, list[NamedSpans]()
     tree = runner.attempt(

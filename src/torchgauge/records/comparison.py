@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from torchgauge.records import rendering
+from torchgauge.records.advice import OutputCheck
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
@@ -153,7 +154,8 @@ class Comparison(Exported, frozen=True, kw_only=True):
     `step_change` is the difference of the two trees' steps in seconds, to which the contributions
     of layers and `remainder` (buckets and layers left out as too small) add up; None where one side
     has no tree. `paired` says that the two were measured in turn, not one after the other. `stages`
-    are the trees of generations.
+    are the trees of generations. `outputs` compares what a model and its ONNX file return for the
+    same inputs; None where no side is one, or nothing was run.
     """
 
     schema: str = SCHEMA
@@ -169,6 +171,7 @@ class Comparison(Exported, frozen=True, kw_only=True):
     places_tested: str = ""
     stages: tuple[ComparedStage, ...] = ()
     paired: bool = False
+    outputs: OutputCheck | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property

@@ -16,8 +16,9 @@ class Facts(Record, frozen=True, kw_only=True):
     that floating tensors are among the inputs of each kind, and `plain_inputs` that all inputs are
     tensors. `attention` is what transformers' switch says ("" without a switch). `switches` are
     names of methods that switch something. `allocators` are preloadable libraries by name.
-    Sizes are in bytes, `step` and the user's `latency_limit` in seconds. `warnings` say who else
-    used the machine.
+    `runtime` runs an ONNX file, with this `optimization` ("" for its own), and `openvino` says that
+    it is installed. Sizes are in bytes, `step` and the user's `latency_limit` in seconds.
+    `warnings` say who else used the machine.
     """
 
     target: TargetDescription
@@ -49,6 +50,9 @@ class Facts(Record, frozen=True, kw_only=True):
     glibc: bool = False
     allocators: dict[str, str] = msgspec.field(default_factory=dict)
     variables: dict[str, str] = msgspec.field(default_factory=dict)
+    runtime: str = ""
+    openvino: bool = False
+    optimization: str = ""
     latency_limit: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -24,7 +24,8 @@ Objective = Literal["latency", "throughput", "memory"]
 class CellSettings(Record, frozen=True, kw_only=True):
     """What a cell was run with; None leaves it as the target or the process has it.
 
-    `seq_len` is the length of the inputs' sequences, `interop` the number of interop threads.
+    `seq_len` is the length of the inputs' sequences, `interop` the number of interop threads;
+    `optimization` and `runtime` are how an ONNX file is run.
     """
 
     batch: int | None = None
@@ -35,6 +36,8 @@ class CellSettings(Record, frozen=True, kw_only=True):
     interop: int | None = None
     device: str | None = None
     seq_len: int | None = None
+    optimization: str | None = None
+    runtime: str | None = None
 
     @property
     def series(self) -> CellSettings:
@@ -53,6 +56,8 @@ class CellSettings(Record, frozen=True, kw_only=True):
             "interop": f"{self.interop} interop",
             "device": self.device,
             "seq_len": f"length {self.seq_len}",
+            "optimization": f"graph optimisation {self.optimization}",
+            "runtime": self.runtime,
         }
         given_texts = (
             text for name, text in texts.items() if text and getattr(self, name) is not None

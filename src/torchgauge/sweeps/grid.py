@@ -11,10 +11,16 @@ from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, CellSettings
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.precisions import PRECISIONS, plain_name
+from torchgauge.targets.runtimes.runtime_options import LEVELS, RUNTIMES
 from torchgauge.targets.variant import MODES
 
 NUMBERS = ("batch", "threads", "interop", "seq_len")
-WORDS = {"precision": (*PRECISIONS, "int8"), "compile": MODES}
+WORDS = {
+    "precision": (*PRECISIONS, "int8"),
+    "compile": MODES,
+    "optimization": LEVELS,
+    "runtime": RUNTIMES,
+}
 SWITCH = {"yes": True, "no": False, "true": True, "false": False}
 AUTO = "auto"
 # A row of batches that nothing stopped ends here: 65,536.

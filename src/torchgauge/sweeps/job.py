@@ -21,6 +21,7 @@ from torchgauge.targets.variant import Variant
 UNSUPPORTED = (
     *("precision-unsupported", "device-absent", "device-unsupported", "int8-unsupported"),
     *("channels-last-unsupported", "interop-unsupported", "input-length"),
+    *("runtime-unsupported", "provider-missing", "provider-fell-back", "option-conflict"),
 )
 # What memory that ran out looks like where nothing of torch's could say so.
 _MEMORY = re.compile(

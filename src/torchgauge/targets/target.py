@@ -12,6 +12,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.precisions import precision_named
+from torchgauge.targets.runtimes.runtime_options import USUAL_RUNTIME, RuntimeOptions, is_onnx
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class TargetRequest:
         trust: Allows files that hold a program.
         loss: The text of --loss; None is the loss that the model returns.
         optimizer: The text of --optimizer; None is AdamW.
+        runtime: How an ONNX file is run.
 
     Device and precision are kept by the names that the program has for them.
 
@@ -45,6 +47,7 @@ class TargetRequest:
     trust: bool = False
     loss: str | None = None
     optimizer: str | None = None
+    runtime: RuntimeOptions = USUAL_RUNTIME
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
@@ -55,8 +58,40 @@ class TargetRequest:
                 remedy="Give the batch as 1 or more.",
             )
         object.__setattr__(self, "device", device_named(self.device))
+        self._check_runtime()
         if self.precision is not None:
             object.__setattr__(self, "precision", precision_named(self.precision))
+
+    @property
+    def in_own_process(self) -> bool:
+        """Whether the target runs code or a library that the caller's process is kept from."""
+        return self.trust or (is_onnx(self.spec) and self.device != "meta")
+
+    def _check_runtime(self) -> None:
+        """Refuse options of runtimes for other targets; what an ONNX file takes is on the host."""
+        if not is_onnx(self.spec):
+            return
+        if self.device == "auto":
+            object.__setattr__(self, "device", "cpu")
+        if self.device not in ("cpu", "meta"):
+            raise InputError(
+                f"An ONNX file does not run on --device {self.device}.",
+                id="option-conflict",
+                cause="What runs it is a provider of its runtime; its inputs are on the host.",
+                remedy="Give --provider cuda in place of --device.",
+            )
+        if self.training or self.precision is not None:
+            raise InputError(
+                "An ONNX file is measured as it is: without a training step, in its own precision.",
+                id="option-conflict",
+                remedy="Leave --train and --precision out, or measure the torch model.",
+            )
+        if self.runtime.custom_ops and not self.trust:
+            raise InputError(
+                "A library of custom operators was not loaded: its code would run.",
+                id="untrusted-file",
+                remedy="If you trust it, add --trust.",
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,8 @@ from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.misfits import check_call
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, place
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
 from torchgauge.targets.target import Target, TargetRequest
 
 IMAGES = 4  # dimensions of what channels-last is about
@@ -56,6 +58,8 @@ class Variant(Source):
     threads: int | None = None
     interop: int | None = None
     seq_len: int | None = None
+    optimization: str | None = None
+    runtime: str | None = None
     memory_limit: int | None = None
 
     def open(self) -> Placement:
@@ -66,9 +70,12 @@ class Variant(Source):
             torch.set_num_threads(self.threads)
         target = self._target(device)
         check_call(target.model, target.inputs)
-        if self.interop is not None:
+        in_runtime = isinstance(target.model, RuntimeModel)
+        if self.interop is not None and not in_runtime:
             _set_interop(self.interop)
         placement = self._placed(target, device)
+        if in_runtime or self.optimization or self.runtime:
+            return self._in_runtime(placement)
         if self.channels_last:
             placement = _channels_last(placement)
         if self.compile not in (None, "none"):
@@ -76,6 +83,26 @@ class Variant(Source):
             compiled = torch.compile(placement.model, mode=mode)
             placement = dataclasses.replace(placement, model=compiled)
         return placement
+
+    def _in_runtime(self, placement: Placement) -> Placement:
+        """Return an ONNX file with its threads between operators; other changes are torch's."""
+        model = placement.model
+        if not isinstance(model, RuntimeModel):
+            raise InputError(
+                f"{placement.target.name} is not an ONNX file.",
+                id="runtime-unsupported",
+                cause="Runtimes and levels of graph optimisation are those of ONNX files.",
+                remedy="Leave these axes out.",
+            )
+        if self.channels_last or self.compile not in (None, "none"):
+            raise InputError(
+                "An ONNX file is not compiled or reordered by torch.",
+                id="runtime-unsupported",
+                remedy="Leave --compile and --channels-last out; --optimization has its levels.",
+            )
+        if self.interop is None:
+            return placement
+        return dataclasses.replace(placement, model=model.with_interop(self.interop))
 
     def _limit(self, device: str | None) -> None:
         if self.memory_limit is None:
@@ -98,14 +125,22 @@ class Variant(Source):
 
             precision = None if self.precision == "int8" else self.precision
             request = dataclasses.replace(
-                self.target, batch=self.batch, device=device or "cpu", precision=precision
-            )
+                self.target, batch=self.batch, device=device or "cpu", precision=precision,
+                runtime=self._runtime(self.target.runtime),
+            )  # fmt: skip
             target = load(request)
         if self.seq_len is None or (
             isinstance(self.target, ModelWithInputs) and callable(self.target.make)
         ):
             return target
         return with_inputs(target, with_length(target.inputs, self.seq_len))
+
+    def _runtime(self, options: RuntimeOptions) -> RuntimeOptions:
+        return dataclasses.replace(
+            options,
+            runtime=self.runtime or options.runtime,
+            optimization=self.optimization or options.optimization,
+        )
 
     def _placed(self, target: Target, device: str | None) -> Placement:
         if self.precision != "int8":

@@ -15,6 +15,7 @@ from torchgauge.advice.candidates import (
     folding,
     inference_mode,
     loading,
+    onnx_runtime,
     optimizer,
     precision,
     quantisation,
@@ -28,8 +29,8 @@ from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
 
 FILES = (
-    inference_mode, attention, folding, channels_last, precision, quantisation, compilation,
-    optimizer, zero_grad, training_memory, activation_offload, threads, allocator,
+    inference_mode, onnx_runtime, attention, folding, channels_last, precision, quantisation,
+    compilation, optimizer, zero_grad, training_memory, activation_offload, threads, allocator,
     batch, loading, sharding, serving,
 )  # fmt: skip
 ALL_CANDIDATES: tuple[Candidate, ...] = tuple(

@@ -20,6 +20,13 @@ def _cores(facts: Facts) -> int:
     return min(facts.physical_cores or facts.cores, facts.cores)
 
 
+def _code(facts: Facts, number: int) -> str:
+    names = {"onnxruntime": "intra_op_num_threads", "openvino": "INFERENCE_NUM_THREADS"}
+    if facts.runtime:
+        return f"model = model.reopen({names[facts.runtime]}={number})"
+    return f"torch.set_num_threads({number})"
+
+
 def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
     def reason(facts: Facts) -> str | None:
         if facts.cuda:
@@ -34,7 +41,7 @@ def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
     return Candidate(
         id=id,
         title=title,
-        code=lambda facts: f"torch.set_num_threads({number(facts)})",
+        code=lambda facts: _code(facts, number(facts)),
         reason=reason,
         order="process",
         group="threads",

@@ -111,7 +111,13 @@ def _target(a: TargetDescription, b: TargetDescription) -> Iterator[Difference]:
     if a.training != b.training:
         old, new = ("a training step" if target.training else "inference" for target in (a, b))
         yield Difference(part="target", name="step", baseline=old, current=new, work=True)
-    old, new = _inputs(a.inputs), _inputs(b.inputs)
+    if a.runtime != b.runtime:
+        # Beside a model in torch its runtime is what is compared.
+        timing = bool(a.runtime and b.runtime)
+        old, new = (_text(target.runtime or "torch") for target in (a, b))
+        yield Difference(part="settings", name="runtime", baseline=old, current=new, timing=timing)
+    named = bool(a.runtime) == bool(b.runtime)  # an exporter gives inputs names of their own
+    old, new = (_inputs(target.inputs, named=named) for target in (a, b))
     if old != new:
         yield Difference(part="target", name="inputs", baseline=old, current=new, work=True)
     for name in ("spec", "name", "weights"):
@@ -120,9 +126,10 @@ def _target(a: TargetDescription, b: TargetDescription) -> Iterator[Difference]:
             yield Difference(part="target", name=name, baseline=old, current=new, timing=False)
 
 
-def _inputs(inputs: tuple[InputDescription, ...]) -> str:
+def _inputs(inputs: tuple[InputDescription, ...], *, named: bool) -> str:
     return ", ".join(
-        f"{tensor.name} {'×'.join(map(str, tensor.shape))} {tensor.dtype}" for tensor in inputs
+        f"{tensor.name if named else ''} {'×'.join(map(str, tensor.shape))} {tensor.dtype}".strip()
+        for tensor in inputs
     )
 
 

@@ -12,6 +12,7 @@ from torchgauge.cli.parser import UsageError
 from torchgauge.errors import InputError
 from torchgauge.files import is_file, is_folder
 from torchgauge.folders import typed
+from torchgauge.targets.runtimes.runtime_options import LEVELS, RUNTIMES, RuntimeOptions
 
 if TYPE_CHECKING:
     from torchgauge.records.verdict import Limit
@@ -64,6 +65,32 @@ def add_run_options(
         "--trust",
         action="store_true",
         help="load a file that holds a program, in a process of its own",
+    )
+
+
+def add_runtime_options(group: argparse._ArgumentGroup, *, axes: bool = True) -> None:
+    """Declare how an ONNX file is run; without `axes` those of a sweep have names of their own."""
+    if axes:
+        group.add_argument(
+            "--runtime", choices=RUNTIMES, default=RUNTIMES[0],
+            help="what runs an ONNX file (default: onnxruntime)",
+        )  # fmt: skip
+        group.add_argument(
+            "--optimization", choices=LEVELS,
+            help="how far ONNX Runtime optimises the graph (default: all)",
+        )  # fmt: skip
+    group.add_argument(
+        "--provider",
+        metavar="P",
+        help="what of the runtime computes: cpu (default), cuda, tensorrt; gpu of OpenVINO",
+    )
+    group.add_argument(
+        "--custom-ops",
+        type=typed,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="library of custom operators for ONNX Runtime; needs --trust",
     )
 
 
@@ -151,6 +178,10 @@ def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
         "device": options.device,
         "trust": options.trust,
     }
+    if "provider" in options and "runtime" not in fields:
+        fields["runtime"] = RuntimeOptions(
+            options.runtime, options.provider, options.optimization, tuple(options.custom_ops)
+        )
     return TargetRequest(**named | fields)
 
 

@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from torchgauge.folders import display_path
+from torchgauge.targets.runtimes.runtime_options import RUNTIMES
 
 if TYPE_CHECKING:
     from torchgauge.records.generation.generation import Generation
@@ -108,4 +109,11 @@ def target_arguments(options: argparse.Namespace) -> list[str]:
             arguments += [f"--{name}", str(value)]
     if options.device != "auto":
         arguments += ["--device", options.device]
+    for name in ("provider", "optimization"):
+        if (value := getattr(options, name, None)) is not None:
+            arguments += [f"--{name}", value]
+    if getattr(options, "runtime", RUNTIMES[0]) != RUNTIMES[0]:
+        arguments += ["--runtime", options.runtime]
+    for file in getattr(options, "custom_ops", ()):
+        arguments += ["--custom-ops", str(file)]
     return arguments + [f"--{flag}" for flag in ("train", "trust") if getattr(options, flag)]

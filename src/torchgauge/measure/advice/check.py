@@ -20,8 +20,11 @@ from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
 from torchgauge.measure.work.internals import draw_as_eager
 from torchgauge.records.advice import OutputCheck
+from torchgauge.targets.builds.source import Source
 from torchgauge.targets.changed_target import Changed, changed, changed_training
+from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 
 # A training step shows in the next one's outputs what its optimizer did.
 STEPS = 3
@@ -42,12 +45,14 @@ class CheckSource(Changed):
     """A changed source with how its output is judged.
 
     `on_optimizer` is code for the optimizer of a training step. `metric(outputs)` is the user's.
+    `other` is a model of its own, in place of a change: it gets the inputs of this one.
     """
 
     on_optimizer: tuple[str, ...] = ()
     tolerance: float = 1e-3
     metric: Callable[[Any], float] | None = None
     times: int = 1
+    other: Source | None = None
 
 
 def check(source: CheckSource, placement: Placement, options: LatencyOptions) -> CheckResult:
@@ -58,6 +63,9 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
     changed model raises.
     """
     before, _ = outputs_of(source, placement, options)
+    if source.other is not None:
+        after, _ = outputs_of(source, _beside(placement, source.other), options)
+        return CheckResult(_leading(source, before, after))
     if before.drew and any("torch.compile" in code for code in source.code):
         draw_as_eager()
     began = time.perf_counter()
@@ -74,6 +82,22 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
         _peak(changed_placement, changed_options),
         max(0.0, apply + seconds[0] - min(seconds[1:])),
     )
+
+
+def _beside(placement: Placement, other: Source) -> Placement:
+    """Return another model with these inputs, of an ONNX file by their order or its names."""
+    opened = other.open()
+    inputs, model = placement.inputs, opened.model
+    if isinstance(model, RuntimeModel) and not set(inputs.kwargs) <= set(model.input_names):
+        inputs = Inputs(args=tuple(tensor for _, tensor in inputs.tensors()))
+    return dataclasses.replace(opened, inputs=inputs)
+
+
+def _leading(source: CheckSource, before: OutputSnapshot, after: OutputSnapshot) -> OutputCheck:
+    """Compare the outputs that both have: an exporter may leave out the last ones."""
+    count = min(len(before.tensors), len(after.tensors))
+    sides = (side._replace(tensors=side.tensors[:count]) for side in (before, after))
+    return judged(source, *sides)
 
 
 class OutputSnapshot(NamedTuple):

@@ -34,6 +34,7 @@ from torchgauge.records.model_facts import Facts
 from torchgauge.targets import members
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 
 CALLS = 5
 # Seconds over which others on the machine show.
@@ -78,6 +79,7 @@ def facts(placement: Placement, options: LatencyOptions) -> Facts:
         **_model_facts(placement),
         **_input_facts(placement),
         **_machine_facts(placement.device),
+        **_runtime_facts(placement),
     )
 
 
@@ -106,6 +108,18 @@ def _model_facts(placement: Placement) -> dict[str, Any]:
         "compiled": isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"),
         "parameter_bytes": sum(p.nbytes for p in parameters),
         "trainable_bytes": sum(p.nbytes for p in parameters if p.requires_grad),
+    }
+
+
+def _runtime_facts(placement: Placement) -> dict[str, Any]:
+    model = placement.model
+    if not isinstance(model, RuntimeModel):
+        return {}
+    options = model.options
+    return {
+        "runtime": options.runtime,
+        "optimization": options.optimization or "",
+        "openvino": options.runtime == "openvino" or _installed("openvino"),
     }
 
 

@@ -21,7 +21,7 @@ from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_op
 from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
-from torchgauge.measure.memory import allocator
+from torchgauge.measure.memory import allocator, process_memory
 from torchgauge.measure.memory.cycles import collecting_cycles
 from torchgauge.measure.memory.layer_outputs import LayerOutputs
 from torchgauge.measure.memory.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
@@ -36,6 +36,7 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.inputs.tensors import strided
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.training.training import Phase, Training
 
 _METHOD = "allocations and frees recorded by torch.profiler in the second of two steps, on top of "
@@ -50,11 +51,15 @@ _BEFORE = {
 def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
     """Return the memory that one step of the target needs on its device, in bytes.
 
+    Of a model in a runtime of its own, that of the process.
+
     Runs four steps: one to warm up, one undisturbed (resident set, the device's allocator, the
     threads in use), two recorded for their allocations. Raises InputError `meta-model`,
     `device-unsupported` and those of TrainingStep; MeasurementError as `forward.running` and
     `recording.record` do.
     """
+    if isinstance(placement.model, RuntimeModel):
+        return process_memory.measure(placement)
     device = _device(placement)
     how = Training.resolve(train)
     caller_storages = _caller_storages(placement, device)

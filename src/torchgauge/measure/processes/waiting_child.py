@@ -22,7 +22,7 @@ from torchgauge.measure.latency.sampling import Timing
 from torchgauge.measure.processes.child_work import opened, read_request
 from torchgauge.measure.processes.waiting_process import Answer, Question
 from torchgauge.measure.step import prepared
-from torchgauge.measure.timeline.layer_times import own_times, synchronized_clock
+from torchgauge.measure.timeline.layer_times import layer_seconds, synchronized_clock
 from torchgauge.records.failure import Failure
 from torchgauge.targets.builds.home import check_home
 from torchgauge.targets.placement import Placement
@@ -95,7 +95,7 @@ def _serve(
             timings = _calls(call, clock.now, question.seconds, question.calls)
             layers = {}
             if question.layers:
-                layers = own_times(placement.model, step, synchronized_clock(clock, device))
+                layers = layer_seconds(placement, step, synchronized_clock(clock, device))
             say(Answer(figures=figures(timings, placement.target.batch), layers=layers))
 
 

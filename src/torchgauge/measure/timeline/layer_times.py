@@ -13,10 +13,12 @@ from torchgauge.device.base import Device
 from torchgauge.device.select import open_device
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.recording.own_threads import OwnThreads
-from torchgauge.measure.step import guarded, prepared
+from torchgauge.measure.step import Step, guarded, prepared
+from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline.stamp_cost import calibrated
 from torchgauge.measure.timeline.stamps import Stamps
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.training.training import Training
 
 MIN_STEPS = 5
@@ -25,14 +27,21 @@ SECONDS = 0.1
 
 
 def measure(placement: Placement, train: Training | None) -> dict[str, float]:
-    """Return `own_times` of a placed model's step, in this process.
+    """Return `layer_seconds` of a placed model's step, in this process.
 
     Raises what the step raises.
     """
     device = open_device(placement.device)
     with device.current(), prepared(placement, train) as step:
         step()
-        return own_times(placement.model, step, synchronized_clock(SystemClock(), device))
+        return layer_seconds(placement, step, synchronized_clock(SystemClock(), device))
+
+
+def layer_seconds(placement: Placement, step: Step, now: Callable[[], int]) -> dict[str, float]:
+    """Return `own_times` of a step; of an ONNX file those of its nodes, by layer."""
+    if isinstance(placement.model, RuntimeModel):
+        return runtime_timeline.own_times(placement, step, SECONDS, now)
+    return own_times(placement.model, step, now)
 
 
 def synchronized_clock(clock: Clock, device: Device) -> Callable[[], int]:

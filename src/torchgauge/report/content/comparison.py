@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
+from torchgauge.records.advice import OutputCheck
 from torchgauge.records.comparison import Change, ComparedStage, Comparison, Place
+from torchgauge.report.content.advice_words import output
 from torchgauge.report.content.changes import (
     PLACES,
     corrected_change,
@@ -21,6 +24,7 @@ from torchgauge.report.content.changes import (
 from torchgauge.report.content.document import (
     Block,
     Column,
+    Detailed,
     Document,
     Options,
     Row,
@@ -68,7 +72,16 @@ def document(comparison: Comparison, options: Options) -> Document:
     names = tuple(dict.fromkeys((comparison.baseline.target.name, comparison.current.target.name)))
     how = "compared, measured in turn" if comparison.paired else "compared"
     facts = sides((comparison.baseline, comparison.current), side_details)
+    if comparison.outputs is not None:
+        name, agreement, details = outputs_fact(comparison.outputs)
+        added = name, Detailed(agreement, f"  {one_line(details)}")
+        facts = dataclasses.replace(facts, pairs=[*facts.pairs, added])
     return Document(one_line(title(comparison)), how, facts=facts, blocks=blocks, names=names)
+
+
+def outputs_fact(check: OutputCheck) -> tuple[str, str, str]:
+    """Return whether the outputs of the two agree, and how far they lie apart."""
+    return "outputs", "agree" if check.passed else "differ", output(check)
 
 
 def stage_blocks(stage: ComparedStage, top: int) -> list[Block]:

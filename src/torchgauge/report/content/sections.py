@@ -76,6 +76,7 @@ def target(profile: Profile) -> Section:
             Row("weights", target_info.weights),
             Row("input", "; ".join(inputs) or "none"),
             Row("run as", f"{mode}, {precision}, on {target_info.device}"),
+            *([Row("runtime", target_info.runtime)] if target_info.runtime else []),
             Row("machine", hardware),
             Row("software", ", ".join(filter(None, versions))),
         ),

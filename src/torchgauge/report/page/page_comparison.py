@@ -50,6 +50,8 @@ def overview(comparison: Comparison) -> dict[str, Any]:
     """Return the first screen of a comparison."""
     sides = (("baseline", comparison.baseline), ("current", comparison.current))
     facts = [[name, side.label, side_details(side)] for name, side in sides]
+    if comparison.outputs is not None:
+        facts.append(list(content.outputs_fact(comparison.outputs)))
     headline_changes = [
         change for name in CARDS if (change := comparison.change_of(name)) is not None
     ]

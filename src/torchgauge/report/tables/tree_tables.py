@@ -276,7 +276,7 @@ def _method(tree: Tree, root: Node) -> list[tuple[str, str]]:
     if covered := coverage(root):
         facts.append(("coverage", ", ".join(covered)))
     for probe_pass in tree.passes:
-        parts = (overhead(probe_pass), _steps(probe_pass.steps))
+        parts = (overhead(probe_pass), _steps(probe_pass.steps), per_node(probe_pass))
         facts.append((probe_pass.name, ", ".join(filter(None, parts))))
     bare = next((probe_pass.bare for probe_pass in tree.passes if probe_pass.bare), None)
     if tree.residual is not None and bare:
@@ -310,6 +310,14 @@ def overhead(probe_pass: Pass) -> str:
         low, high = probe_pass.bare_interval.low, probe_pass.bare_interval.high
         return f"cost not measurable: bare steps varied ({units.times(low, high, 3)})"
     return "cost not measurable: the bare steps took longer" if probe_pass.bare else ""
+
+
+def per_node(probe_pass: Pass) -> str:
+    """Return what recording a node cost and was taken off its time; "" where it is not known."""
+    if probe_pass.per_node is None or probe_pass.per_tiny_node is None:
+        return ""
+    tiny = units.time(probe_pass.per_tiny_node, 2)
+    return f"{units.time(probe_pass.per_node, 2)} a node taken off ({tiny} for tiny nodes)"
 
 
 def _steps(count: int) -> str:

@@ -23,7 +23,8 @@ class Source:
     """A target as a request (command line) or as an object (Python), and how it is to run.
 
     A request is loaded anew in every process; an object travels to a fresh process by value. The
-    inputs are `raw` where something else than the model takes them.
+    inputs are `raw` where something else than the model takes them. `inputs` replace those that
+    a request brings.
     """
 
     target: TargetRequest | Target
@@ -31,6 +32,7 @@ class Source:
     precision: str | None = None
     training: bool = False
     raw: bool = False
+    inputs: Inputs | None = None
 
     @staticmethod
     def of_object(
@@ -92,6 +94,8 @@ class Source:
             from torchgauge.targets.loaders.load import load
 
             target, owned = load(self.target), True
+            if self.inputs is not None:
+                target = with_inputs(dataclasses.replace(target, inputs=self.inputs), self.inputs)
         placement = place(
             target,
             device=self.device,

@@ -15,6 +15,7 @@ from torchgauge.targets.inputs.content import TOKEN_INPUTS
 from torchgauge.targets.inputs.input_spec import DTYPES, InputSpec, parse_all
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.runtimes.open_runtime import open_runtime
 from torchgauge.targets.target import Target, TargetRequest
 
 SUFFIX = ".onnx"
@@ -40,9 +41,9 @@ def load(request: TargetRequest, path: Path) -> Target:
     """Return the graph in a file with random inputs of the sizes that are given or fixed.
 
     Raises:
-        InputError: as `read_graph`, `onnx-free-dimensions`, `input-spec`, `onnx-input-type`,
-            `weights-no-module`.
-        MissingExtraError: onnx is not installed.
+        InputError: as `read_graph` and `open_runtime`, `onnx-free-dimensions`, `input-spec`,
+            `onnx-input-type`, `weights-no-module`.
+        MissingExtraError: onnx or the runtime is not installed.
     """
     specs = [spec.with_batch(request.batch) for spec in parse_all(request.inputs)]
     graph = read_graph(
@@ -53,7 +54,9 @@ def load(request: TargetRequest, path: Path) -> Target:
     )
     inputs = _inputs(graph, specs, RandomTensors(request.device), path)
     return Target(
-        model=NotRunning(path.name),
+        model=NotRunning(path.name)
+        if request.device == "meta"
+        else open_runtime(path, request.runtime),
         inputs=inputs,
         spec=request.spec,
         kind=KIND,

@@ -1,0 +1,143 @@
+"""How long the nodes of an ONNX graph take, from a profile that is slower than the bare call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from torchgauge.readers.onnxruntime_profile import RecordedCall, RecordedCalls
+
+# What interrupts a call is not the model's: a node's longer times are left out, and of the bare
+# calls the quick ones tell how long the nodes take.
+LONGER, SLACK = 1.5, 3.0  # times the median; µs
+QUICK = 0.1
+# How many times a node's recording costs what it does in a graph of tiny nodes, and how far that
+# differs between models: a model that is larger than the caches makes it dearer.
+USUAL_FACTOR, FACTOR_SPREAD = 1.1, 0.3
+LEAST_FACTOR, MOST_FACTOR = 0.5, 5.0
+# How well the sum of the recorded nodes and a bare call are known, of the call.
+CALL_SPREAD = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordingCost:
+    """Seconds by which the profiler prolongs a node, and what a bare call takes beside its nodes.
+
+    `node` and `tensor`: for each node, and for each of its inputs and outputs. `call` and `value`:
+    of a bare call without nodes, and for each input and output of the model.
+    """
+
+    node: float
+    tensor: float
+    call: float
+    value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeTimes:
+    """Seconds of a bare call by node, and of its remainder that is in no node; they add up to it.
+
+    `calls` is how often each ran in a call. `per_node` is what recording a node of this model
+    takes on average, `calibrated` what it takes in a graph of tiny nodes. `scale` is the time of
+    the nodes in a bare call over what the profile says of it without the costs. `kernels` has
+    (node, kernel, ns of each of its calls) of device work in all `recorded_calls`.
+    """
+
+    seconds: np.ndarray
+    calls: np.ndarray
+    outside: float
+    per_node: float
+    calibrated: float
+    scale: float
+    kernels: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
+    recorded_calls: int = 1
+
+
+def node_times(
+    recorded: RecordedCalls, bare: Sequence[float], cost: RecordingCost, values: int
+) -> NodeTimes:
+    """Return the nodes' times of a call with nothing attached, of which `bare` has the seconds.
+
+    Recorded and bare calls took turns. `values` is the number of the model's inputs and outputs.
+    A node's time lasts until the next one begins, what the runtime does between them included:
+    begins are rounded down to microseconds, and so the mean of their differences has no bias,
+    while the durations in the file, of which many are 0, are half a microsecond short each. What
+    the recording adds to the nodes is what they take longer than a bare call without its
+    calibrated remainder; it is shared by what a node costs in graphs of tiny nodes.
+    """
+    count = len(recorded.nodes)
+    tiny = cost.node + cost.tensor * np.array([node.tensors for node in recorded.nodes], float)
+    spans, calls, records = (np.zeros((len(recorded.calls), count)) for _ in range(3))
+    for number, call in enumerate(recorded.calls):
+        for node, span, recorded_nodes in own_spans(call):
+            spans[number, node] += span
+            calls[number, node] += 1
+            records[number, node] += sum(tiny[other] for other in recorded_nodes)
+    span = np.array([_typical(spans[:, node]) for node in range(count)]) * 1e-6
+    record = records.mean(axis=0) if len(records) else np.zeros(count)
+    typical, quick = float(np.median(bare)), float(np.quantile(bare, QUICK))
+    outside = min(quick, cost.call + cost.value * values)
+    inside, recording = quick - outside, float(record.sum())
+    factor = _factor(float(span.sum()) - inside, recording, CALL_SPREAD * quick)
+    own = np.maximum(0.0, span - factor * record)
+    scale = inside / float(own.sum()) if own.any() else 0.0
+    outside = outside * typical / quick if own.any() else typical
+    ran = max(1.0, float(calls.sum()) / max(1, len(calls)))
+    return NodeTimes(
+        seconds=own * scale * typical / quick,
+        calls=np.rint(np.median(calls, axis=0)).astype(np.int64) if len(calls) else calls,
+        outside=outside,
+        per_node=factor * recording / ran,
+        calibrated=recording / ran,
+        scale=scale,
+        kernels=_kernels(recorded),
+        recorded_calls=max(1, len(recorded.calls)),
+    )
+
+
+def _typical(spans: np.ndarray) -> float:
+    """Return the mean without the times that something interrupted."""
+    if not len(spans):
+        return 0.0
+    return float(spans[spans <= LONGER * np.median(spans) + SLACK].mean())
+
+
+def _factor(added: float, calibrated: float, spread: float) -> float:
+    """Return how many times the calibrated cost recording has: by what it added, if that is known.
+
+    The two are weighted by how well each is known.
+    """
+    if not calibrated:
+        return 1.0
+    weight = (FACTOR_SPREAD * calibrated / spread) ** 2 if spread else 1.0
+    factor = (USUAL_FACTOR + weight * added / calibrated) / (1 + weight)
+    return min(MOST_FACTOR, max(LEAST_FACTOR, factor))
+
+
+def own_spans(call: RecordedCall) -> list[tuple[int, int, list[int]]]:
+    """Return of each event (node, µs until the next begins, nodes whose recording is in there).
+
+    A node is recorded when it ends. That of a node with a graph inside is after the last node of
+    that graph: its cost is in that one's span.
+    """
+    order = sorted(range(len(call.nodes)), key=lambda number: (call.nodes[number][1], number))
+    begins = [call.nodes[number][1] for number in order] + [call.end]
+    spans: list[tuple[int, int, list[int]]] = []
+    position = {number: place for place, number in enumerate(order)}
+    for place, number in enumerate(order):
+        spans.append((call.nodes[number][0], max(0, begins[place + 1] - begins[place]), []))
+    last = 0
+    for number, (node, _, _) in enumerate(call.nodes):  # as they ended
+        last = max(last, position[number])
+        spans[last][2].append(node)
+    return spans
+
+
+def _kernels(recorded: RecordedCalls) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+    durations: dict[tuple[int, str], list[int]] = {}
+    for call in recorded.calls:
+        for node, name, duration in call.kernels:
+            durations.setdefault((node, name), []).append(duration * 1000)
+    return tuple((*key, tuple(sorted(times))) for key, times in durations.items())

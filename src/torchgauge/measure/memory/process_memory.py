@@ -1,0 +1,70 @@
+"""The memory of a model in a runtime of its own: by how much it makes the process grow."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+
+from torchgauge.device.counters import watched_resident
+from torchgauge.measure.memory.storages import tensors_in
+from torchgauge.measure.step import prepared
+from torchgauge.records.memory.memory import Memory
+from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
+
+METHOD = (
+    "growth of the process's resident set from before the file was opened, in a process that had "
+    "run it before, to its highest in two calls; parameters, inputs and outputs by their shapes, "
+    "the rest is workspace: packed weights, the runtime's arena, what the system has not taken back"
+)
+
+
+def measure(placement: Placement) -> Memory:
+    """Close the model, open it again and call it twice; return by how much the process grew.
+
+    Raises what opening and calling it raise.
+    """
+    model, graph = placement.model, placement.target.graph
+    assert isinstance(model, RuntimeModel)  # noqa: S101 - others have tensors that are watched
+    with prepared(placement) as step:
+        step()
+        model.close()
+        _give_back()
+        with watched_resident() as process:
+            model.open()
+            step()
+            outputs = step()
+    input_bytes = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
+    output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
+    stored = [] if graph is None else [each.bytes for each in graph.initializers if not each.shared]
+    counted = input_bytes + output_bytes + sum(stored)
+    growth = 0 if process.peak is None or process.before is None else process.peak - process.before
+    # The system may have kept pages that were freed: what must be there was there.
+    peak = max(growth, counted)
+    return Memory(
+        peak=peak,
+        average=None,
+        parameters=sum(stored),
+        inputs=input_bytes,
+        outputs=output_bytes,
+        buffers=0,
+        activations=0,
+        gradients=0,
+        optimizer=0,
+        workspace=peak - counted,
+        step="inference",
+        device=placement.device,
+        method=METHOD,
+        rss_before=process.before,
+        rss_peak=process.peak,
+    )
+
+
+def _give_back() -> None:
+    """Give freed memory back to the system, where its C library can."""
+    gc.collect()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

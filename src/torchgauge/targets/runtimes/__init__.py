@@ -1,0 +1,1 @@
+"""Runtimes of ONNX files: a session as the callable of a target."""

@@ -1,0 +1,128 @@
+"""An ONNX file in OpenVINO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from torchgauge.errors import InputError, missing_extra
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, opening
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+
+
+class NodeCounter(NamedTuple):
+    """What OpenVINO's counters say of a node in one call; `seconds` None where it did not run.
+
+    `origins` are the names of the file's nodes that it stands for.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    seconds: float | None
+    origins: tuple[str, ...]
+
+
+class OpenVinoModel(RuntimeModel):
+    """An ONNX file compiled by OpenVINO, with as many threads as torch has in this process.
+
+    `settings` are properties of the device's plugin.
+
+    Raises MissingExtraError; InputError `model-not-opened`, `provider-missing`.
+    """
+
+    def __init__(
+        self, path: Path, options: RuntimeOptions, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.path, self.options = path, options
+        self._runtime = import_openvino()
+        self.version = str(self._runtime.__version__).partition("-")[0]
+        self._core = self._runtime.Core()
+        self.provider = _device(self._core, options.provider)
+        threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
+        self.settings = (threads if self.provider == "CPU" else {}) | dict(settings or {})
+        self._compiled: Any = None
+        self._request: Any = None
+        self.open()
+
+    def open(self) -> None:
+        """Compile the file, again after `close`."""
+        with opening(self.path, "OpenVINO"):
+            self._compiled = self._core.compile_model(
+                str(self.path), self.provider, dict(self.settings)
+            )
+            self._request = self._compiled.create_infer_request()
+        self.input_names = tuple(value.get_any_name() for value in self._compiled.inputs)
+
+    def close(self) -> None:
+        """Free the compiled model."""
+        self._compiled = self._request = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Run the model on tensors of the host."""
+        results = self._request.infer(self.arrays(args, kwargs), share_inputs=True)
+        return as_tensors(list(results.values()))
+
+    def reopen(self, **settings: Any) -> OpenVinoModel:
+        """Return the model compiled with other properties."""
+        return OpenVinoModel(self.path, self.options, {**self.settings, **settings})
+
+    def with_interop(self, threads: int) -> OpenVinoModel:
+        """Raise InputError `interop-unsupported`: OpenVINO runs nodes one after the other."""
+        raise InputError(
+            "The number of interop threads cannot be set.",
+            id="interop-unsupported",
+            cause=f"OpenVINO runs the nodes one after the other, not {threads} at a time.",
+            remedy="Leave --interop out.",
+        )
+
+    def counting(self) -> OpenVinoModel:
+        """Return the model with its performance counters on."""
+        return self.reopen(PERF_COUNT=True)
+
+    def counters(self) -> list[NodeCounter]:
+        """Return what the counters say of the last call."""
+        origins = dict(self._origins())
+        return [
+            NodeCounter(
+                entry.node_name,
+                entry.node_type,
+                entry.exec_type,
+                entry.real_time.total_seconds() if entry.status.name == "EXECUTED" else None,
+                origins.get(entry.node_name, ()),
+            )
+            for entry in self._request.profiling_info
+        ]
+
+    def _origins(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for node in self._compiled.get_runtime_model().get_ordered_ops():
+            info = node.get_rt_info()
+            names = info["originalLayersNames"].value if "originalLayersNames" in info else ""
+            yield node.get_friendly_name(), tuple(filter(None, str(names).split(",")))
+
+
+def import_openvino() -> ModuleType:
+    """Return OpenVINO. Raises MissingExtraError."""
+    try:
+        import openvino
+    except ImportError as error:
+        raise missing_extra("openvino", "openvino", "--runtime openvino") from error
+    module: ModuleType = openvino
+    return module
+
+
+def _device(core: Any, name: str | None) -> str:
+    device = (name or "cpu").upper()
+    kinds = {available.partition(".")[0] for available in core.available_devices}
+    if device.partition(".")[0] not in kinds:
+        raise InputError(
+            f"OpenVINO has no device '{name}' here.",
+            id="provider-missing",
+            cause=f"It found: {', '.join(core.available_devices)}.",
+            remedy="Give one of these, or install the driver of the device.",
+        )
+    return device

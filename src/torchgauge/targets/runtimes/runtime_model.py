@@ -1,0 +1,110 @@
+"""A model in a runtime of its own: it is called with tensors and returns tensors."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchgauge.errors import InputError
+from torchgauge.records.record import MeasurementWarning
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+
+
+class RuntimeModel(abc.ABC):
+    """An ONNX file in a runtime.
+
+    Attributes:
+        path: The file.
+        options: How it is run.
+        settings: What `reopen` set beyond them, by the runtime's own names.
+        version: The runtime's.
+        provider: What runs it, by the runtime's own name.
+        warnings: Reasons to doubt that it runs as asked.
+    """
+
+    path: Path
+    options: RuntimeOptions
+    settings: Mapping[str, Any]
+    version: str
+    provider: str
+    warnings: tuple[MeasurementWarning, ...] = ()
+    input_names: tuple[str, ...]
+
+    @abc.abstractmethod
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Run the model on tensors, positional in the order of the file's inputs or by name."""
+
+    @abc.abstractmethod
+    def reopen(self, **settings: Any) -> RuntimeModel:
+        """Return the model opened again with other settings, by the runtime's own names."""
+
+    @abc.abstractmethod
+    def with_interop(self, threads: int) -> RuntimeModel:
+        """Return the model with this number of operators at a time."""
+
+    @abc.abstractmethod
+    def open(self) -> None:
+        """Open the file, again after `close`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Free what the runtime holds; no call until `open`."""
+
+    @property
+    def description(self) -> str:
+        """The runtime with its version, and what runs the model."""
+        level = self.options.optimization
+        optimised = "" if level is None else f", graph optimisation {level}"
+        return f"{self.options.runtime} {self.version}, {self.provider}{optimised}"
+
+    def arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return the inputs of a call by name, as arrays on the tensors' memory."""
+        if len(args) > len(self.input_names):
+            raise InputError(
+                f"{self.path.name} has {len(self.input_names)} inputs, and {len(args)} are given.",
+                id="inputs-unfit",
+                cause=f"They are {', '.join(self.input_names)}.",
+                remedy="Give one --input for each, in that order or as NAME=SHAPE.",
+            )
+        values = dict(zip(self.input_names, args, strict=False)) | dict(kwargs)
+        return {name: _array(value) for name, value in values.items()}
+
+
+def _array(value: Any) -> np.ndarray:
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    array: np.ndarray = value.numpy()
+    return array
+
+
+def as_tensors(outputs: list[Any]) -> tuple[Any, ...]:
+    """Return outputs as tensors on their memory; texts, sequences and maps stay as they are."""
+    return tuple(
+        torch.from_numpy(value)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        else value
+        for value in outputs
+    )
+
+
+@contextlib.contextmanager
+def opening(path: Path, runtime: str) -> Iterator[None]:
+    """Turn what a runtime raises on opening a file into an InputError `model-not-opened`."""
+    try:
+        yield
+    except (InputError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # its own classes of errors, from a library in C++
+        raise InputError(
+            f"{runtime} cannot open {path}.",
+            id="model-not-opened",
+            cause=" ".join(str(error).split()) or type(error).__name__,
+            remedy="Check the file (onnx.checker.check_model), its operators and its version; an "
+            "operator of your own needs its library: --custom-ops FILE --trust.",
+        ) from error

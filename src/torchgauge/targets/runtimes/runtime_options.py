@@ -1,0 +1,65 @@
+"""How an ONNX file is run: the runtime, its provider, and how far it optimises the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from torchgauge.errors import InputError
+from torchgauge.similar import did_you_mean, similar
+
+RUNTIMES = ("onnxruntime", "openvino")
+LEVELS = ("off", "basic", "extended", "all")
+SUFFIX = ".onnx"
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeOptions:
+    """How an ONNX file is run.
+
+    Attributes:
+        runtime: "onnxruntime" or "openvino".
+        provider: An execution provider of ONNX Runtime ("cpu", "cuda"), a device of OpenVINO
+            ("cpu", "gpu"); None is the CPU.
+        optimization: How far ONNX Runtime optimises the graph: "off", "basic", "extended" or
+            "all"; None is as it does by itself, which is "all".
+        custom_ops: Libraries of custom operators; their code runs.
+
+    Raises InputError `runtime-unknown`, `optimization-unknown`, `option-conflict`.
+    """
+
+    runtime: str = RUNTIMES[0]
+    provider: str | None = None
+    optimization: str | None = None
+    custom_ops: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check("runtime", self.runtime, RUNTIMES)
+        if self.optimization is not None:
+            _check("optimization", self.optimization, LEVELS)
+        if self.runtime != RUNTIMES[0] and (self.optimization or self.custom_ops):
+            raise InputError(
+                "Graph optimisation levels and custom operator libraries are ONNX Runtime's.",
+                id="option-conflict",
+                cause=f"The runtime is {self.runtime}.",
+                remedy="Leave the option out, or give --runtime onnxruntime.",
+            )
+
+
+USUAL_RUNTIME = RuntimeOptions()
+
+
+def is_onnx(spec: str) -> bool:
+    """Return whether a target is an ONNX file, by its name."""
+    return spec.lower().endswith(SUFFIX)
+
+
+def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(
+            f"There is no {name} '{value}'.",
+            id=f"{name}-unknown",
+            remedy=did_you_mean(
+                similar(value, choices, limit=1), f"Give one of {', '.join(choices)}."
+            ),
+        )

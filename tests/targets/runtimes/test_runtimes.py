@@ -1,0 +1,151 @@
+"""Runtimes of ONNX files: what they return, and errors for what is missing or does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from tests.support import onnx_files
+from torchgauge.errors import InputError
+from torchgauge.targets.runtimes.onnx_session import OnnxSession
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
+from torchgauge.targets.target import TargetRequest
+from torchgauge.targets.variant import Variant
+
+X = torch.arange(192.0).reshape(1, 3, 8, 8) / 192
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("onnx") / "small.onnx"
+    onnx.save(onnx_files.convolutional(), path)
+    return path
+
+
+def truth(path: Path) -> np.ndarray:
+    from onnx.reference import ReferenceEvaluator
+
+    result: np.ndarray = ReferenceEvaluator(str(path)).run(None, {"x": X.numpy()})[0]
+    return result
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("fields", "id"),
+        [
+            ({"runtime": "tensorrt"}, "runtime-unknown"),
+            ({"optimization": "most"}, "optimization-unknown"),
+            ({"runtime": "openvino", "optimization": "all"}, "option-conflict"),
+            ({"runtime": "openvino", "custom_ops": (Path("a.so"),)}, "option-conflict"),
+        ],
+    )
+    def test_what_does_not_exist_is_refused(self, fields, id):
+        with pytest.raises(InputError) as raised:
+            RuntimeOptions(**fields)
+        assert raised.value.id == id
+
+    @pytest.mark.parametrize(
+        ("fields", "id"),
+        [
+            ({"device": "cuda"}, "option-conflict"),
+            ({"training": True}, "option-conflict"),
+            ({"precision": "bf16"}, "option-conflict"),
+            ({"runtime": RuntimeOptions(custom_ops=(Path("a.so"),))}, "untrusted-file"),
+        ],
+    )
+    def test_what_an_onnx_file_does_not_take_is_refused(self, fields, id):
+        with pytest.raises(InputError) as raised:
+            TargetRequest("a.onnx", **fields)
+        assert raised.value.id == id
+
+    def test_it_runs_in_a_process_of_its_own_on_the_host(self):
+        assert TargetRequest("a.ONNX", device="auto").device == "cpu"
+        assert TargetRequest("a.onnx").in_own_process
+        assert not TargetRequest("a.onnx", device="meta").in_own_process
+        assert not TargetRequest("a.py:make").in_own_process
+        assert is_onnx("folder/A.ONNX")
+        assert not is_onnx("folder/onnx.py:make")
+
+
+class TestOnnxRuntime:
+    def test_outputs_are_tensors_of_the_right_values(self, path):
+        session = OnnxSession(path, RuntimeOptions())
+        for outputs in (session(X), session(x=X)):
+            assert torch.allclose(outputs[0], torch.from_numpy(truth(path)), rtol=1e-4)
+
+    @pytest.mark.parametrize(
+        ("provider", "id"), [("cdua", "provider-unknown"), ("cuda", "provider-missing")]
+    )
+    def test_a_provider_that_is_not_there_is_an_error(self, path, provider, id):
+        with pytest.raises(InputError) as raised:
+            OnnxSession(path, RuntimeOptions(provider=provider))
+        assert raised.value.id == id
+
+    def test_a_silent_fallback_is_an_error(self, path, monkeypatch):
+        import onnxruntime
+
+        class Fallen(onnxruntime.InferenceSession):  # type: ignore[misc]
+            def get_providers(self) -> list[str]:
+                return ["CPUExecutionProvider"]
+
+        monkeypatch.setattr(onnxruntime, "InferenceSession", Fallen)
+        with pytest.raises(InputError) as raised:
+            OnnxSession(path, RuntimeOptions(provider="azure"))
+        assert raised.value.id == "provider-fell-back"
+
+    def test_too_many_inputs_are_named(self, path):
+        with pytest.raises(InputError) as raised:
+            OnnxSession(path, RuntimeOptions())(X, X)
+        assert raised.value.id == "inputs-unfit"
+
+    def test_a_damaged_file_is_an_error(self, tmp_path):
+        (tmp_path / "bad.onnx").write_bytes(b"\x08\x07nothing")
+        with pytest.raises(InputError) as raised:
+            OnnxSession(tmp_path / "bad.onnx", RuntimeOptions())
+        assert raised.value.id == "model-not-opened"
+
+    def test_settings_have_the_names_of_onnx_runtime(self, path):
+        session = OnnxSession(path, RuntimeOptions(optimization="basic"))
+        changed = session.reopen(graph_optimization_level="ORT_DISABLE_ALL", intra_op_num_threads=1)
+        options = changed._session.get_session_options()
+        assert options.intra_op_num_threads == 1
+        assert options.graph_optimization_level.name == "ORT_DISABLE_ALL"
+        assert torch.allclose(changed(X)[0], session(X)[0], rtol=1e-4)
+
+    def test_a_sweep_s_cell_has_its_level_and_its_threads(self, path):
+        request = TargetRequest(str(path))
+        variant = Variant(request, optimization="off", threads=1, interop=2)
+        model = variant.open().model
+        assert isinstance(model, OnnxSession)
+        assert model.settings["graph_optimization_level"] == "ORT_DISABLE_ALL"
+        assert model.settings["inter_op_num_threads"] == 2
+
+    @pytest.mark.parametrize("fields", [{"compile": "default"}, {"channels_last": True}])
+    def test_a_cell_that_torch_would_change_is_unsupported(self, path, fields):
+        with pytest.raises(InputError) as raised:
+            Variant(TargetRequest(str(path)), **fields).open()
+        assert raised.value.id == "runtime-unsupported"
+
+
+@pytest.mark.thorough
+class TestOpenVino:
+    def test_it_returns_the_same_and_counts_its_nodes(self, path):
+        from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
+
+        model = OpenVinoModel(path, RuntimeOptions("openvino")).counting()
+        assert torch.allclose(model(X)[0], torch.from_numpy(truth(path)), rtol=1e-4)
+        counters = {counter.name: counter for counter in model.counters()}
+        fused = [counter for counter in counters.values() if "r" in counter.origins]
+        assert fused, "the ReLU became part of a convolution"
+        assert any(counter.seconds is not None for counter in counters.values())
+
+    def test_a_device_that_is_not_there_is_an_error(self, path):
+        from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
+
+        with pytest.raises(InputError) as raised:
+            OpenVinoModel(path, RuntimeOptions("openvino", provider="npu"))
+        assert raised.value.id == "provider-missing"
