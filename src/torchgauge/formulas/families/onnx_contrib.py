@@ -22,7 +22,10 @@ def _present(*operands: Any) -> int:
 
 def _plus(work: Work, operations: int, operand: Operand) -> Work:
     """Return the work with so many more per element."""
-    return work._replace(vector=work.vector + vector(operations * elements(operand)).vector)
+    added = vector(operations * elements(operand), operand)
+    return work._replace(
+        vector=work.vector + added.vector, integer=work.integer + added.integer
+    )
 
 
 @formula("com.microsoft::FusedMatMul", "com.microsoft::TransposeMatMul",

@@ -1,0 +1,212 @@
+"""Layers, work and sizes of ONNX graphs, against truths by hand."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.support import onnx_files
+from tests.support.onnx_files import model, node, weight
+from torchgauge.analyze.onnx.graph_cost import NO_LAYER, graph_cost, graph_facts
+from torchgauge.analyze.onnx.graph_size import floating_precision, graph_size, made_up
+from torchgauge.analyze.onnx.layers import common, scope_path, with_layers
+from torchgauge.analyze.onnx.node_work import with_work
+from torchgauge.readers.onnx.graph_reader import read
+from torchgauge.readers.onnx.input_shapes import RequestedShapes
+from torchgauge.records.onnx.graph import Graph
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+CLASSES = "pkg.torch.onnx.class_hierarchy"
+
+
+@pytest.fixture
+def graph_of(tmp_path):
+    def graph_of(content) -> Graph:
+        path = tmp_path / "model.onnx"
+        path.write_bytes(content.SerializeToString())
+        return read(path, RequestedShapes({}, [], None))
+
+    return graph_of
+
+
+def layers(graph: Graph, original: Graph | None = None) -> list[tuple[str | None, str]]:
+    return [(item.layer, item.rule) for item in with_layers(graph, original).nodes]
+
+
+def test_layers_by_weights_and_neighbours(graph_of):
+    assert layers(graph_of(onnx_files.convolutional())) == [
+        ("body.0", "weights"), ("body", "neighbours"), ("body.2", "weights"),
+        ("body", "neighbours"), ("body", "neighbours"), ("head", "weights"),
+    ]  # fmt: skip
+
+
+def test_a_weight_that_several_nodes_read_tells_no_layer(graph_of):
+    """Exporters store equal parameters once, under the name of the first."""
+    content = model(
+        [node("Add", ["x", "a.bias"], ["b"]), node("Add", ["b", "a.bias"], ["y"])],
+        [weight("a.bias", 8)],
+    )
+    assert layers(graph_of(content)) == [(None, "none")] * 2
+
+
+def test_an_alias_of_a_weight_tells_the_layer(graph_of):
+    """The TorchScript exporter copies equal parameters by Identity, under their own names."""
+    content = model(
+        [
+            node("Identity", ["a.bias"], ["b.bias"]),
+            node("Add", ["x", "a.bias"], ["c"]),
+            node("Add", ["c", "b.bias"], ["y"]),
+        ],
+        [weight("a.bias", 8)],
+    )
+    assert layers(graph_of(content))[1:] == [("a", "weights"), ("b", "weights")]
+
+
+def test_layers_by_the_exporters_note(graph_of):
+    content = model([node("Relu", ["x"], ["y"])])
+    for key, value in ((SCOPES, "['', 'body', 'body.act', 'relu']"),
+                       (CLASSES, "['M', 'nn.Sequential', 'torch.nn.ReLU', 'aten.relu']")):  # fmt: skip
+        content.graph.node[0].metadata_props.add(key=key, value=value)
+    (item,) = with_layers(graph_of(content)).nodes
+    assert (item.layer, item.layer_type, item.rule) == ("body.act", "ReLU", "metadata")
+
+
+@pytest.mark.parametrize("note", ["['a", "[1, 2]", "__import__('os')", "[" * 5000, "['a']"])
+def test_a_note_that_is_no_list_of_scopes(graph_of, note):
+    content = model([node("Relu", ["x"], ["y"])])
+    content.graph.node[0].metadata_props.add(key=SCOPES, value=note)
+    assert layers(graph_of(content)) == [(None, "none")]
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("/layer1/layer1.0/conv1/Conv", "layer1.0.conv1"),
+        ("/features/features.1/conv/conv.0/conv.0.0/Conv_2", "features.1.conv.0.0"),
+        ("/model/encoder/layer.0/attention/self/Add", "model.encoder.layer.0.attention.self"),
+        ("/Add", ""),
+        ("resnet/block1/Conv2D", "resnet.block1"),
+        ("node_Conv_12", None),
+        ("", None),
+        ("/a" * 1000, None),
+    ],
+)
+def test_scopes_in_a_name(name, path):
+    assert scope_path(name) == path
+
+
+def test_an_optimised_graph_has_the_layers_of_the_original(graph_of):
+    original = with_layers(graph_of(onnx_files.convolutional()))
+    fused = model(
+        [
+            node("FusedConv", ["x", "w"], ["b_nchwc"], domain="com.microsoft", pads=[1] * 4),
+            node("Relu", ["b_nchwc"], ["y"], name="g"),
+        ],
+        [weight("w", 4, 3, 3, 3)],
+        domains=["com.microsoft"],
+    )
+    # The fused node makes what the ReLU made, which was an estimate.
+    assert layers(graph_of(fused), original) == [("body", "neighbours"), ("head", "names")]
+
+
+def test_a_written_out_norm_is_one_layer(graph_of):
+    content = model(
+        [
+            node("ReduceMean", ["x"], ["mean"], axes=[-1]),
+            node("Sub", ["x", "mean"], ["centred"]),
+            node("Mul", ["centred", "centred"], ["square"]),
+            node("ReduceMean", ["square"], ["variance"], axes=[-1]),
+            node("Sqrt", ["variance"], ["deviation"]),
+            node("Div", ["centred", "deviation"], ["normal"]),
+            node("Mul", ["normal", "norm.weight"], ["scaled"]),
+            node("Add", ["scaled", "norm.bias"], ["y"]),
+        ],
+        [weight("norm.weight", 8), weight("norm.bias", 8)],
+        opset=17,
+    )
+    assert {layer for layer, _ in layers(graph_of(content))} == {"norm"}
+
+
+@pytest.mark.parametrize(
+    ("paths", "path"),
+    [(["a.b.c", "a.b.d"], "a.b"), (["a.b"], "a.b"), (["a.b", "a"], "a"), (["a", "b"], "")],
+)
+def test_the_layer_that_holds_all(paths, path):
+    assert common(paths) == path
+
+
+def test_work_by_hand(graph_of):
+    cost = graph_cost(with_work(with_layers(graph_of(onnx_files.convolutional()))))
+    macs = 4 * 64 * 27 + 8 * 36 * 36 + 8 * 10
+    assert cost.matmul_flops == 2 * macs
+    assert cost.vector_flops == 256 + 288  # ReLU's outputs, the pool's inputs
+    assert not cost.unknown
+    by_layer = {layer.node.path: layer.work.macs for _, layer in cost.tree.walk()}
+    assert by_layer == {
+        "": macs, "body": 4 * 64 * 27 + 8 * 36 * 36, "body.0": 4 * 64 * 27,
+        "body.2": 8 * 36 * 36, "head": 80,
+    }  # fmt: skip
+    assert [n.parameters for n in cost.nodes] == [490, 400, 112, 288, 90]
+    relu = cost.by_operator()["onnx::Relu"]
+    assert relu.bytes == 2 * 4 * 256
+
+
+def test_a_loop_multiplies_and_one_without_end_is_unknown(graph_of):
+    once = 2 * 2 * 4 * 4
+    bounded = graph_cost(with_work(graph_of(onnx_files.loop(5, depth=2))))
+    assert (bounded.matmul_flops, bounded.at_least) == (25 * once, False)
+    endless = graph_cost(with_work(graph_of(onnx_files.loop(None))))
+    assert endless.unknown == {"onnx::MatMul": 1, "onnx::Identity": 1}
+    assert endless.totals["flops"] is None
+
+
+def test_an_operator_without_formula_is_listed(graph_of):
+    content = model([node("Sharpen", ["x"], ["y"], domain="com.example")], domains=["com.example"])
+    graph = graph_of(content)
+    cost = graph_cost(with_work(graph))
+    assert cost.unknown == {"com.example::Sharpen": 1}
+    assert [warning.id for warning in cost.warnings] == ["onnx-custom-operators"]
+
+
+def test_a_number_that_no_record_holds_is_unknown(graph_of):
+    graph = graph_of(onnx_files.hostile()["input of 2**120"]())
+    assert graph_cost(with_work(graph)).totals["flops"] is None
+    msgspec.json.encode(graph)
+
+
+def test_nodes_without_layer_beside_others_have_a_place_of_their_own(graph_of):
+    graph = with_layers(graph_of(onnx_files.convolutional()))
+    lost = msgspec.structs.replace(graph.nodes[1], layer=None, rule="none")
+    graph = msgspec.structs.replace(graph, nodes=(graph.nodes[0], lost, *graph.nodes[2:]))
+    cost = graph_cost(with_work(graph))
+    assert {n.path: n.parent for n in cost.nodes}[NO_LAYER] == 0
+    assert graph_facts(graph).nodes_by_rule == {"weights": 3, "neighbours": 2, "none": 1}
+
+
+def test_size_counts_parameters_and_constants(graph_of):
+    stored = [weight("body.0.weight", 4, 3, 3, 3), weight("val_3", 1, 4, 8, 8),
+              weight("bn.running_mean", 4), weight("cls_token", 1, 4, 8, 8)]  # fmt: skip
+    content = model(
+        [
+            node("Conv", ["x", "body.0.weight"], ["a"], pads=[1] * 4),
+            node("Add", ["a", "val_3"], ["b"]),
+            node("Add", ["b", "cls_token"], ["y"]),
+        ],
+        stored,
+    )
+    graph = graph_of(content)
+    size = graph_size(graph)
+    assert (size.parameters, size.buffers) == (108 + 256, 256 + 4)
+    assert size.bytes == 4 * (108 + 256 + 256 + 4)
+    assert size.disk_bytes == graph.file_bytes
+    assert floating_precision(graph) == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_made_up"),
+    [("val_40", True), ("onnx::Conv_193", True), ("/a/Constant_output_0", True), ("312", True),
+     ("expand_2", True), ("slice_1", True), ("cls_token", False), ("pos_embed", False),
+     ("a.b.weight", False), ("logit_scale", False)],
+)  # fmt: skip
+def test_names_that_exporters_make_up(name, is_made_up):
+    assert made_up(name) == is_made_up
