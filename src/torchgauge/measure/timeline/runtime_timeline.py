@@ -72,6 +72,14 @@ def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> 
     """Return the tree of an ONNX file; None for other targets, and where it fails."""
     if not isinstance(placement.model, RuntimeModel) or timeline.detail == "summary":
         return None
+    if timeline.trace is not None or timeline.lines or timeline.nvtx:
+        runner.warnings.append(
+            MeasurementWarning(
+                id="options-of-torch",
+                message="--trace, --lines and --nvtx record torch; of an ONNX file they have nothing.",
+                probe="timeline",
+            )
+        )
     return runner.attempt("timeline", lambda: measure(placement, effort=timeline.effort))
 
 
