@@ -107,10 +107,10 @@ def _request(model: str | Path, inputs: Any, **fields: Any) -> TargetRequest:
     from torchgauge.targets.inputs.inputs import Inputs
     from torchgauge.targets.target import TargetRequest
 
-    given = Inputs.of(inputs)
+    call_inputs = Inputs.of(inputs)
     specs = tuple(
-        f"{f'{name}=' if name in given.kwargs else ''}{'x'.join(map(str, tensor.shape))}"
-        for name, tensor in given.tensors()
+        f"{f'{name}=' if name in call_inputs.kwargs else ''}{'x'.join(map(str, tensor.shape))}"
+        for name, tensor in call_inputs.tensors()
         if tensor.dim()
     )
     fields["device"] = fields["device"] or "cpu"

@@ -20,8 +20,8 @@ model = open_runtime(model.path, RuntimeOptions("openvino"))"""
 
 def _level(name: str) -> Candidate:
     def reason(facts: Facts) -> str | None:
-        same = (facts.optimization or _USUAL) == name
-        return "The graph is optimised so far already." if same else None
+        level = facts.optimization or _USUAL
+        return "The graph is optimised so far already." if level == name else None
 
     return Candidate(
         id=f"graph-{name}",

@@ -97,8 +97,8 @@ class _Rows:
             number = len(rows)
             rows.append(self._layer_row(path, parent))
             for (name, shapes), alike in self.nodes[path].items():
-                rows.append(self._node_row(name, shapes, number, alike))
-                rows += _kernel_rows(alike, len(rows) - 1)
+                rows.append(self._node_row(name, shapes, number, group))
+                rows += _kernel_rows(group, len(rows) - 1)
             pending += [(child, number) for child in reversed(self.children[path])]
         rows.append(
             TreeRow(name=OUTSIDE_NODES, kind="bucket", parent=0, calls=0, host=round(outside * 1e9))
@@ -121,18 +121,18 @@ class _Rows:
             unknown=work[2],
         )
 
-    def _node_row(self, name: str, shapes: str, parent: int, alike: Sequence[TimedNode]) -> TreeRow:
-        flops, moved, unknown = self._work(index for node in alike for index in node.origins)
-        dtypes = {node.dtype for node in alike}
+    def _node_row(self, name: str, shapes: str, parent: int, group: Sequence[TimedNode]) -> TreeRow:
+        flops, moved, unknown = self._work(index for node in group for index in node.origins)
+        dtypes = {node.dtype for node in group}
         return TreeRow(
             name=name,
             kind="operator",
             parent=parent,
             phase="forward",
-            calls=sum(node.calls for node in alike),
+            calls=sum(node.calls for node in group),
             shapes=shapes,
             dtype=dtypes.pop() if len(dtypes) == 1 else "",
-            host=round(sum(node.seconds for node in alike) * 1e9),
+            host=round(sum(node.seconds for node in group) * 1e9),
             flops=flops if flops or not unknown else None,
             bytes=moved,
             unknown=unknown,

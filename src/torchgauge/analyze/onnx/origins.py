@@ -38,38 +38,43 @@ class _Origins:
         self.constant = _constants(original)
         # What the optimised graph's values are called in the original.
         self.names: dict[str, str] = {}
-        self.made: set[str] = set()
+        self.ends: set[str] = set()
 
     def all(self) -> list[tuple[int, ...]]:
         ends = [self._ends(node) for node in self.nodes]
-        self.made = {name for names in ends for name in names}
+        self.ends = self._made(ends)
         ends = [
             [self._extended(node, name) for name in names]
             for node, names in zip(self.nodes, ends, strict=True)
         ]
-        self.made = {name for names in ends for name in names}
-        taken: set[int] = set()
-        found = []
+        self.ends = self._made(ends)
+        assigned: set[int] = set()
+        origin_sets = []
         for node, names in zip(self.nodes, ends, strict=True):
             between = [] if node.operator in _MOVES else self._between(node, names)
-            found.append(tuple(sorted(index for index in between if index not in taken)))
-            taken.update(found[-1])
-        return found
+            origin_sets.append(tuple(sorted(index for index in between if index not in assigned)))
+            assigned.update(origin_sets[-1])
+        return origin_sets
+
+    def _made(self, ends: Sequence[Sequence[str]]) -> set[str]:
+        """Return the values that nodes make which do more than change a layout."""
+        pairs = zip(self.nodes, ends, strict=True)
+        return {name for node, names in pairs if node.operator not in _MOVES for name in names}
 
     def _ends(self, node: GraphNode) -> list[str]:
         """Return the names in the original of what the node makes; it notes them."""
         ends = []
         for position, name in enumerate(node.outputs):
-            known = name if name in self.makers else ""
-            if not known and not position:
-                known = self._by_name(node)
-            if known:
-                self.names[name] = known
-                ends.append(known)
+            original_name = name if name in self.makers else ""
+            if not original_name and not position:
+                original_name = self._by_name(node)
+            if original_name:
+                self.names[name] = original_name
+                ends.append(original_name)
         return ends
 
     def _by_name(self, node: GraphNode) -> str:
-        """Return the value that a node without a known output makes, by the node's own name."""
+        """Return the value that a node without a original_name output makes, by the node's own name."""
         if node.operator in _MOVES:
             return self.names.get(node.inputs[0], node.inputs[0])
         name = _LAYOUT.sub("", node.name)
@@ -91,24 +96,24 @@ class _Origins:
             readers = self.readers[name]
             if len(readers) != 1 or self.original[readers[0]].operator != operator:
                 break
-            following = self.original[readers[0]].outputs[0]
-            if following in self.made:
+            next_name = self.original[readers[0]].outputs[0]
+            if next_name in self.ends:
                 break
-            name = following
+            name = next_name
             self.names[node.outputs[0]] = name
         return name
 
     def _between(self, node: GraphNode, ends: Iterable[str]) -> list[int]:
         """Return what the original computes between the values that the node reads and makes."""
         inputs = {self.names.get(name, name) for name in node.inputs}
-        pending, seen, between = list(ends), set[str](), list[int]()
+        pending, visited, between = list(ends), set[str](), list[int]()
         while pending:
             name = pending.pop()
             maker = self.makers.get(name)
-            if name in seen or maker is None or self.constant[maker]:
+            if name in visited or maker is None or self.constant[maker]:
                 continue
-            seen.add(name)
-            if name in inputs or (name in self.made and name not in ends):
+            visited.add(name)
+            if name in inputs or (name in self.ends and name not in ends):
                 continue
             if maker not in between:
                 between.append(maker)
@@ -118,14 +123,14 @@ class _Origins:
 
 def _constants(graph: Graph) -> list[bool]:
     """Return which nodes compute the same in every call."""
-    known = {tensor.name for tensor in graph.initializers} - set(graph.inputs)
+    original_name = {tensor.name for tensor in graph.initializers} - set(graph.inputs)
     constant = []
     for node in graph.nodes:
-        given = [name for name in node.inputs if name]
-        is_constant = all(name in known for name in given) and not _draws(node)
+        names = [name for name in node.inputs if name]
+        is_constant = all(name in original_name for name in names) and not _draws(node)
         constant.append(is_constant)
         if is_constant:
-            known.update(node.outputs)
+            original_name.update(node.outputs)
     return constant
 
 

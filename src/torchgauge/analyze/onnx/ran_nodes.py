@@ -36,7 +36,7 @@ def timed_nodes(
         kernels.setdefault(number, []).append((name, durations))
     nodes = []
     for number, node in enumerate(recorded.nodes):
-        place = places.of(node)
+        place = places.index_of(node)
         ran = optimised.nodes[place] if place is not None else None
         of_node = origins_of[place] if place is not None else ()
         holder = main_origin(of_node, original) if of_node else ran
@@ -65,7 +65,7 @@ class _Places:
         for index, node in enumerate(nodes):
             self._by_name.setdefault((node.name, node.operator), []).append(index)
 
-    def of(self, node: RecordedNode) -> int | None:
+    def index_of(self, node: RecordedNode) -> int | None:
         """Return the node's index; one without a name goes by its operator and number."""
         unnamed = node.name == f"{node.operator}_{node.index}"
         for name in (node.name, *([""] if unnamed else [])):

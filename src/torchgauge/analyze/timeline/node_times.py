@@ -71,8 +71,8 @@ def node_times(
     tiny = cost.node + cost.tensor * np.array([node.tensors for node in recorded.nodes], float)
     spans, calls, records = (np.zeros((len(recorded.calls), count)) for _ in range(3))
     for number, call in enumerate(recorded.calls):
-        for node, span, recorded_nodes in own_spans(call):
-            spans[number, node] += span
+        for node, microseconds, recorded_nodes in own_spans(call):
+            spans[number, node] += microseconds
             calls[number, node] += 1
             records[number, node] += sum(tiny[other] for other in recorded_nodes)
     span = np.array([_typical(spans[:, node]) for node in range(count)]) * 1e-6

@@ -23,9 +23,7 @@ def _present(*operands: Any) -> int:
 def _plus(work: Work, operations: int, operand: Operand) -> Work:
     """Return the work with so many more per element."""
     added = vector(operations * elements(operand), operand)
-    return work._replace(
-        vector=work.vector + added.vector, integer=work.integer + added.integer
-    )
+    return work._replace(vector=work.vector + added.vector, integer=work.integer + added.integer)
 
 
 @formula("com.microsoft::FusedMatMul", "com.microsoft::TransposeMatMul",

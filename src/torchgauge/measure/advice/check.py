@@ -64,7 +64,7 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
     """
     before, _ = outputs_of(source, placement, options)
     if source.other is not None:
-        after, _ = outputs_of(source, _beside(placement, source.other), options)
+        after, _ = outputs_of(source, _other_model(placement, source.other), options)
         return CheckResult(_leading(source, before, after))
     if before.drew and any("torch.compile" in code for code in source.code):
         draw_as_eager()
@@ -84,7 +84,7 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
     )
 
 
-def _beside(placement: Placement, other: Source) -> Placement:
+def _other_model(placement: Placement, other: Source) -> Placement:
     """Return another model with these inputs, of an ONNX file by their order or its names."""
     opened = other.open()
     inputs, model = placement.inputs, opened.model

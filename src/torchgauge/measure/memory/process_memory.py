@@ -37,7 +37,7 @@ def measure(placement: Placement) -> Memory:
             outputs = step()
     input_bytes = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
     output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
-    stored = [] if graph is None else [each.bytes for each in graph.initializers if not each.shared]
+    stored = [] if graph is None else [w.bytes for w in graph.initializers if not w.shared]
     counted = input_bytes + output_bytes + sum(stored)
     growth = 0 if process.peak is None or process.before is None else process.peak - process.before
     # The system may have kept pages that were freed: what must be there was there.

@@ -16,7 +16,7 @@ from torchgauge.targets.runtimes.onnx_session import OnnxSession, RecordingSessi
 
 OPSET, IR_VERSION = 13, 8
 ROUNDS, CALLS, WARM_UP = 15, 10, 20
-MANY = 60  # nodes
+CHAIN = 60  # nodes
 NARROW, WIDE = 2, 8  # inputs of a node
 ENDS = 8  # inputs and outputs of the graph
 
@@ -50,7 +50,7 @@ def recording_cost(model: OnnxSession, folder: Path, now: Callable[[], int]) -> 
     graphs = [
         _Tiny(nodes, inputs, chains, [], [])
         for nodes, inputs, chains in (
-            (1, NARROW, 1), (MANY, NARROW, 1), (MANY, WIDE, 1), (ENDS, NARROW, ENDS)
+            (1, NARROW, 1), (CHAIN, NARROW, 1), (CHAIN, WIDE, 1), (ENDS, NARROW, ENDS)
         )
     ]  # fmt: skip
     calls = [_sessions(graph, model, folder / str(index)) for index, graph in enumerate(graphs)]
@@ -115,9 +115,9 @@ def _graph(length: int, inputs: int, chains: int) -> bytes:
     for chain in range(chains):
         first = value = f"x{chain}"
         for number in range(length):
-            made = f"y{chain}_{number}"
-            nodes.append(helper.make_node("Sum", [value, *[first] * (inputs - 1)], [made]))
-            value = made
+            output = f"y{chain}_{number}"
+            nodes.append(helper.make_node("Sum", [value, *[first] * (inputs - 1)], [output]))
+            value = output
         ends.append((first, value))
     first_names, last_names = zip(*ends, strict=True)
     inputs_info, outputs_info = (

@@ -37,8 +37,8 @@ from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.temporary import TemporaryFolder
 
-WARM_UP, FEWEST, MOST, A_ROUND = 3, 4, 400, 8
-MOST_EVENTS = 60_000
+WARM_UP, MIN_CALLS, MAX_CALLS, A_ROUND = 3, 4, 400, 8
+MAX_EVENTS = 60_000
 # By how much the nodes' times without the costs may differ from the bare call.
 UNEXPLAINED = 0.15
 _Rows = Sequence[TimedNode]
@@ -76,7 +76,7 @@ def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> 
         runner.warnings.append(
             MeasurementWarning(
                 id="options-of-torch",
-                message="--trace, --lines and --nvtx record torch; of an ONNX file they have nothing.",
+                message="--trace, --lines and --nvtx record torch, and nothing of an ONNX file.",
                 probe="timeline",
             )
         )
@@ -203,10 +203,10 @@ def _turns(
     for _ in range(WARM_UP):
         step()
         instrumented()
-    most = max(FEWEST, min(MOST, MOST_EVENTS // max(1, nodes)))
+    max_calls = max(MIN_CALLS, min(MAX_CALLS, MAX_EVENTS // max(1, nodes)))
     end = now() + round(2 * effort.recording * 1e9)
     turns = _Turns([], [])
-    while len(turns.bare) < FEWEST or (len(turns.bare) < most and now() < end):
+    while len(turns.bare) < MIN_CALLS or (len(turns.bare) < max_calls and now() < end):
         for call, seconds in ((step, turns.bare), (instrumented, turns.instrumented)):
             for _ in range(A_ROUND if turns.bare and turns.bare[0] < effort.recording / 40 else 1):
                 begin = now()
@@ -268,20 +268,20 @@ def _fallen_back(
     model: OnnxSession, recorded: Sequence[RecordedNode], nodes: _Rows
 ) -> list[MeasurementWarning]:
     """Return the warning that nodes ran on another provider than the requested one."""
-    others = [
+    elsewhere_run = [
         (node.provider, timed.seconds)
         for node, timed in zip(recorded, nodes, strict=True)
         if node.provider and node.provider != model.provider
     ]
-    if not others:
+    if not elsewhere_run:
         return []
     total = sum(node.seconds for node in nodes)
-    share = sum(seconds for _, seconds in others) / total if total else 0.0
-    names = ", ".join(sorted({provider for provider, _ in others}))
+    share = sum(seconds for _, seconds in elsewhere_run) / total if total else 0.0
+    names = ", ".join(sorted({provider for provider, _ in elsewhere_run}))
     return [
         MeasurementWarning(
             id="nodes-fell-back",
-            message=f"{len(others)} of {len(nodes)} nodes, {units.percent(share)} of the time in "
+            message=f"{len(elsewhere_run)} of {len(nodes)} nodes, {units.percent(share)} of the time in "
             f"nodes, ran on {names}, not on {model.provider}.",
             probe="timeline",
             cause="The provider has no kernel for these nodes, or for their types.",
