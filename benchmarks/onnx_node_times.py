@@ -67,7 +67,7 @@ def product(folder: Path, tiny: int, width: int) -> Case:
 
 
 def exported(folder: Path, name: str, model: torch.nn.Module, inputs: torch.Tensor) -> Case:
-    """Return an exported model, cut where a single value goes on, into segments of as many nodes."""
+    """Return an exported model, cut into segments where a single value goes on."""
     path = folder / f"{name}.onnx"
     torch.onnx.export(model.eval(), (inputs,), path, dynamo=False, opset_version=17)
     inferred = onnx.shape_inference.infer_shapes(onnx.load(path))

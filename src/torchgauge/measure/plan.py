@@ -18,7 +18,6 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.latency.throughput import throughput
-from torchgauge.analyze.onnx.graph_cost import graph_facts
 from torchgauge.analyze.timeline.named_spans import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
 from torchgauge.analyze.work.plausible_rates import implausible
@@ -44,7 +43,6 @@ from torchgauge.measure.timeline import eager_comparison as eager_probe
 from torchgauge.measure.timeline import nvtx as nvtx_probe
 from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline import timeline as timeline_probe
-from torchgauge.measure.timeline.runtime_timeline import RuntimeTree
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
@@ -53,8 +51,6 @@ from torchgauge.measure.work.utilization import step_utilization
 from torchgauge.progress import Progress
 from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
-from torchgauge.records.memory.memory import Memory
-from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.profile import ProbeRun, Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import System
@@ -66,7 +62,6 @@ from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
-from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.target import Target
 
 # The share of the latency's time that is spent before the other probes; the rest comes after them.
@@ -116,12 +111,12 @@ def _measured(
         "cost", lambda: counted(source, placement, backward=training).cost,
         tells=False, essential=not placement.computes,
     )  # fmt: skip
-    memory: Memory | None = None
+    memory = None
     if placement.computes:
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
-    in_runtime = _runtime_tree(placement, runner, timeline)
+    in_runtime = runtime_timeline.attempt(placement, runner, timeline)
     tree = _tree(placement, options, runner, timeline) if in_runtime is None else in_runtime.tree
     compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
@@ -152,7 +147,7 @@ def _measured(
         bottleneck=bound,
         tree=tree,
         compilation=compilation,
-        graph=_graph(placement, in_runtime),
+        graph=runtime_timeline.facts(placement, in_runtime),
         passes=tuple(runner.passes),
         interrupted=runner.interrupted or runner.interrupts.noted,
         warnings=tuple(runner.warnings),
@@ -264,30 +259,10 @@ def measure_system(placement: Placement, options: LatencyOptions) -> System:
         return system_probe.measure(call, gpus=gpus, duration=duration)
 
 
-def _runtime_tree(
-    placement: Placement, runner: Runner, timeline: TimelineOptions
-) -> RuntimeTree | None:
-    """Return the tree of an ONNX file by its runtime's own instruments; None for other targets."""
-    if not isinstance(placement.model, RuntimeModel) or timeline.detail == "summary":
-        return None
-    return runner.attempt(
-        "timeline", lambda: runtime_timeline.measure(placement, effort=timeline.effort)
-    )
-
-
-def _graph(placement: Placement, in_runtime: RuntimeTree | None) -> GraphFacts | None:
-    """Return the facts of an ONNX file's graph, with the time that each rule placed."""
-    if placement.target.graph is None:
-        return None
-    by_rule = {} if in_runtime is None else in_runtime.time_by_rule
-    return msgspec.structs.replace(graph_facts(placement.target.graph), time_by_rule=by_rule)
-
-
 def _tree(
     placement: Placement, options: LatencyOptions, runner: Runner, timeline: TimelineOptions
 ) -> Tree | None:
-    runtime = isinstance(placement.model, RuntimeModel)
-    if timeline.detail == "summary" or not placement.computes or runtime:
+    if timeline.detail == "summary" or not placement.computes or placement.target.graph:
         return None
     path, recorded = timeline.trace, list[NamedSpans]()
     tree = runner.attempt(

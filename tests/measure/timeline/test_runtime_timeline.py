@@ -8,9 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from tests.support import onnx_files
 
 import torchgauge as tg
-from tests.support import onnx_files
 from torchgauge.cli.main import main
 from torchgauge.errors import ModelError
 

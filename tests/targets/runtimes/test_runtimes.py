@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-
 from tests.support import onnx_files
+
 from torchgauge.errors import InputError
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx

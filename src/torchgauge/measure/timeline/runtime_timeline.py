@@ -10,30 +10,36 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from torchgauge import units
+from torchgauge.analyze.onnx.graph_cost import graph_facts
 from torchgauge.analyze.onnx.layers import with_layers
-from torchgauge.analyze.onnx.node_tree import TimedNode, main_origin, node_rows
-from torchgauge.analyze.onnx.origins import origins
+from torchgauge.analyze.onnx.node_tree import TimedNode, node_rows
+from torchgauge.analyze.onnx.ran_nodes import counted_nodes, timed_nodes
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.node_times import NodeTimes, RecordingCost, node_times
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.effort import USUAL, Effort
+from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.recording_cost import recording_cost
+from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.readers.onnx.onnx_file import read_graph
 from torchgauge.readers.onnxruntime_profile import RecordedCalls, RecordedNode, read_profile
-from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
+from torchgauge.records.onnx.graph import Graph, GraphFacts, LayerRule
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
-from torchgauge.targets.runtimes.openvino_model import NodeCounter, OpenVinoModel
+from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.temporary import TemporaryFolder
 
 WARM_UP, FEWEST, MOST, A_ROUND = 3, 4, 400, 8
 MOST_EVENTS = 60_000
-# What the profile says of the nodes, without its costs, may differ by so much from the bare call.
+# By how much the nodes' times without the costs may differ from the bare call.
 UNEXPLAINED = 0.15
 _Rows = Sequence[TimedNode]
 
@@ -53,13 +59,28 @@ class _Turns(NamedTuple):
 
 
 class _SessionFacts(NamedTuple):
-    """What recording a node costs, and the graph as it runs: looked at once for a session."""
+    """What recording a node costs, and the graph as it runs: measured once for a session."""
 
     cost: RecordingCost
     graph: Graph
 
 
 _sessions: weakref.WeakKeyDictionary[OnnxSession, _SessionFacts] = weakref.WeakKeyDictionary()
+
+
+def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> RuntimeTree | None:
+    """Return the tree of an ONNX file; None for other targets, and where it fails."""
+    if not isinstance(placement.model, RuntimeModel) or timeline.detail == "summary":
+        return None
+    return runner.attempt("timeline", lambda: measure(placement, effort=timeline.effort))
+
+
+def facts(placement: Placement, in_runtime: RuntimeTree | None) -> GraphFacts | None:
+    """Return the facts of an ONNX file's graph, with the time that each rule placed."""
+    if placement.target.graph is None:
+        return None
+    by_rule = {} if in_runtime is None else in_runtime.time_by_rule
+    return msgspec.structs.replace(graph_facts(placement.target.graph), time_by_rule=by_rule)
 
 
 def measure(
@@ -123,7 +144,7 @@ def _by_profile(
         folder.remove()
     values = len(graph.inputs) + len(graph.outputs)
     times = node_times(recorded, turns.bare, session.cost, values)
-    nodes = _timed(recorded, times, session.graph, graph)
+    nodes = timed_nodes(recorded, times, session.graph, graph)
     profiler = Pass(
         name="ONNX Runtime's profiler",
         steps=len(turns.instrumented),
@@ -151,7 +172,7 @@ def _by_counters(
     bare = statistics.median(turns.bare)
     counted = sum(counter.seconds or 0.0 for counter in counters)
     scale = min(1.0, bare / counted) if counted else 1.0
-    nodes = _by_origins(counters, graph, scale)
+    nodes = counted_nodes(counters, graph, scale)
     counting_pass = Pass(
         name="OpenVINO's counters",
         steps=len(turns.instrumented),
@@ -212,95 +233,6 @@ def _optimised(path: Path, original: Graph) -> Graph:
         if (kind := original.values.get(name)) is not None and (sizes := kind.sizes) is not None
     }
     return with_layers(read_graph(path, shapes), original)
-
-
-def _timed(
-    recorded: RecordedCalls, times: NodeTimes, optimised: Graph, original: Graph
-) -> list[TimedNode]:
-    """Return the recorded nodes with their origins and layers."""
-    origins_of = origins(optimised, original)
-    places = _Places(optimised.nodes)
-    kernels: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
-    for number, name, durations in times.kernels:
-        kernels.setdefault(number, []).append((name, durations))
-    nodes = []
-    for number, node in enumerate(recorded.nodes):
-        place = places.of(node)
-        ran = optimised.nodes[place] if place is not None else None
-        of_node = origins_of[place] if place is not None else ()
-        holder = main_origin(of_node, original) if of_node else ran
-        nodes.append(
-            TimedNode(
-                operator=ran.full_operator if ran is not None else f"onnx::{node.operator}",
-                seconds=float(times.seconds[number]),
-                calls=int(times.calls[number]),
-                origins=of_node,
-                layer=None if holder is None else holder.layer,
-                rule="none" if holder is None else holder.rule,
-                shapes=node.shapes,
-                dtype=node.dtype,
-                kernels=tuple(kernels.get(number, ())),
-                recorded_calls=times.recorded_calls,
-            )
-        )
-    return nodes
-
-
-class _Places:
-    """Finds recorded nodes in the graph that ran: by name and operator, then in their order."""
-
-    def __init__(self, nodes: Sequence[GraphNode]) -> None:
-        self._by_name: dict[tuple[str, str], list[int]] = {}
-        for index, node in enumerate(nodes):
-            self._by_name.setdefault((node.name, node.operator), []).append(index)
-
-    def of(self, node: RecordedNode) -> int | None:
-        """Return the node's index; one without a name goes by its operator and number."""
-        unnamed = node.name == f"{node.operator}_{node.index}"
-        for name in (node.name, *([""] if unnamed else [])):
-            indices = self._by_name.get((name, node.operator))
-            if indices:
-                return indices.pop(0) if len(indices) > 1 else indices[0]
-        return None
-
-
-def _by_origins(counters: Sequence[NodeCounter], graph: Graph, scale: float) -> list[TimedNode]:
-    """Return the nodes that OpenVINO ran; one that it added is in the layer of the next one."""
-    numbers: dict[str, int] = {}
-    for index, node in enumerate(graph.nodes):
-        for name in (node.name, *node.outputs):
-            numbers.setdefault(name, index)
-    nodes: list[TimedNode] = []
-    layer: str | None = None
-    rule: LayerRule = "none"
-    for counter in reversed(counters):
-        if counter.seconds is None:
-            continue
-        of_node = sorted({n for name in counter.origins for n in _named(name, numbers)})
-        if of_node:
-            holder = main_origin(of_node, graph)
-            layer, rule = holder.layer, holder.rule
-        elif layer is not None:
-            rule = "neighbours"
-        nodes.append(
-            TimedNode(
-                operator=f"openvino::{counter.operator} ({counter.kernel})",
-                seconds=counter.seconds * scale,
-                origins=tuple(of_node),
-                layer=layer,
-                rule=rule,
-            )
-        )
-    return nodes[::-1]
-
-
-def _named(name: str, numbers: dict[str, int]) -> list[int]:
-    """Return the node of this name, or of what comes before what OpenVINO adds to it."""
-    while name:
-        if name in numbers:
-            return [numbers[name]]
-        name = name.rpartition("/")[0]
-    return []
 
 
 def _tree(

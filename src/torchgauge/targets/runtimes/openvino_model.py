@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
+from torchgauge.analyze.onnx.ran_nodes import NodeCounter
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, opening
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
-
-
-class NodeCounter(NamedTuple):
-    """What OpenVINO's counters say of a node in one call; `seconds` None where it did not run.
-
-    `origins` are the names of the file's nodes that it stands for.
-    """
-
-    name: str
-    operator: str
-    kernel: str
-    seconds: float | None
-    origins: tuple[str, ...]
 
 
 class OpenVinoModel(RuntimeModel):

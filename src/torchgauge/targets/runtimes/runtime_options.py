@@ -46,9 +46,6 @@ class RuntimeOptions:
             )
 
 
-USUAL_RUNTIME = RuntimeOptions()
-
-
 def is_onnx(spec: str) -> bool:
     """Return whether a target is an ONNX file, by its name."""
     return spec.lower().endswith(SUFFIX)
@@ -63,3 +60,6 @@ def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
                 similar(value, choices, limit=1), f"Give one of {', '.join(choices)}."
             ),
         )
+
+
+USUAL_RUNTIME = RuntimeOptions()
