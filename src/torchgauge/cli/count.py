@@ -22,7 +22,8 @@ Count the work of one call, from the shapes of every operator that it runs: MACs
 The model is made of meta tensors, which have shapes and no values, so that a model of any size
 is counted in seconds. Where its code reads values (.item(), a mask that decides what runs), it is
 counted on real tensors, with a note. An operator without formula is listed as unknown, and
-the totals say "at least"; torchgauge.flop_formula gives it one.
+the totals say "at least"; torchgauge.flop_formula gives it one. An .onnx file is counted from its
+graph: nothing of it runs.
 
 With --mesh, one rank of a training job on many devices is counted, without any: what it holds, what
 it sends, whether it fits. TARGET is then a function with a parameter `mesh` that shards and returns

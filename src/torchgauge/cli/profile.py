@@ -40,6 +40,7 @@ TARGET is one of
   hf:llama-3-8b, hf:gpt2-xl, hf:t5-3b, …    a published size of one, with random weights
   a folder                                  what Hugging Face's save_pretrained wrote
   file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
+  file.onnx                                 an ONNX file; --input gives its free dimensions
 
 With --threshold it ends with 3 if a limit is exceeded and with 4 if one cannot be decided. A
 failed measurement (1) and Ctrl-C (130) take precedence; the limits are still reported.
