@@ -96,7 +96,7 @@ class _Rows:
             path, parent = pending.pop()
             number = len(rows)
             rows.append(self._layer_row(path, parent))
-            for (name, shapes), alike in self.nodes[path].items():
+            for (name, shapes), group in self.nodes[path].items():
                 rows.append(self._node_row(name, shapes, number, group))
                 rows += _kernel_rows(group, len(rows) - 1)
             pending += [(child, number) for child in reversed(self.children[path])]

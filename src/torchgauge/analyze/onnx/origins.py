@@ -74,7 +74,7 @@ class _Origins:
         return ends
 
     def _by_name(self, node: GraphNode) -> str:
-        """Return the value that a node without a original_name output makes, by the node's own name."""
+        """Return the value that a node makes, by the node's own name."""
         if node.operator in _MOVES:
             return self.names.get(node.inputs[0], node.inputs[0])
         name = _LAYOUT.sub("", node.name)

@@ -268,20 +268,20 @@ def _fallen_back(
     model: OnnxSession, recorded: Sequence[RecordedNode], nodes: _Rows
 ) -> list[MeasurementWarning]:
     """Return the warning that nodes ran on another provider than the requested one."""
-    elsewhere_run = [
+    fallen_back = [
         (node.provider, timed.seconds)
         for node, timed in zip(recorded, nodes, strict=True)
         if node.provider and node.provider != model.provider
     ]
-    if not elsewhere_run:
+    if not fallen_back:
         return []
     total = sum(node.seconds for node in nodes)
-    share = sum(seconds for _, seconds in elsewhere_run) / total if total else 0.0
-    names = ", ".join(sorted({provider for provider, _ in elsewhere_run}))
+    share = sum(seconds for _, seconds in fallen_back) / total if total else 0.0
+    names = ", ".join(sorted({provider for provider, _ in fallen_back}))
     return [
         MeasurementWarning(
             id="nodes-fell-back",
-            message=f"{len(elsewhere_run)} of {len(nodes)} nodes, {units.percent(share)} of the time in "
+            message=f"{len(fallen_back)} of {len(nodes)} nodes, {units.percent(share)} of the time in "
             f"nodes, ran on {names}, not on {model.provider}.",
             probe="timeline",
             cause="The provider has no kernel for these nodes, or for their types.",
