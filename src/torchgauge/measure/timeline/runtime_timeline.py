@@ -281,8 +281,8 @@ def _fallen_back(
     return [
         MeasurementWarning(
             id="nodes-fell-back",
-            message=f"{len(fallen_back)} of {len(nodes)} nodes, {units.percent(share)} of their time, "
-            f"ran on {names}, not on {model.provider}.",
+            message=f"{len(fallen_back)} of {len(nodes)} nodes, "
+            f"{units.percent(share)} of the time, ran on {names}, not on {model.provider}.",
             probe="timeline",
             cause="The provider has no kernel for these nodes, or for their types.",
             remedy="Where they are many, measure --provider cpu beside it: every change of "
