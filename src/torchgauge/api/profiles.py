@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import check_torch, measuring, require_torch
+from torchgauge.errors import ModelError
 from torchgauge.files import check_replaceable
 from torchgauge.measure.effort import EffortName, effort_named
 from torchgauge.measure.latency.latency_options import LatencyOptions
@@ -27,25 +28,18 @@ def profile(
     model: Callable[..., Any] | str | Path,
     inputs: Any = None,
     *,
-    device: str | None = None,
-    precision: str | None = None,
+    device: str | None = None, precision: str | None = None,
     train: Training | bool | None = None,
-    runtime: str = "onnxruntime",
-    provider: str | None = None,
-    optimization: str | None = None,
+    runtime: str = "onnxruntime", provider: str | None = None, optimization: str | None = None,
     detail: Detail = DETAIL,
     trace: str | Path | None = None,
-    lines: bool = False,
-    all_threads: bool = False,
-    warmup: int | None = None,
-    iterations: int | None = None,
-    processes: int | None = None,
-    budget: float | None = None,
+    lines: bool = False, all_threads: bool = False,
+    warmup: int | None = None, iterations: int | None = None,
+    processes: int | None = None, budget: float | None = None,
     roofs: bool | None = None,
     effort: EffortName = "usual",
-    keep_going: bool = False,
-    progress: bool | None = None,
-) -> Profile:
+    keep_going: bool = False, progress: bool | None = None,
+) -> Profile:  # fmt: skip
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
     A probe that fails after the model was timed leaves a warning; Ctrl-C returns what was measured
@@ -93,12 +87,21 @@ def profile(
     if isinstance(model, (str, Path)):
         chosen = RuntimeOptions(runtime, provider, optimization)
         request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
-        return profile_request(request, latency, timeline, inputs=inputs, progress=progress)
+        record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)
+        return record if keep_going else _ran(record)
     source, latency = _prepared(model, inputs, train, placed, latency)
     from torchgauge.measure import plan
 
     with measuring(progress) as display:
         return plan.profile(source, latency, display, timeline, keep_going=keep_going)
+
+
+def _ran(record: Profile) -> Profile:
+    """Return the record of a process of its own; raise ModelError where its model did."""
+    failed = next((w for w in record.warnings if w.failed and w.probe == "latency"), None)
+    if record.latency is None and failed is not None:
+        raise ModelError(failed.message, id=failed.id, cause=failed.cause, remedy=failed.remedy)
+    return record
 
 
 def _request(model: str | Path, inputs: Any, **fields: Any) -> TargetRequest:

@@ -42,12 +42,12 @@ class _Origins:
 
     def all(self) -> list[tuple[int, ...]]:
         ends = [self._ends(node) for node in self.nodes]
-        self.ends = self._made(ends)
+        self.ends = self._values_of(ends)
         ends = [
             [self._extended(node, name) for name in names]
             for node, names in zip(self.nodes, ends, strict=True)
         ]
-        self.ends = self._made(ends)
+        self.ends = self._values_of(ends)
         assigned: set[int] = set()
         origin_sets = []
         for node, names in zip(self.nodes, ends, strict=True):
@@ -56,7 +56,7 @@ class _Origins:
             assigned.update(origin_sets[-1])
         return origin_sets
 
-    def _made(self, ends: Sequence[Sequence[str]]) -> set[str]:
+    def _values_of(self, ends: Sequence[Sequence[str]]) -> set[str]:
         """Return the values that nodes make which do more than change a layout."""
         pairs = zip(self.nodes, ends, strict=True)
         return {name for node, names in pairs if node.operator not in _MOVES for name in names}

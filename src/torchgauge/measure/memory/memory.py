@@ -36,7 +36,6 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.inputs.tensors import strided
 from torchgauge.targets.placement import Placement
-from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.training.training import Phase, Training
 
 _METHOD = "allocations and frees recorded by torch.profiler in the second of two steps, on top of "
@@ -51,14 +50,12 @@ _BEFORE = {
 def measure(placement: Placement, *, train: Training | bool | None = None) -> Memory:
     """Return the memory that one step of the target needs on its device, in bytes.
 
-    Of a model in a runtime of its own, that of the process.
-
     Runs four steps: one to warm up, one undisturbed (resident set, the device's allocator, the
     threads in use), two recorded for their allocations. Raises InputError `meta-model`,
     `device-unsupported` and those of TrainingStep; MeasurementError as `forward.running` and
     `recording.record` do.
     """
-    if isinstance(placement.model, RuntimeModel):
+    if placement.target.graph is not None:
         return process_memory.measure(placement)
     device = _device(placement)
     how = Training.resolve(train)
@@ -114,11 +111,6 @@ class _RecordedStep:
     lost: int
     measurement_bytes: int
     peak_place: dict[str, str]
-
-
-def _latest(phases: dict[Phase, int], time: int) -> Phase:
-    """Return the phase that began last before a moment."""
-    return max((start, phase) for phase, start in phases.items() if start <= time)[1]
 
 
 class _Recording:
@@ -178,10 +170,13 @@ class _Recording:
         tensors = alive_tensors(figures.alive, operators, layers, self.layers.paths)
         place = {}
         if figures.peak_at is not None:
+            began = [
+                (start, phase) for phase, start in phases.items() if start <= figures.peak_at[0]
+            ]
             place = {
                 "peak_layer": self.layers.paths.get(layers.innermost(*figures.peak_at), ""),
                 "peak_operator": operators.innermost(*figures.peak_at),
-                "peak_phase": _latest(phases, figures.peak_at[0]),
+                "peak_phase": max(began)[1],
             }
         return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes, place)
 
