@@ -31,14 +31,11 @@ def profile(
     device: str | None = None, precision: str | None = None,
     train: Training | bool | None = None,
     runtime: str = "onnxruntime", provider: str | None = None, optimization: str | None = None,
-    detail: Detail = DETAIL,
-    trace: str | Path | None = None,
-    lines: bool = False, all_threads: bool = False,
+    detail: Detail = DETAIL, trace: str | Path | None = None,
+    lines: bool = False, all_threads: bool = False, roofs: bool | None = None,
     warmup: int | None = None, iterations: int | None = None,
     processes: int | None = None, budget: float | None = None,
-    roofs: bool | None = None,
-    effort: EffortName = "usual",
-    keep_going: bool = False, progress: bool | None = None,
+    effort: EffortName = "usual", keep_going: bool = False, progress: bool | None = None,
 ) -> Profile:  # fmt: skip
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
