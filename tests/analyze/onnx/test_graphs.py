@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-
 from tests.support import onnx_files
 from tests.support.onnx_files import model, node, weight
+
 from torchgauge.analyze.onnx.graph_cost import NO_LAYER, graph_cost, graph_facts
 from torchgauge.analyze.onnx.graph_size import floating_precision, graph_size, made_up
 from torchgauge.analyze.onnx.layers import common, scope_path, with_layers
@@ -64,8 +64,8 @@ def test_an_alias_of_a_weight_tells_the_layer(graph_of):
 
 def test_layers_by_the_exporters_note(graph_of):
     content = model([node("Relu", ["x"], ["y"])])
-    for key, value in ((SCOPES, "['', 'body', 'body.act', 'relu']"),
-                       (CLASSES, "['M', 'nn.Sequential', 'torch.nn.ReLU', 'aten.relu']")):  # fmt: skip
+    classes = "['M', 'nn.Sequential', 'torch.nn.ReLU', 'aten.relu']"
+    for key, value in ((SCOPES, "['', 'body', 'body.act', 'relu']"), (CLASSES, classes)):
         content.graph.node[0].metadata_props.add(key=key, value=value)
     (item,) = with_layers(graph_of(content)).nodes
     assert (item.layer, item.layer_type, item.rule) == ("body.act", "ReLU", "metadata")

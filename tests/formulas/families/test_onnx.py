@@ -1,4 +1,4 @@
-"""Work of ONNX operators, by hand: (operator, attributes, inputs, outputs) → MACs and vector work."""
+"""Work of ONNX operators against counts by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MS = "com.microsoft::"
 X = (2, 3, 4)
 ATTENTION = 2 * 4 * 5 * 5 * 16  # b · h · s² · (d + d) multiply-accumulates, d = 8
 SOFTMAX = 6 * 2 * 4 * 5 * 5
-# Operators of ai.onnx that are unknown on purpose: no arithmetic of tensors, or none that is agreed.
+# Unknown on purpose: no arithmetic of tensors, or none that is agreed.
 UNKNOWN = {
     *("CausalConvWithState", "ImageDecoder", "LinearAttention", "MaxRoiPool", "MelWeightMatrix"),
     *("NegativeLogLikelihoodLoss", "RegexFullMatch", "STFT", "SoftmaxCrossEntropyLoss"),

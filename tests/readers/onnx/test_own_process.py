@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-
 from tests.support import onnx_files
+
 from torchgauge.errors import InputError
 from torchgauge.readers.onnx import onnx_file
 

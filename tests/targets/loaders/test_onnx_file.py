@@ -6,9 +6,9 @@ import json
 
 import pytest
 from onnx import helper
-
 from tests.support import onnx_files
 from tests.support.onnx_files import FLOAT, INT, model, node, weight
+
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
 from torchgauge.targets.loaders.load import load
