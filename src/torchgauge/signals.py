@@ -110,7 +110,7 @@ class _Restoring(Generic[T]):
 
     def __init__(self, manager: contextlib.AbstractContextManager[T, bool | None]) -> None:
         self._manager = manager
-        self._entered = self._exited = False
+        self._entered = False
 
     def __enter__(self) -> T:
         try:
@@ -129,23 +129,7 @@ class _Restoring(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        try:
-            with HeldBack():
-                return self._leave(kind, error, trace)
-        except BaseException:  # also a handler's: what was changed is put back first
-            if not self._exited:  # a signal was faster than we in taking its handler's place
-                with HeldBack():
-                    self._leave(kind, error, trace)
-            raise
-
-    def _leave(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        self._exited = True
-        return self._manager.__exit__(kind, error, trace)
+        return uninterrupted(lambda: self._manager.__exit__(kind, error, trace))
 
 
 def restoring(
@@ -165,6 +149,25 @@ def restoring(
         return _Restoring(manager(*args, **kwargs))
 
     return make
+
+
+def uninterrupted(step: Callable[[], T]) -> T:
+    """Run a step once while no signal is handled, also where one came before that was so."""
+    begun = False
+
+    def once() -> T:
+        nonlocal begun
+        begun = True
+        return step()
+
+    try:
+        with HeldBack():
+            return once()
+    except BaseException:  # also a handler's, faster than we in taking its place
+        if not begun:
+            with HeldBack():
+                once()
+        raise
 
 
 def run_all(steps: Iterable[Callable[[], object]]) -> None:

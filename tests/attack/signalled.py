@@ -63,10 +63,14 @@ def loop():
             plain(x)
 
 
+TRAINING = tg.Training(
+    loss=lambda outputs, inputs: outputs.square().mean(),
+    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
+)  # fmt: skip
 VERBS = {
     "profile": lambda: tg.profile(model, x, budget=0.2, roofs=False, progress=False),
     "train": lambda: tg.profile(
-        model, x, train=True, budget=0.2, iterations=20, roofs=False, progress=False
+        model, x, train=TRAINING, budget=0.2, iterations=20, roofs=False, progress=False
     ),
     "count": lambda: tg.count_cost(model, x, backward=True),
     "latency": lambda: tg.measure_latency(model, x, iterations=50, warmup=5, progress=False),

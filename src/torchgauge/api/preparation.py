@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchgauge.errors import missing_extra
 from torchgauge.garbage import no_collections
 from torchgauge.progress import Progress, showing
-from torchgauge.signals import restoring
+from torchgauge.signals import HeldBack, restoring
 from torchgauge.turn import turn
 
 
@@ -19,9 +19,12 @@ def check_torch() -> None:
 
 
 def require_torch() -> None:
-    """Import torch. Raises MissingExtraError where it is not installed."""
+    """Import torch. Raises MissingExtraError where it is not installed.
+
+    Ctrl-C waits for its end: torch's code in C++ aborts the process or goes on with half of NumPy.
+    """
     check_torch()
-    with no_collections():
+    with HeldBack(), no_collections():
         import torch  # noqa: F401
 
 

@@ -42,6 +42,9 @@ class Socket:
     def fileno(self) -> int:
         return 7
 
+    def setsockopt(self, *_) -> None:
+        raise OSError("nothing stamps what arrives")
+
     def send(self, data) -> int:
         return min(len(data), self.room)
 

@@ -1,6 +1,7 @@
 """The client's event loop calls what waits for descriptors, and its timer no earlier than asked."""
 
 import asyncio
+import math
 import os
 import socket
 from time import monotonic
@@ -105,3 +106,74 @@ def test_a_timer_calls_at_its_moments_and_not_before(factory):
         return [call - moment for call, moment in zip(calls, moments, strict=True)]
 
     assert min(run(work, factory)) >= 0
+
+
+def test_a_loop_that_sleeps_until_its_moments_reads_between_them():
+    async def work():
+        loop = asyncio.get_running_loop()
+        one, other = socket.socketpair()
+        begin = monotonic()
+        moments = [begin + 0.0009 * number for number in range(1, 200)]
+        calls, answers, whole = [], [], loop.create_future()
+
+        def wake():
+            calls.append(monotonic())
+            other.send(b"x")
+            if len(calls) < len(moments):
+                waker.wake_at(moments[len(calls)], sleep=True)
+            else:
+                whole.set_result(None)
+
+        def read():
+            answers.append((len(calls), len(one.recv(1000))))
+
+        waker = timer(loop, wake)
+        with one, other:
+            loop.add_reader(one, read)
+            waker.wake_at(moments[0], sleep=True)
+            ticks = 0
+            while not whole.done():  # asyncio goes on beside it
+                await asyncio.sleep(0.01)
+                ticks += 1
+            await asyncio.sleep(0.001)
+            loop.remove_reader(one)
+            waker.close()
+        return [call - due for call, due in zip(calls, moments, strict=True)], answers, ticks
+
+    late, answers, ticks = run(work)
+    assert min(late) >= 0
+    assert ticks > 3
+    assert sum(size for _, size in answers) == len(late)
+
+
+class Due:
+    """A timer whose moment is soon, and which does not sleep."""
+
+    def __init__(self, soon, events):
+        self.soon, self.events = soon, events
+
+    def sleep(self):
+        self.events.append("sleep")
+
+    def call(self):
+        self.soon = math.inf
+        self.events.append("call")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "order"), [(0.5, ["sleep", "read", "call"]), (-0.5, ["sleep", "call", "read"])]
+)
+def test_what_came_is_read_before_a_moment_and_behind_one_that_has_passed(seconds, order):
+    events = []
+    loop = SendingLoop()
+    reading, writing = os.pipe()
+    loop.add_reader(reading, lambda: events.append(os.read(reading, 9) and "read"))
+    try:
+        os.write(writing, b"x")
+        loop.sleep_with(Due(monotonic() + seconds, events))
+        loop._direct.select(0.01)
+    finally:
+        loop.close()
+        os.close(reading)
+        os.close(writing)
+    assert events == order

@@ -28,7 +28,7 @@ from torchgauge.measure.generation.watched_modules import (
     nested_models,
 )
 from torchgauge.records.generation.call import GenerationCall
-from torchgauge.signals import HeldBack, restoring
+from torchgauge.signals import HeldBack, restoring, uninterrupted
 
 
 class CallWatch:
@@ -56,13 +56,13 @@ class CallWatch:
     def __enter__(self) -> CallWatch:
         """Begin to watch."""
         self._owner = Owner()
-        with HeldBack():
-            try:
+        try:
+            with HeldBack():
                 self._watch()
                 _open_watches.add(self)
-            except BaseException:  # Ctrl-C too: the model must be as it was
-                self._open.close()
-                raise
+        except BaseException:  # also of a signal that came meanwhile: the model must be as it was
+            uninterrupted(self._leave)
+            raise
         return self
 
     def __exit__(
@@ -74,13 +74,15 @@ class CallWatch:
         """Put the model back as it was, and let its caches go."""
         if self._owner.in_fork:
             return False
-        with HeldBack():
-            _open_watches.discard(self)
-            self._open.close()
-            self._interrupted = isinstance(error, KeyboardInterrupt)
-            for thread in self._threads:
-                thread.close()
+        self._interrupted = isinstance(error, KeyboardInterrupt)
+        uninterrupted(self._leave)
         return False
+
+    def _leave(self) -> None:
+        _open_watches.discard(self)
+        self._open.close()
+        for thread in self._threads:
+            thread.close()
 
     @property
     def calls(self) -> tuple[GenerationCall, ...]:

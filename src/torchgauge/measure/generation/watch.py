@@ -15,6 +15,7 @@ from torchgauge.measure.recording import other_profilers
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.signals import run_all
 from torchgauge.turn import Turn
 
 RUNNING = "a watch of generation without a record yet"
@@ -55,16 +56,16 @@ class GenerationWatch:
         """
         if self._owner.in_fork:
             return False
-        with Interrupts() as interrupts:
-            try:
+        try:
+            with Interrupts() as interrupts:
                 self._watch.__exit__(kind, error, trace)
                 self._record = watch_record(
                     self._watch,
                     interrupted=isinstance(error, KeyboardInterrupt),
                     slowing=other_profilers.slowing(),
                 )
-            finally:
-                self._turn.end()
+        finally:  # of the model again, since a signal may have been faster
+            run_all([lambda: self._watch.__exit__(kind, error, trace), self._turn.end])
         if interrupts.noted and error is None:
             raise KeyboardInterrupt
         return False

@@ -29,7 +29,7 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.signals import HeldBack, run_all
+from torchgauge.signals import HeldBack, run_all, uninterrupted
 from torchgauge.temporary import temporary_folder
 from torchgauge.turn import Turn
 
@@ -79,12 +79,12 @@ class Timeline:
             self._turn.end()
             raise
         self._owner = Owner()
-        with HeldBack():
-            try:
+        try:
+            with HeldBack():
                 self._begin()
-            except BaseException:  # Ctrl-C too: torch must be as it was
-                self._leave()
-                raise
+        except BaseException:  # also of a signal that came meanwhile: torch must be as it was
+            uninterrupted(self._leave)
+            raise
         return self
 
     def __exit__(
@@ -99,6 +99,13 @@ class Timeline:
         """
         if self._owner.in_fork:
             return False
+        try:
+            self._finish(error)
+        finally:  # again, since a signal may have been faster
+            uninterrupted(self._leave)
+        return False
+
+    def _finish(self, error: BaseException | None) -> None:
         with Interrupts() as interrupts:
             slowing = other_profilers.slowing()
             if self._oom is not None:
@@ -118,8 +125,7 @@ class Timeline:
                     slowing=slowing,
                 )
             finally:
-                with HeldBack():
-                    self._leave()
+                uninterrupted(self._leave)
             self._record = msgspec.structs.replace(
                 record, interrupted=record.interrupted or interrupts.noted
             )
@@ -127,7 +133,6 @@ class Timeline:
                 self._record, self.written = self._oom.finished(self._record)
         if interrupts.noted and error is None:
             raise KeyboardInterrupt
-        return False
 
     def step(self) -> None:
         """End a step of the loop; who calls it once decides where all steps end."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from torchgauge.records.serving.requests import FATES, Fate
 from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.arrival import arrivals_are_known
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import Connection, LibraryClient, Sender
 from torchgauge.serving.client.connection_pool import IDLE_SECONDS, ConnectionPool
@@ -69,6 +70,10 @@ class LoadClient:
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._timer = timer(self._loop, self._wake)
+        self._opening = 0
+        # The kernel knows when whole answers came; parts of a stream are told apart by reading.
+        own = self._library is None and dialect.reader is None
+        self._sleeps = own and arrivals_are_known(secure=self._address.secure)
         self._loop.set_exception_handler(self._failed)
 
     async def run(self, begin: float) -> None:
@@ -119,7 +124,8 @@ class LoadClient:
             return
         self._begin_due(monotonic())
         if self._next < len(self._due):
-            self._timer.wake_at(self._due[self._next])
+            sleep = self._sleeps and not (self._waiting or self._opening)
+            self._timer.wake_at(self._due[self._next], sleep=sleep)
 
     def _begin_due(self, now: float) -> None:
         due = self._due
@@ -152,6 +158,7 @@ class LoadClient:
         if connection is not None:
             self._send(connection, row, ready)
             return
+        self._opening += 1
         self._busy[row] = self._task(self._open(row, ready))
 
     def _send(self, connection: Connection, row: int, ready: float) -> None:
@@ -178,6 +185,8 @@ class LoadClient:
             self.ended(row, self._pool.fate_of(error), monotonic(), str(error))
         else:
             self._send(connection, row, ready + monotonic() - started)
+        finally:
+            self._opening -= 1
 
     # What connections report.
 
@@ -304,10 +313,7 @@ class LoadClient:
 def library_client(
     plan: SendPlan, address: Address, dialect: Dialect, token: Token | None, sender: Sender
 ) -> LibraryClient | None:
-    """Return the client of a plan's protocol; None for HTTP/1.1, which is our own.
-
-    Raises MissingExtraError; InputError `body-invalid`, `address-invalid` of gRPC.
-    """
+    """Return the client of a plan's protocol; None for HTTP/1.1, which is our own. Raises as it."""
     if plan.protocol == "HTTP/2":
         from torchgauge.serving.client.http2_client import Http2Client
 

@@ -13,6 +13,7 @@ from typing import Protocol
 import httptools
 
 from torchgauge.records.serving.requests import Fate
+from torchgauge.serving.client.arrival import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialect import AnswerReader
 
@@ -87,6 +88,7 @@ class Connection:
         self.usable = True
         self.idle_since = 0.0
         self._socket = stream
+        self._buffers = (sender.buffer,)
         self._loop = loop
         self._sender = sender
         self._columns = sender.columns
@@ -97,6 +99,7 @@ class Connection:
         self._known_size = -1
         self._known_status = 0
         self._parser = httptools.HttpResponseParser(self)
+        self._stamped = stamp_arrivals(stream)
         loop.add_reader(stream.fileno(), self._receive)
 
     def send(self, row: int, request: bytes, ready: float) -> None:
@@ -156,8 +159,12 @@ class Connection:
         """Read a piece of the answer: of TLS a whole record, so that nothing of it stays behind."""
         if not self.usable:
             return
+        messages: Ancillary = []
         try:
-            size = self._socket.recv_into(self._sender.buffer)
+            if self._stamped:
+                size, messages, _, _ = self._socket.recvmsg_into(self._buffers, MESSAGE_SIZE)
+            else:
+                size = self._socket.recv_into(self._sender.buffer)
         except _NOT_YET:
             return
         except OSError as error:
@@ -168,10 +175,11 @@ class Connection:
         elif self._row is None:  # bytes that nothing asked for
             self._close()
         else:
+            # Not before it was sent: the two clocks differ by some nanoseconds.
+            self._now = max(arrived(messages, monotonic()), self._columns.sent[self._row])
             self._read(self._row, size)
 
     def _read(self, row: int, size: int) -> None:
-        self._now = monotonic()
         begins, self._begun = not self._begun, True
         same_size = begins and size == self._known_size
         if same_size and self._sender.received.startswith(self._known_head):

@@ -16,7 +16,11 @@ from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeVarTuple
 
+from torchgauge.serving.client.timer import TimerDescriptor
+
 Values = TypeVarTuple("Values")
+
+_READING = 20e-6  # seconds that reading one answer takes
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -33,34 +37,59 @@ class _CallingSelector(selectors.DefaultSelector):
 
     Attributes:
         needed: Whether asyncio has something to do.
+        timer: What says until when nothing has to be read.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.timer: TimerDescriptor | None = None
         self.needed = False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for events, call, and return as soon as asyncio has something to do."""
         self.needed = timeout is not None and timeout <= 0
         end = math.inf if timeout is None else monotonic() + timeout
-        of_asyncio = []
+        of_asyncio: list[tuple[selectors.SelectorKey, int]] = []
         while True:
-            for key, events in super().select(timeout):
-                calls = key.data
-                if type(calls) is not _Calls:
-                    of_asyncio.append((key, events))
-                    continue
-                reader, writer = calls
-                if events & _WRITE and writer is not None:
-                    writer()
-                if events & _READ and reader is not None:
-                    reader()
+            timer = self.timer
+            if timer is None or timer.soon == math.inf:
+                self._call(super().select(timeout), of_asyncio, math.inf)
+            else:
+                if not self.needed:
+                    timer.sleep()
+                if monotonic() < timer.soon:  # the time that is left is used to read
+                    self._call(super().select(0), of_asyncio, timer.soon - _READING)
+                    if not (of_asyncio or self.needed):
+                        timer.call()
+                else:
+                    timer.call()
+                    self._call(super().select(0), of_asyncio, math.inf)
             if of_asyncio or self.needed:
                 return of_asyncio
             if timeout is not None:
                 timeout = end - monotonic()
                 if timeout <= 0:
                     return of_asyncio
+
+    def _call(
+        self,
+        reported: list[tuple[selectors.SelectorKey, int]],
+        of_asyncio: list[tuple[selectors.SelectorKey, int]],
+        deadline: float,
+    ) -> None:
+        """Call what waits for these events, as many as until the deadline; the rest come again."""
+        for key, events in reported:
+            if monotonic() > deadline:
+                return
+            calls = key.data
+            if type(calls) is not _Calls:
+                of_asyncio.append((key, events))
+                continue
+            reader, writer = calls
+            if events & _WRITE and writer is not None:
+                writer()
+            if events & _READ and reader is not None:
+                reader()
 
     def calls(self, descriptor: Any) -> _Calls | None:
         """Return what is called for a descriptor's events; None if they are asyncio's."""
@@ -115,6 +144,10 @@ class SendingLoop(asyncio.SelectorEventLoop):
             return super().remove_writer(fd)
         self._direct.set_calls(fd, calls._replace(writer=None))
         return calls.writer is not None
+
+    def sleep_with(self, timer: TimerDescriptor) -> None:
+        """Read nothing while the timer's next moment is soon, and call it then."""
+        self._direct.timer = timer
 
     def call_soon(
         self,
