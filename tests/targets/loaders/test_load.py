@@ -32,7 +32,7 @@ def test_what_is_no_target_names_the_forms(spec: str) -> None:
         assert form in error.remedy
 
 
-@pytest.mark.parametrize("name", ["m.pt2", "m.onnx", "m.pt", "m.pth", "m.safetensors"])
+@pytest.mark.parametrize("name", ["m.pt2", "m.pt", "m.pth", "m.safetensors"])
 def test_forms_that_are_not_loaded_say_what_to_do(tmp_path: Path, name: str) -> None:
     assert refused(str(tmp_path / name)).id == "file-missing"
     (tmp_path / name).touch()
