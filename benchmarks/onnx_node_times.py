@@ -23,6 +23,7 @@ import torch
 from onnx import TensorProto, helper
 
 from torchgauge.analyze.timeline.node_times import node_times
+from torchgauge.errors import InputError
 from torchgauge.measure.timeline.recording_cost import recording_cost
 from torchgauge.readers.onnxruntime_profile import RecordedCalls, read_profile
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
@@ -164,7 +165,11 @@ def _shares(shares: np.ndarray, segments: Sequence[int]) -> np.ndarray:
 
 
 def _openvino(case: Case) -> None:
-    model = OpenVinoModel(case.path, RuntimeOptions("openvino")).counting()
+    try:
+        model = OpenVinoModel(case.path, RuntimeOptions("openvino")).counting()
+    except InputError as error:
+        print(f"  OpenVINO: {error.cause[:90]}")
+        return
     for _ in range(50):
         model(case.inputs)
     times = {}

@@ -9,10 +9,9 @@ import numpy as np
 
 from torchgauge.readers.onnxruntime_profile import RecordedCall, RecordedCalls
 
-# What interrupts a call is not the model's: a node's longer times are left out, and of the bare
-# calls the quick ones tell how long the nodes take.
-LONGER, SLACK = 1.5, 3.0  # times the median; µs
+# What interrupts a call is not the model's: quick calls tell how long nodes take, bare or recorded.
 QUICK = 0.1
+COARSE = 20.0  # µs, above which rounding to whole ones does not count
 # How many times a node's recording costs what it does in a graph of tiny nodes, and how far that
 # differs between models: a model that is larger than the caches makes it dearer.
 USUAL_FACTOR, FACTOR_SPREAD = 1.1, 0.3
@@ -98,10 +97,13 @@ def node_times(
 
 
 def _typical(spans: np.ndarray) -> float:
-    """Return the mean without the times that something interrupted."""
+    """Return a node's time in quick calls: a quantile, of a few whole microseconds their mean."""
     if not len(spans):
         return 0.0
-    return float(spans[spans <= LONGER * np.median(spans) + SLACK].mean())
+    middle = float(np.median(spans))
+    if middle > COARSE:
+        return float(np.quantile(spans, QUICK))
+    return float(spans[spans <= middle + 1].mean())
 
 
 def _factor(added: float, calibrated: float, spread: float) -> float:
