@@ -4,9 +4,10 @@
 
 The truth is the scope that the dynamo exporter notes on each node, or that the TorchScript one
 writes into its name. Where the dynamo exporter folds a batch normalisation into a convolution it
-notes the scope of the former, so that these have no truth and are left out. A node's weight is its time in ONNX Runtime with all fusion off, one thread,
-on random inputs, from the runtime's own profile. Of each degree: the share of that time in the
-right layer, in the layer above, in no layer, and what the four rules found.
+notes the scope of the former, so that these have no truth and are left out. A node's weight is its
+time in ONNX Runtime with all fusion off, one thread, on random inputs, from the runtime's own
+profile. Of each degree: the share of that time in the right layer, in the layer above, in no layer,
+and what the four rules found.
 """
 
 from __future__ import annotations
