@@ -101,7 +101,7 @@ def is_parameter(tensor: Initializer, *, is_weight: bool) -> bool:
         return is_weight and tensor.dtype in _QUANTISED
     # A single number without a module is a bound, a factor, an epsilon.
     is_number = "." not in tensor.name and math.prod(tensor.shape) == 1
-    return is_weight or not (is_number or made_up(tensor.name))
+    return not is_number and (is_weight or not made_up(tensor.name))
 
 
 def made_up(name: str) -> bool:
