@@ -22,7 +22,7 @@ import msgspec
 from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
 
 # A module's parameter in a state dict; ONNX Runtime's quantiser adds to the last part.
-PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*\.[A-Za-z_]\w*\Z")
+PARAMETER_NAME = re.compile(r"\w+(?:\.\w+)*\.[A-Za-z_]\w*\Z")
 # What an optimiser adds to the names of values and nodes that it changes.
 _CHANGED = re.compile(r"(?:_nchwc|_nhwc|_transposed?|_token_\d+|_quantized|_output_\d+)\Z")
 _REPLACED = re.compile(r"_(?:reorder|fused).*")

@@ -23,14 +23,14 @@ def graph(facts: GraphFacts) -> Section:
     writer = [f"written by {facts.producer}"] if facts.producer else []
     rows = [
         Row("nodes", f"{facts.nodes:,}", "; ".join([*versions, *writer])),
-        _layers("nodes", facts.nodes_by_rule),
+        _layers("in layers", "of the nodes", facts.nodes_by_rule),
     ]
     if facts.time_by_rule:
-        rows.append(_layers("time", facts.time_by_rule))
+        rows.append(_layers("time", "of the nodes' time, in layers", facts.time_by_rule))
     return Section("ONNX graph", "counted", tuple(rows))
 
 
-def _layers(subject: str, amounts: Mapping[LayerRule, float]) -> Row:
+def _layers(label: str, subject: str, amounts: Mapping[LayerRule, float]) -> Row:
     """Return the share in layers, and by which rules."""
     total = sum(amounts.values())
     shares = {rule: amounts.get(rule, 0) / total for rule in RULES} if total else {}
@@ -40,4 +40,4 @@ def _layers(subject: str, amounts: Mapping[LayerRule, float]) -> Row:
         for rule, name in RULES.items()
         if shares.get(rule)
     ]
-    return Row(f"{subject} in layers", units.percent(in_layers, 3), f"by {', '.join(rules)}")
+    return Row(label, units.percent(in_layers, 3), f"{subject}, by {', '.join(rules)}")
