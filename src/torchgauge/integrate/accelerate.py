@@ -117,12 +117,13 @@ class Gauge(GaugedTraining):
     def _enter(self) -> None:
         accelerator, model, loader = self._accelerator, self._model, self._loader
         parallelism = getattr(accelerator, "parallelism_config", None)
+        divides = (getattr(parallelism, f"{kind}_size", None) or 1 for kind in ("cp", "sp"))
         self.begin(
             Job(
                 trainer="accelerate",
                 model=model,
                 dtype=AUTOCAST.get(accelerator.mixed_precision, ""),
-                replicas=accelerator.num_processes if parallelism is None else None,
+                processes=accelerator.num_processes if max(divides) == 1 else None,
             )
         )
         self.enter(watched_loader(type(loader), self, lambda iterated: iterated is loader))

@@ -21,8 +21,11 @@ except ImportError:
     except ImportError as error:
         raise missing_extra("lightning", "lightning", "GaugeCallback") from error
 
-# Strategies by whose processes each trains on batches of its own.
-_REPLICATED = ("SingleDeviceStrategy", "DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy")
+# Strategies whose processes differ in their batches, or divide the model by DTensors.
+_KNOWN = (
+    "SingleDeviceStrategy", "DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy",
+    "ModelParallelStrategy",
+)  # fmt: skip
 
 
 class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
@@ -64,7 +67,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
                 dtype=AUTOCAST.get(precision.removesuffix("-mixed"), "")
                 if precision.endswith("-mixed")
                 else "",
-                replicas=trainer.world_size if names & set(_REPLICATED) else None,
+                processes=trainer.world_size if names & set(_KNOWN) else None,
                 uncountable=uncountable,
             )
         )

@@ -52,13 +52,13 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
         precision = "bf16" if args.bf16 else "fp16" if args.fp16 else ""
         compiled = args.torch_compile or hasattr(model, "_orig_mod")
         self._by_batch = compiled or model._compiled_call_impl is not None  # noqa: SLF001
-        tensor_parallel = getattr(model, "_tp_size", None) or 1
+        divides = (getattr(args.parallelism_config, f"{kind}_size", None) for kind in ("cp", "sp"))
         gauge = self.begin(
             Job(
                 trainer="transformers",
                 model=model,
                 dtype=AUTOCAST.get(precision, ""),
-                replicas=None if tensor_parallel > 1 else args.world_size,
+                processes=None if max(size or 1 for size in divides) > 1 else args.world_size,
                 uncountable="the model runs as DataParallel" if args.n_gpu > 1 else "",
             )
         )

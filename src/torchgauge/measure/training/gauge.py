@@ -27,8 +27,9 @@ from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, tex
 from torchgauge.measure.loop.loop import Timeline
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.schedule import Schedule
-from torchgauge.measure.training.batch_flops import BatchFlops, unwrapped
+from torchgauge.measure.training.batch_flops import BatchFlops
 from torchgauge.measure.training.batch_shapes import BatchShapes, Contents, Count
+from torchgauge.measure.training.whole_modules import class_of, unwrapped
 from torchgauge.measure.work.utilization import device_peak, model_shape
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Loop
@@ -79,7 +80,8 @@ class Job:
         model: What a batch goes through.
         method: The model's method that is called with a batch.
         dtype: The dtype that autocast gives products; empty: that of the operands.
-        replicas: Processes with batches of their own; None where that is not known.
+        processes: Processes of the job, each with batches of its own or sharing them with those
+            among which the model is divided; None where other divisions are possible.
         uncountable: Why FLOPs cannot be counted; empty where they can.
     """
 
@@ -87,7 +89,7 @@ class Job:
     model: nn.Module
     method: str = "__call__"
     dtype: str = ""
-    replicas: int | None = 1
+    processes: int | None = 1
     uncountable: str = ""
 
 
@@ -104,9 +106,10 @@ class TrainingGauge:
         self._options = options
         self._now = now
         self._environment = environment()
+        self._flops = BatchFlops(job.model, job.method, job.dtype)
         self._shapes = BatchShapes(
             job.model,
-            BatchFlops(job.model, job.method, job.dtype),
+            self._flops,
             samples=options.samples,
             tokens=options.tokens,
             now=now,
@@ -191,7 +194,7 @@ class TrainingGauge:
 
     def figures(self) -> dict[str, float]:
         """Return the figures of the steps since the last time, for the trainer's own log."""
-        figures = self._since_log.figures(self._peak)
+        figures = self._since_log.figures(self._peak, self._flops.division.devices)
         self._since_log = TrainingTotals()
         memory = self._memory_peak()
         if figures and memory is not None:
@@ -225,14 +228,15 @@ class TrainingGauge:
         if interval is not None:
             interval = msgspec.structs.replace(interval, low=max(interval.low, 0.0))
         of_all = interval if totals.counted == totals.steps else None
-        used = totals.utilization(self._peak, self._model_shape(), of_all)
+        devices = self._flops.division.devices
+        used = totals.utilization(self._peak, self._model_shape(), of_all, devices=devices)
         return TrainingRun(
             trainer=self._job.trainer,
             model=self._model_name(),
             environment=self._environment,
             program=program(),
             rank=rank(),
-            replicas=self._job.replicas,
+            replicas=None if self._job.processes is None else self._job.processes // devices,
             count=self.count,
             rated=totals.steps,
             time=totals.time * 1e-9,
@@ -310,7 +314,7 @@ class TrainingGauge:
 
     def _model_name(self) -> str:
         try:
-            return type(unwrapped(self._job.model)).__name__
+            return class_of(unwrapped(self._job.model)).__name__
         except InputError:
             return type(self._job.model).__name__
 
