@@ -24,7 +24,10 @@ _FSDP1 = "FullyShardedDataParallel"
 _FSDP2 = "FSDPModule"
 _UNKNOWN = ("DataParallel", "DeepSpeedEngine", "PipelineEngine")
 # Modules whose hooks gather parameters, or divide inputs among devices.
-_SHARDING = ("torch.distributed.fsdp", "torch.distributed.tensor", "transformers.")
+_SHARDING = (
+    "torch.distributed.fsdp", "torch.distributed.tensor", "transformers.distributed",
+    "transformers.integrations.tensor_parallel",
+)  # fmt: skip
 _HOOKS = (
     "_forward_pre_hooks", "_forward_hooks", "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
