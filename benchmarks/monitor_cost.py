@@ -7,8 +7,8 @@ round measures all of them, and the best round counts, since whatever else runs 
 others time with `perf_counter` around a module's own call, as a monitor does, and observe the
 duration. Then calls of a model of about 1 ms, bare and monitored, one after the other in an order
 drawn for each pair, with the same weights, so that no place in memory is better: their medians, and
-the median difference of pairs with its 95 % interval by ranks. Last, quantiles of the histogram against all samples, and what a busy series and a tick
-take.
+the median difference of pairs with its 95 % interval by ranks. Last, quantiles of the histogram
+against all samples, and what a busy series and a tick take.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def test_layers_that_are_compiled_are_timed_whole_and_not_compiled_again():
     assert counter.frame_count == compiled == 2
     timed = counts["0"]
     assert timed >= 1
-    layers = "0 1 2 0.0 0.1 2.first 2.second".split()
+    layers = ["0", "1", "2", "0.0", "0.1", "2.first", "2.second"]
     assert counts == dict.fromkeys(layers, timed)
     assert all("_compiled_call_impl" not in vars(part) for part in (net[0], net[2], net[2].first))
     assert "_compiled_call_impl" in vars(net[1])

@@ -102,6 +102,13 @@ def series_spans(store: Store) -> list[SeriesSpan]:
     return result
 
 
+def count_windows(store: Store, before: float) -> int:
+    """Return how many windows ended before a time. Raises StoreError."""
+    query = select(func.count()).select_from(table).where(table.c.end < before)
+    count: int = store.read(lambda connection: connection.execute(query).scalar_one())
+    return count
+
+
 def remove_windows(store: Store, before: float) -> int:
     """Remove the windows that ended before a time; return how many. Raises StoreError."""
     query = delete(table).where(table.c.end < before)

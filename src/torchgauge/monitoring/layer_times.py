@@ -61,7 +61,7 @@ class _LayerTimer:
     def __init__(self, layer: nn.Module, append: Append) -> None:
         self._layer = layer
         self._replaced: Any = layer.__dict__.get(SLOT)
-        inner = self._replaced or layer._call_impl
+        inner = self._replaced or layer._call_impl  # noqa: SLF001 - what torch calls otherwise
         clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -96,8 +96,8 @@ def layers_of(module: nn.Module, maximum: int = MOST_LAYERS) -> list[tuple[str, 
     while level:
         below = []
         for path, parent in level:
-            for name, child in () if _is_compiled(parent) else parent._modules.items():
-                if child is None or id(child) in found or isinstance(child, torch.jit.ScriptModule):
+            for name, child in () if _is_compiled(parent) else parent.named_children():
+                if id(child) in found or isinstance(child, torch.jit.ScriptModule):
                     continue
                 found.add(id(child))
                 below.append((f"{path}.{name}" if path else name, child))
@@ -109,7 +109,7 @@ def layers_of(module: nn.Module, maximum: int = MOST_LAYERS) -> list[tuple[str, 
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    if "_orig_mod" in module._modules or isinstance(module, torch.jit.ScriptModule):
+    if hasattr(module, "_orig_mod") or isinstance(module, torch.jit.ScriptModule):
         return True
     call: Any = module.__dict__.get(SLOT)
     while hasattr(call, "monitored"):  # a monitor's timer

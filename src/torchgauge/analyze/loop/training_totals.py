@@ -98,7 +98,8 @@ class TrainingTotals:
     ) -> Utilization | None:
         """Return the utilization of a mean counted step; None where no FLOPs are known.
 
-        `devices` do the work of a batch together. `interval` is that of a mean step in seconds, given where all steps are counted.
+        `devices` do the work of a batch together. `interval` is that of a mean step in seconds,
+        given where all steps are counted.
         """
         if not self.counted:
             return None

@@ -63,7 +63,10 @@ def unwrapped(module: nn.Module, *, keeps_fsdp: bool = False) -> nn.Module:
 def class_of(module: nn.Module) -> type[nn.Module]:
     """Return the class that a module had before FSDP made one of its own of it."""
     kind: Any = type(module)
-    return kind.__mro__[kind._orig_cls_mro_index] if _FSDP2 in _names(module) else kind  # type: ignore[no-any-return]
+    if _FSDP2 in _names(module):
+        kind = kind.__mro__[kind._orig_cls_mro_index]  # noqa: SLF001 - no public name says it
+    before: type[nn.Module] = kind
+    return before
 
 
 def division(module: nn.Module) -> Division:
@@ -163,7 +166,7 @@ def _names(module: nn.Module) -> set[str]:
 
 def _put(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
     vars(module).pop(name, None)  # a view of the flat one
-    module._parameters[name] = parameter
+    module.register_parameter(name, parameter)
 
 
 def _shards(hook: Any) -> bool:
