@@ -78,10 +78,12 @@ def read_windows(
     query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
 
     def selected(connection: Connection) -> list[Window]:
-        return [
-            _window(data, store.display_name).with_labels(**{PROCESS: process})
-            for process, data in rows(connection, query, _ROW)
-        ]
+        found = []
+        for process, data in rows(connection, query, _ROW):
+            window = _window(data, store.display_name)
+            window.labels[PROCESS] = process  # nobody else has it yet: a copy costs a check of all
+            found.append(window)
+        return found
 
     windows: list[Window] = store.read(selected)
     return windows
