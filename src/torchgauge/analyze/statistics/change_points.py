@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.imports import imported
 from torchgauge.records.record import Interval
 
 # A level is told from five runs on; fewer may be one bad night of a shared machine.
