@@ -95,7 +95,7 @@ def test_no_query_reads_the_runs_of_other_targets(store):
     store.read(fleet.targets)
     store.read(lambda connection: fleet.series_of_target(connection, "net.py:make"))
     store.read(lambda connection: fleet.newest_points(connection, identity, ["flops"], 9))
-    store.read(lambda connection: fleet.values(connection, identity, "flops"))
+    store.read(lambda connection: fleet.values(connection, identity, "flops", fleet.FIRST, 9))
 
     def plan(connection, text, parameters):
         return [
