@@ -8,8 +8,8 @@ others time with `perf_counter` around a module's own call, as a monitor does, a
 duration. Then calls of models of about 1 ms, bare, bare again and monitored, one after the other in
 an order drawn for each round, with the same weights, so that no place in memory is better: the
 median difference to the first of the round with its 95 % interval by ranks. Such a model evicts
-from the core's caches what Python needs for the next call, the monitor's part with it. Last, quantiles of the
-histogram against all samples, and what a busy series and a tick take.
+from the core's caches what Python needs for the next call, the monitor's part with it. Last,
+quantiles of the histogram against all samples, and what a busy series and a tick take.
 """
 
 from __future__ import annotations
