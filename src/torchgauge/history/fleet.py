@@ -131,8 +131,8 @@ def values(
         .order_by(runs.c.created, runs.c.id)
         .limit(limit)
     )
-    found = [((row[0], row[1]), row[2]) for row in rows(connection, query, _FIGURE)]
-    return msgspec.convert(found, list[tuple[Place, float | None]])
+    figures = [((row[0], row[1]), row[2]) for row in rows(connection, query, _FIGURE)]
+    return msgspec.convert(figures, list[tuple[Place, float | None]])
 
 
 def newest_points(

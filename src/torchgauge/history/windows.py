@@ -78,12 +78,12 @@ def read_windows(
     query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
 
     def selected(connection: Connection) -> list[Window]:
-        found = []
+        selected_windows = []
         for process, data in rows(connection, query, _ROW):
             window = _window(data, store.display_name)
             window.labels[PROCESS] = process  # nobody else has it yet: a copy costs a check of all
-            found.append(window)
-        return found
+            selected_windows.append(window)
+        return selected_windows
 
     windows: list[Window] = store.read(selected)
     return windows

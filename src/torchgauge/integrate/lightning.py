@@ -22,7 +22,7 @@ except ImportError:
         raise missing_extra("lightning", "lightning", "GaugeCallback") from error
 
 # Strategies whose processes differ in their batches, or divide the model by DTensors.
-_KNOWN = (
+_STRATEGIES = (
     "SingleDeviceStrategy", "DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy",
     "ModelParallelStrategy",
 )  # fmt: skip
@@ -59,7 +59,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
                 dtype=AUTOCAST.get(precision.removesuffix("-mixed"), "")
                 if precision.endswith("-mixed")
                 else "",
-                processes=trainer.world_size if names & set(_KNOWN) else None,
+                processes=trainer.world_size if names & set(_STRATEGIES) else None,
                 uncountable=uncountable,
             )
         )

@@ -17,7 +17,7 @@ from torchgauge.records.monitoring.window import Window
 from torchgauge.records.trend import Alert
 
 _Subject = tuple[WindowRule, str]  # a rule, and a monitor's name
-EVERY = 600.0  # seconds: two weeks of windows of a minute take some of them
+INTERVAL = 600.0  # seconds: two weeks of windows of a minute take some of them
 
 
 class StoredLevels:
@@ -38,7 +38,7 @@ class StoredLevels:
         fitting = [rule for rule in self._rules if rule.fits(window)]
         if not fitting:
             return []
-        results, _ = self._results.result("levels", self._now() // EVERY, self._judge)
+        results, _ = self._results.result("levels", self._now() // INTERVAL, self._judge)
         monitor = window.labels.get("monitor", "")
         return [(results or {}).get((rule, monitor)) for rule in fitting]
 

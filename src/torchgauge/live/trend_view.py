@@ -57,7 +57,7 @@ class TrendView:
         if newest is None:
             raise unknown("The series has no such figure.")
         subject, state = (series.identity, metric), (series.runs, series.newest)
-        values: Sequence[float] | None = [point.value for point in newest.points]
+        values: Sequence[float] = [point.value for point in newest.points]
         has_all = series.runs <= ANALYZED_RUNS
         if not has_all:
             read, has_all = self._all.result(
@@ -106,12 +106,12 @@ class TrendView:
 
     def _read_on(self, held: _Held, identity: tuple[str, ...], metric: str) -> None:
         while True:
-            found = self._reader.query(fleet.values, identity, metric, held.last, CHUNK)
-            held.runs += len(found)
-            held.values += [value for _, value in found if value is not None]
-            if found:
-                held.last = found[-1][0]
-            if len(found) < CHUNK:
+            figures = self._reader.query(fleet.values, identity, metric, held.last, CHUNK)
+            held.runs += len(figures)
+            held.values += [value for _, value in figures if value is not None]
+            if figures:
+                held.last = figures[-1][0]
+            if len(figures) < CHUNK:
                 return
 
 

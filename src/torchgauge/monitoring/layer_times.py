@@ -64,7 +64,7 @@ class _LayerTimer:
         inner = self._replaced or layer._call_impl  # noqa: SLF001 - what torch calls otherwise
         clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: Any, **kwargs: Any) -> Any:
             if call.ended or thread() != own:
                 return inner(*args, **kwargs)
             begin = clock()
@@ -72,8 +72,9 @@ class _LayerTimer:
             append(clock() - begin)
             return output
 
-        self._call: Any = call
-        self._call.monitored, self._call.ended = self._replaced, False
+        call: Any = timed
+        call.monitored, call.ended = self._replaced, False
+        self._call = call
         leave_uncompiled(call)
         layer.__dict__[SLOT] = call
 
@@ -92,14 +93,14 @@ class _LayerTimer:
 def layers_of(module: nn.Module, maximum: int = MOST_LAYERS) -> list[tuple[str, nn.Module]]:
     """Return the layers to time, level by level, and their paths; none within compiled code."""
     layers: list[tuple[str, nn.Module]] = []
-    found, level = {id(module)}, [("", module)]
+    visited, level = {id(module)}, [("", module)]
     while level:
         below = []
         for path, parent in level:
             for name, child in () if _is_compiled(parent) else parent.named_children():
-                if id(child) in found or isinstance(child, torch.jit.ScriptModule):
+                if id(child) in visited or isinstance(child, torch.jit.ScriptModule):
                     continue
-                found.add(id(child))
+                visited.add(id(child))
                 below.append((f"{path}.{name}" if path else name, child))
         if len(layers) + len(below) > maximum:
             break

@@ -35,7 +35,7 @@ BLOCK_CALLS = 50
 DAYS, FEWEST_DAYS = 14, 5
 # Blocks within so many seconds of the same time of day are compared; what is usual is looked up
 # for every five minutes.
-NEARBY, EVERY = 1800.0, 300.0
+NEARBY, LOOKUP_SPACING = 1800.0, 300.0
 # Blocks that tell how much higher the series is today, up to an hour before; and the fewest.
 RECENT, FEWEST_RECENT = 90, 20
 # Of the logarithms at either end, which the level leaves out.
@@ -217,7 +217,7 @@ class _Watch:
         times = np.concatenate([times[order] + shift for shift in (-DAY, 0.0, DAY)])
         levels = np.tile(self._levels[before][order], 3)
         moments, positions = np.unique(
-            np.round(self._ends[today] % DAY / EVERY) * EVERY, return_inverse=True
+            np.round(self._ends[today] % DAY / LOOKUP_SPACING) * LOOKUP_SPACING, return_inverse=True
         )
         usual = np.full(len(moments), np.nan)
         bounds = np.searchsorted(times, (moments - NEARBY, moments + NEARBY)).T.tolist()
