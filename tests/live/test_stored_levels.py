@@ -6,7 +6,7 @@ from torchgauge.analyze.monitoring.window_alerts import WindowRule
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
 from torchgauge.live.history_reader import HistoryReader
-from torchgauge.live.stored_levels import EVERY, StoredLevels
+from torchgauge.live.stored_levels import INTERVAL, StoredLevels
 from torchgauge.live.window_judgements import judge
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
@@ -42,7 +42,7 @@ def test_a_level_that_rose_is_an_alert_of_its_live_series(tmp_path):
         assert texts[0].startswith("slower: level changed by +2")
         assert len(texts) == 1
         assert judged([live.with_labels(monitor="y")], NOW) == ("unknown", [])
-        times[0] += 2 * EVERY + 7200
+        times[0] += 2 * INTERVAL + 7200
         judged([live], NOW)
         executor.submit(int).result()
         assert judged([live], NOW) == ("unknown", [])  # it fell silent

@@ -125,7 +125,9 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
         judged = judge(())
         if all_rules is not None:
             rules_of_levels = [rule for rule in all_rules.window_rules if rule.kind == "level"]
-            levels = reader and StoredLevels(reader, rules_of_levels, executor)
+            levels = None
+            if reader is not None:
+                levels = StoredLevels(reader, rules_of_levels, executor)
             judged = judge(all_rules.rules, all_rules.window_rules, levels)
         monitors = MonitorView(origin, read, judged)
         monitors.update_for_ever()

@@ -72,7 +72,7 @@ def _finite(value: object) -> bool:
         return True
     types = set(map(type, value))
     if types == {int}:  # counts of a histogram: read by the thousand
-        return min(value) > -LARGEST_INTEGER and max(value) < LARGEST_INTEGER
+        return bool(min(value) > -LARGEST_INTEGER and max(value) < LARGEST_INTEGER)
     types -= {type(None)}
     if len(types) == 1 and (limit := _LIMITS.get(*types)):  # long ones: durations
         return all(abs(number) < limit for number in value if number is not None)

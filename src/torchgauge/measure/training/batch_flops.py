@@ -26,8 +26,8 @@ from torchgauge.measure.training.whole_modules import (
     prepare,
     put_whole_parameters,
     sharded,
+    unsharded,
     unwrapped,
-    whole,
 )
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.records.work.cost import Cost
@@ -68,7 +68,7 @@ class BatchFlops:
                 if self._call is None:
                     self.division = division(self._module)
                     self._call = TrainingCall(without_values(self._module), self._method)
-                cost = self._cost(inputs.map(whole))
+                cost = self._cost(inputs.map(unsharded))
         except TorchgaugeError as error:
             self.reason = (error.cause or error.message).rstrip(".")
             return None
@@ -154,7 +154,7 @@ def copy_with(module: Module, replacement: Callable[[torch.Tensor], torch.Tensor
     memo: dict[int, Any] = {}
     for tensor in _tensors(module):
         if is_distributed(tensor):
-            empty = replacement(whole(tensor))
+            empty = replacement(unsharded(tensor))
         elif type(tensor) in _PLAIN:
             empty = replacement(tensor.detach())
         else:

@@ -1,4 +1,4 @@
-"""What a trainer's callback is asked for, and what it says of the training."""
+"""The options of a trainer's callback, and what it says of the training."""
 
 from __future__ import annotations
 

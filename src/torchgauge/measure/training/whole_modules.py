@@ -85,7 +85,7 @@ def division(module: nn.Module) -> Division:
     return Division(devices, dtype)
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
+def unsharded(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor's shape and type without its values, those of all devices together."""
     return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
@@ -101,10 +101,10 @@ def prepare(module: nn.Module, memo: dict[int, Any]) -> list[tuple[nn.Module, nn
 
     Returns these modules and their copies, which `fill` completes.
     """
-    pairs = []
+    pairs: list[tuple[nn.Module, nn.Module]] = []
     for submodule in module.modules():
         if _FSDP1 in _names(submodule):
-            inner = submodule.module
+            inner: Any = submodule.module
             memo[id(submodule)] = memo[id(inner)] = class_of(inner).__new__(class_of(inner))
             pairs.append((inner, memo[id(inner)]))
         elif _FSDP2 in _names(submodule):
@@ -134,15 +134,15 @@ def put_whole_parameters(module: nn.Module, memo: dict[int, Any], replacement: R
         if handle is None:
             continue
         flat = handle.flat_param
-        made: dict[tuple[int, str], nn.Parameter] = {}
+        parameters: dict[tuple[int, str], nn.Parameter] = {}
         for info, shape in zip(flat._param_infos, flat._shapes, strict=True):  # noqa: SLF001
             empty = replacement(torch.empty(shape, dtype=flat.dtype, device="meta"))
             parameter = nn.Parameter(empty, requires_grad=flat.requires_grad)
-            made[id(info.module), info.param_name] = parameter
-            _put(memo[id(info.module)], info.param_name, parameter)
+            parameters[id(info.module), info.param_name] = parameter
+            _register(memo[id(info.module)], info.param_name, parameter)
         for info in flat._shared_param_infos:  # noqa: SLF001
-            parameter = made[id(info.prim_module), info.prim_param_name]
-            _put(memo[id(info.module)], info.param_name, parameter)
+            parameter = parameters[id(info.prim_module), info.prim_param_name]
+            _register(memo[id(info.module)], info.param_name, parameter)
 
 
 def holds_flat(module: nn.Module) -> bool:
@@ -164,7 +164,7 @@ def _names(module: nn.Module) -> set[str]:
     return {kind.__name__ for kind in type(module).__mro__}
 
 
-def _put(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+def _register(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
     vars(module).pop(name, None)  # a view of the flat one
     module.register_parameter(name, parameter)
 
@@ -183,7 +183,7 @@ def _fsdp_dimensions(module: nn.Module) -> set[str | None]:
     names: set[str | None] = set()
     for submodule in module.modules():
         if _FSDP2 in _names(submodule):
-            for group in submodule._get_fsdp_state()._fsdp_param_groups:  # type: ignore[operator, union-attr]  # noqa: SLF001
+            for group in submodule._get_fsdp_state()._fsdp_param_groups:  # type: ignore[operator]  # noqa: SLF001
                 names |= set(group.mesh_info.mesh.mesh_dim_names or (None,))
     return names
 
@@ -207,7 +207,7 @@ def _cast(module: nn.Module) -> str:
     """Return the dtype to which FSDP casts a module's parameters; empty for none."""
     policy: Any = None
     if _FSDP2 in _names(module):
-        policy = module._get_fsdp_state()._mp_policy  # type: ignore[operator, union-attr]  # noqa: SLF001
+        policy = module._get_fsdp_state()._mp_policy  # type: ignore[operator]  # noqa: SLF001
     elif _FSDP1 in _names(module):
         policy = module.mixed_precision
     dtype = getattr(policy, "param_dtype", None)
