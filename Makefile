@@ -74,7 +74,7 @@ bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene \
 		costs_speed costs_torchvision costs_models costs_events decode readers timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers \
-		generation_fit generation_hand_timing generation_held_out load_client monitor_cost \
+		generation_fit generation_hand_timing generation_held_out load_client monitor_cost trainers \
 		load_coverage; do \
 		$(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/hygiene_peers.py $(VENV)/peers
@@ -82,6 +82,7 @@ bench: $(VENV)/dev $(VENV)/peers
 	$(BIN)/python benchmarks/timeline_accuracy.py $(VENV)/peers
 	$(BIN)/python benchmarks/traces_peers.py $(VENV)/peers
 	$(BIN)/python benchmarks/generation_peers.py
+	$(BIN)/python benchmarks/monitor_alerts.py --days-runs 2 --step-runs 20 --world usual
 	$(BIN)/python benchmarks/first_tasks.py $(VENV)/peers
 
 clean:

@@ -1,19 +1,21 @@
 """What a monitor adds to a call: beside hooks, prometheus_client and OpenTelemetry's SDK, in turn.
 
-    python benchmarks/monitor_cost.py [--rounds 15] [--pairs 20000]
+    python benchmarks/monitor_cost.py [--rounds 15] [--calls 20000]
 
 Of a call of `nn.Identity` the CPU time of the calling thread: what is added is alone in it. Each
 round measures all of them, and the best round counts, since whatever else runs can only add. The
 others time with `perf_counter` around a module's own call, as a monitor does, and observe the
-duration. Then calls of a model of about 1 ms, bare and monitored, one after the other in an order
-drawn for each pair: their medians, and the median difference of pairs with its 95 % bootstrap
-interval. Last, quantiles of the histogram against all samples, and what a busy series and a tick
-take.
+duration. Then calls of models of about 1 ms, bare, bare again and monitored, one after the other in
+an order drawn for each round, with the same weights, so that no place in memory is better: the
+median difference to the first of the round with its 95 % interval by ranks. Such a model evicts
+from the core's caches what Python needs for the next call, the monitor's part with it. Last,
+quantiles of the histogram against all samples, and what a busy series and a tick take.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -125,46 +127,43 @@ def call_costs(rounds: int) -> None:
 
 
 class Millisecond(nn.Module):
-    """Some linear layers, about 1 ms on one core."""
+    """Some layers, about 1 ms on one core."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: nn.Module) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8)))
+        self.layers = layers
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the output of the last layer."""
         return self.layers(x)
 
 
-def model_change(pairs: int) -> None:
+def model_change(rounds: int, layers: nn.Module, name: str) -> None:
     """Print by how much the median call of a model of 1 ms changes."""
     torch.set_num_threads(1)
-    bare, watched = Millisecond().eval(), Millisecond().eval()
-    watched.load_state_dict(bare.state_dict())
-    tg.monitor(watched, name="millisecond")
-    x = torch.randn(batch_of_a_millisecond(bare), 256)
-    order = np.random.default_rng(1).random(pairs) < 0.5
-    times = np.empty((2, pairs))
+    models = [Millisecond(layers).eval() for _ in range(3)]
+    tg.monitor(models[2], name="millisecond")
+    x = torch.randn(batch_of_a_millisecond(models[0]), 256)
+    times = np.empty((3, rounds))
+    generator = np.random.default_rng(1)
     with torch.inference_mode():
-        for pair, bare_first in enumerate(order):
-            for which in (0, 1) if bare_first else (1, 0):
-                model = (bare, watched)[which]
+        for number in range(rounds):
+            for which in generator.permutation(3):
+                model = models[which]
                 begin = CLOCK()
                 model(x)
-                times[which, pair] = CLOCK() - begin
-    bare_median, watched_median = np.median(times, axis=1)
-    print(
-        f"p50 of a model: {bare_median * 1e3:.4f} ms bare, {watched_median * 1e3:.4f} ms monitored"
-    )
-    # Other load changes from call to call less than over all of them.
-    differences = (times[1] - times[0]) / bare_median
-    generator = np.random.default_rng(2)
-    drawn = [np.median(generator.choice(differences, pairs)) for _ in range(500)]
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    print(
-        f"  the median difference of {pairs:,} pairs is {np.median(differences):+.3%} of it "
-        f"(95 %: {low:+.3%} to {high:+.3%})"
-    )
+                times[which, number] = CLOCK() - begin
+    median = np.median(times[0])
+    print(f"p50 of a model with {name}: {median * 1e3:.3f} ms; {rounds:,} rounds")
+    # The median of independent differences lies between these ranks in 95 % of experiments.
+    ranks = [int(rounds / 2 + sign * 0.98 * math.sqrt(rounds)) for sign in (-1, 1)]
+    for which, what in ((1, "another bare one"), (2, "the monitored one")):
+        differences = np.sort(times[which] - times[0])
+        low, high = differences[ranks] / median
+        print(
+            f"  {what:18} {np.median(differences) * 1e6:+.2f} µs, "
+            f"{np.median(differences) / median:+.3%} (95 %: {low:+.3%} to {high:+.3%})"
+        )
 
 
 def batch_of_a_millisecond(model: nn.Module) -> int:
@@ -231,13 +230,16 @@ def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--pairs", type=int, default=20_000)
+    parser.add_argument("--calls", type=int, default=20_000, help="of each model of 1 ms")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHGAUGE_STATE"] = folder
         call_costs(options.rounds)
-        model_change(options.pairs)
+        linear = nn.Linear(256, 256)
+        model_change(options.calls, nn.Sequential(*[linear] * 8), "weights of 0.26 MB")
+        several = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8)))
+        model_change(options.calls, several, "weights of 2.1 MB")
         histogram_facts()
         tick_cost()
         sys.stdout.flush()

@@ -1,6 +1,7 @@
 """`torchgauge history`, as a user types it."""
 
 import json
+import time
 
 import pytest
 from tests.support import history_runs as runs
@@ -10,7 +11,9 @@ from torchgauge.errors import StoreError
 from torchgauge.history.exports import json_lines
 from torchgauge.history.kept import save_to_file
 from torchgauge.history.store import Store
+from torchgauge.history.windows import add_windows, read_windows
 from torchgauge.records import codec
+from torchgauge.records.monitoring.window import Window
 from torchgauge.records.trend import Trend
 
 ALERTS = """
@@ -179,6 +182,23 @@ def test_prune(history):
     code, _, err = history("prune")
     assert code == 2
     assert "[option-missing]" in err
+
+
+def test_prune_removes_windows_where_it_is_asked_to(history, tmp_path):
+    now = time.time()
+    windows = [
+        Window(series="latency", labels={"monitor": "m"}, begin=end - 60, end=end, count=1)
+        for end in (now - 100 * 86400, now - 60)
+    ]
+    with Store.open(str(tmp_path / "h.db")) as store:
+        add_windows(store, windows, "host:1")
+    code, out, _ = history("prune", "--windows", "90d", "--dry-run")
+    assert (code, out) == (0, "1 windows would be removed.\n")
+    assert history("prune", "--windows", "90d")[2].startswith("Removed 1 windows")
+    with Store.open(str(tmp_path / "h.db"), create=False) as store:
+        (left,) = read_windows(store)
+    assert left.end == now - 60
+    assert len(json.loads(history("list", "--json", "--limit", "99")[1])) == 40
 
 
 def test_labels_are_changed(history):

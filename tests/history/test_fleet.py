@@ -40,8 +40,14 @@ def test_the_newest_runs_are_oldest_first(store):
     ].identity
     newest = store.read(lambda connection: fleet.newest_runs(connection, identity, 2))
     assert [run.commit for run in newest.values()] == ["c2", "c3"]
-    values = store.read(lambda connection: fleet.values(connection, identity, "latency_median"))
-    assert values == pytest.approx([0.01, 0.02, 0.03])
+    values = store.read(
+        lambda connection: fleet.values(connection, identity, "latency_median", fleet.FIRST, 9)
+    )
+    assert [value for _, value in values] == pytest.approx([0.01, 0.02, 0.03])
+    after = store.read(
+        lambda connection: fleet.values(connection, identity, "latency_median", values[0][0], 1)
+    )
+    assert after == values[1:2]
     points, yardsticks = store.read(
         lambda connection: fleet.newest_points(connection, identity, ["latency_median"], 2)
     )
@@ -89,7 +95,7 @@ def test_no_query_reads_the_runs_of_other_targets(store):
     store.read(fleet.targets)
     store.read(lambda connection: fleet.series_of_target(connection, "net.py:make"))
     store.read(lambda connection: fleet.newest_points(connection, identity, ["flops"], 9))
-    store.read(lambda connection: fleet.values(connection, identity, "flops"))
+    store.read(lambda connection: fleet.values(connection, identity, "flops", fleet.FIRST, 9))
 
     def plan(connection, text, parameters):
         return [

@@ -103,6 +103,36 @@ def test_changes_are_searched_in_the_newest_runs(view, monkeypatch):
     assert len(shown["series"][0]["values"]) == 12
 
 
+def test_all_runs_are_read_in_parts_and_again_only_where_one_was_removed(tmp_path, monkeypatch):
+    from torchgauge.history import fleet
+    from torchgauge.live import judgements, trend_view
+
+    for module in (trend_view, judgements):
+        monkeypatch.setattr(module, "ANALYZED_RUNS", 3)
+    monkeypatch.setattr(trend_view, "CHUNK", 2)
+    read, original = [], fleet.values
+    monkeypatch.setattr(fleet, "values", lambda *arguments: read.append(1) or original(*arguments))
+    with Store.open(str(tmp_path / "h.db")) as store:
+
+        def shown():
+            read.clear()
+            key = view.fleet()["rows"][0]["key"]
+            return [value / 1e9 for value in view.trend(key, "", "latency_median")["values"]]
+
+        for day in range(5):
+            store.add(runs.run(day, latency=0.01 + day / 1000))
+        view = history(store.display_name)
+        assert shown() == pytest.approx([0.01, 0.011, 0.012, 0.013, 0.014])
+        assert len(read) == 3
+        store.add(runs.run(5, latency=0.02))
+        assert shown()[-2:] == pytest.approx([0.014, 0.02])
+        assert len(read) == 1
+        oldest = min(store.runs(), key=lambda run: run.created)
+        assert store.remove([oldest.uuid]) == 1
+        assert shown() == pytest.approx([0.011, 0.012, 0.013, 0.014, 0.02])
+    view.close()
+
+
 def test_rules_of_a_file(location):
     rules = (
         Rule(name="slow", kind="threshold", metric="latency_median", limit=0.0105, unit="s"),

@@ -106,6 +106,38 @@ def test_monitors_nest_and_end_in_any_order():
     assert (calls(first), calls(second)) == (2, 2)
 
 
+def test_a_layer_s_monitor_and_layers_that_raise_are_passed_on():
+    net, noted = Net(), []
+    net.first.register_forward_hook(lambda *_: noted.append(len(noted)))
+
+    class Raising(nn.Module):
+        def forward(self, x):
+            raise ValueError
+
+    class Tolerant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.bad = net, Raising()
+
+        def forward(self, x):
+            try:
+                self.bad(x)
+            except ValueError:
+                return self.net(x)
+
+    model = Tolerant()
+    inner = tg.monitor(net, name="inner", layers=0)
+    with tg.monitor(model, layers=1) as outer:
+        model(X)
+        inner.close()
+        model(X)
+    counts = {w.labels["layer"]: w.count for w in outer.totals() if w.series == "layer"}
+    assert counts == dict.fromkeys(["net", "net.first", "net.second"], counts["net"])
+    assert counts["net"] >= 1
+    assert (calls(inner), calls(outer), noted) == (1, 2, [0, 1])
+    assert all("_compiled_call_impl" not in vars(part) for part in model.modules())
+
+
 def test_replicas_of_data_parallel_call_themselves():
     net = Net()
     with tg.monitor(net) as monitor:
@@ -188,6 +220,33 @@ def test_compiled_code_is_the_same_and_its_calls_are_timed():
                 call(X)
             assert (counter.frame_count, calls(monitor)) == (1, 50), order
     assert "_compiled_call_impl" in vars(net)
+
+
+@pytest.mark.thorough
+def test_layers_that_are_compiled_are_timed_whole_and_not_compiled_again():
+    import torch._dynamo
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    net = nn.Sequential(Net(), Net(), Net())
+    net[1].compile(backend=counter)
+    net[2].first = torch.compile(net[2].first, backend=counter)
+    net[0] = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    net[1].second = nn.Linear(4, 4)
+    expected = net(X)
+    compiled = counter.frame_count
+    with tg.monitor(net, layers=1) as monitor:
+        for _ in range(300):
+            assert torch.equal(net(X), expected)
+        counts = {w.labels["layer"]: w.count for w in monitor.totals() if w.series == "layer"}
+    assert counter.frame_count == compiled == 2
+    timed = counts["0"]
+    assert timed >= 1
+    layers = ["0", "1", "2", "0.0", "0.1", "2.first", "2.second"]
+    assert counts == dict.fromkeys(layers, timed)
+    assert all("_compiled_call_impl" not in vars(part) for part in (net[0], net[2], net[2].first))
+    assert "_compiled_call_impl" in vars(net[1])
 
 
 @pytest.mark.thorough

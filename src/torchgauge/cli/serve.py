@@ -106,6 +106,7 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.judgements import DEFAULT_RULES
     from torchgauge.live.monitor_view import MonitorView
     from torchgauge.live.routes import Site
+    from torchgauge.live.stored_levels import StoredLevels
     from torchgauge.live.window_judgements import judge
 
     all_rules = None if options.alerts is None else rules.read(options.alerts)
@@ -121,7 +122,13 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
         history = HistoryView(reader, executor, run_rules)
     origin, read = _windows(options, reader)
     if read is not None:
-        judged = judge(()) if all_rules is None else judge(all_rules.rules, all_rules.window_rules)
+        judged = judge(())
+        if all_rules is not None:
+            rules_of_levels = [rule for rule in all_rules.window_rules if rule.kind == "level"]
+            levels = None
+            if reader is not None:
+                levels = StoredLevels(reader, rules_of_levels, executor)
+            judged = judge(all_rules.rules, all_rules.window_rules, levels)
         monitors = MonitorView(origin, read, judged)
         monitors.update_for_ever()
     if history is not None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, func, literal, select, tuple_
 
 from torchgauge.history.bounds import rows
 from torchgauge.history.series import SERIES_FIELDS, series_of_runs, yardsticks_of_runs
@@ -103,15 +103,36 @@ def metric_names(connection: Connection, numbers: list[int]) -> list[str]:
     return sorted(msgspec.convert(connection.scalars(query).all(), list[str]))
 
 
-def values(connection: Connection, identity: tuple[str, ...], metric: str) -> list[float]:
-    """Return a figure of all runs of a series, oldest first; runs without it are left out."""
-    query = _of_series(
-        select(metrics.c.value).join_from(
-            runs, metrics, (metrics.c.run == runs.c.id) & (metrics.c.name == metric)
-        ),
-        identity,
-    ).order_by(runs.c.created, runs.c.id)
-    return msgspec.convert([row[0] for row in rows(connection, query, _FIGURE)], list[float])
+class Place(NamedTuple):
+    """A run's place in the order of a series: when it was measured, and its number."""
+
+    created: str
+    number: int
+
+
+FIRST = Place("", 0)
+
+
+def values(
+    connection: Connection, identity: tuple[str, ...], metric: str, after: Place, limit: int
+) -> list[tuple[Place, float | None]]:
+    """Return a figure of the runs of a series after a place, oldest first; None of runs without."""
+    query = (
+        _of_series(
+            select(runs.c.created, runs.c.id, metrics.c.value).join_from(
+                runs,
+                metrics,
+                (metrics.c.run == runs.c.id) & (metrics.c.name == metric),
+                isouter=True,
+            ),
+            identity,
+        )
+        .where(tuple_(runs.c.created, runs.c.id) > tuple_(*map(literal, after)))
+        .order_by(runs.c.created, runs.c.id)
+        .limit(limit)
+    )
+    figures = [((row[0], row[1]), row[2]) for row in rows(connection, query, _FIGURE)]
+    return msgspec.convert(figures, list[tuple[Place, float | None]])
 
 
 def newest_points(

@@ -78,10 +78,12 @@ def read_windows(
     query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
 
     def selected(connection: Connection) -> list[Window]:
-        return [
-            _window(data, store.display_name).with_labels(**{PROCESS: process})
-            for process, data in rows(connection, query, _ROW)
-        ]
+        selected_windows = []
+        for process, data in rows(connection, query, _ROW):
+            window = _window(data, store.display_name)
+            window.labels[PROCESS] = process  # nobody else has it yet: a copy costs a check of all
+            selected_windows.append(window)
+        return selected_windows
 
     windows: list[Window] = store.read(selected)
     return windows
@@ -100,6 +102,13 @@ def series_spans(store: Store) -> list[SeriesSpan]:
 
     result: list[SeriesSpan] = store.read(lambda connection: list(spans(connection)))
     return result
+
+
+def count_windows(store: Store, before: float) -> int:
+    """Return how many windows ended before a time. Raises StoreError."""
+    query = select(func.count()).select_from(table).where(table.c.end < before)
+    count: int = store.read(lambda connection: connection.execute(query).scalar_one())
+    return count
 
 
 def remove_windows(store: Store, before: float) -> int:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from torch import nn
 
 from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
-from torchgauge.measure.training.batch_shapes import Count
 from torchgauge.measure.training.fetches import watched_loader
-from torchgauge.measure.training.gauge import Job
+from torchgauge.measure.training.gauge_options import Job
 from torchgauge.measure.training.model_calls import watched_calls
 
 
@@ -29,11 +27,7 @@ class Gauge(GaugedTraining):
         model: The model that the loop calls, as `prepare` returned it.
         loader: The loader of the training, as `prepare` returned it.
         log_every: Steps between two logs to the accelerator's trackers; 0: none.
-        window: Steps to record under the profiler; the record then has the tree of one.
-        after: The step after which the window begins.
-        save: Where to write the record at the end, also after Ctrl-C.
-        samples: Returns the samples of a batch; by default the tensors' leading dimension.
-        tokens: Returns the tokens of a batch; by default the elements of `input_ids`.
+        options: Those of `GaugedTraining`.
 
     Attributes:
         record: The `TrainingRun` until now.
@@ -46,13 +40,9 @@ class Gauge(GaugedTraining):
         loader: Any,
         *,
         log_every: int = 10,
-        window: int = 0,
-        after: int = 10,
-        save: str | Path | None = None,
-        samples: Count | None = None,
-        tokens: Count | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(window=window, after=after, save=save, samples=samples, tokens=tokens)
+        super().__init__(**options)
         self._accelerator = accelerator
         self._model = model
         self._loader = loader
@@ -76,13 +66,11 @@ class Gauge(GaugedTraining):
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Leave what the block does out of the steps: an evaluation within an epoch."""
-        if self.gauge is not None:
-            self.gauge.pause()
+        self.pause()
         try:
             yield
         finally:
-            if self.gauge is not None:
-                self.gauge.resume()
+            self.resume()
 
     @guarded
     def fetching(self) -> None:
@@ -103,26 +91,26 @@ class Gauge(GaugedTraining):
     @guarded
     def fetched(self, batch: Any, duration: int) -> None:
         """Take note of a batch."""
+        super().fetched(batch, duration)
         if self.gauge is not None:
-            self.gauge.waited(duration)
             self.gauge.batch(batch)
 
     @guarded
     def exhausted(self) -> None:
         """Leave what the loop does between epochs out of the steps."""
-        if self.gauge is not None:
-            self.gauge.pause()
+        self.pause()
 
     @guarded
     def _enter(self) -> None:
         accelerator, model, loader = self._accelerator, self._model, self._loader
         parallelism = getattr(accelerator, "parallelism_config", None)
+        divides = (getattr(parallelism, f"{kind}_size", None) or 1 for kind in ("cp", "sp"))
         self.begin(
             Job(
                 trainer="accelerate",
                 model=model,
                 dtype=AUTOCAST.get(accelerator.mixed_precision, ""),
-                replicas=accelerator.num_processes if parallelism is None else None,
+                processes=accelerator.num_processes if max(divides) == 1 else None,
             )
         )
         self.enter(watched_loader(type(loader), self, lambda iterated: iterated is loader))

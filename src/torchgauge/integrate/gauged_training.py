@@ -13,7 +13,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from torchgauge.errors import InputError
 from torchgauge.forks import Owner
 from torchgauge.measure.training.batch_shapes import Count
-from torchgauge.measure.training.gauge import GaugeOptions, Job, TrainingGauge
+from torchgauge.measure.training.gauge import TrainingGauge
+from torchgauge.measure.training.gauge_options import GaugeOptions, Job, StepMonitor
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.targets.inputs.inputs import Inputs
 
@@ -44,6 +45,17 @@ class GaugedTraining:
 
     One training of a process is watched at a time: one that did not end, as by Ctrl-C in a
     notebook, ends when the next begins, or with the process.
+
+    Args:
+        window: Steps to record under the profiler; the record then has the tree of one.
+        after: The step after which the window begins.
+        save: Where to write the record at the end, also after Ctrl-C.
+        samples: Returns the samples of a batch; by default the tensors' leading dimension.
+        tokens: Returns the tokens of a batch; by default the elements of `input_ids`.
+        monitor: A monitor (`tg.monitor(name=…)`) that gets the steps as series.
+
+    Attributes:
+        record: The `TrainingRun` until now.
     """
 
     def __init__(
@@ -54,9 +66,10 @@ class GaugedTraining:
         save: str | Path | None = None,
         samples: Count | None = None,
         tokens: Count | None = None,
+        monitor: StepMonitor | None = None,
     ) -> None:
         path = None if save is None else Path(save).absolute()
-        self.options = GaugeOptions(window, after, path, samples, tokens)
+        self.options = GaugeOptions(window, after, path, samples, tokens, monitor)
         self.gauge: TrainingGauge | None = None
         self._last: TrainingGauge | None = None
         self._error: Exception | None = None
@@ -115,6 +128,35 @@ class GaugedTraining:
             gauge.failed(error)
         with contextlib.suppress(Exception):
             self.end()
+
+    @guarded
+    def fetching(self) -> None:
+        """Take note that the loop wants the next batch, by which no step ends."""
+
+    @guarded
+    def fetched(self, _batch: Any, duration: int) -> None:
+        """Take note of how long a batch took."""
+        if self.gauge is not None:
+            self.gauge.waited(duration)
+
+    @guarded
+    def exhausted(self) -> None:
+        """Take note that there is no further batch, by which no step ends."""
+
+    def restart(self) -> None:
+        """Let the step begin now: what was done since the last one ended is in none."""
+        if self.gauge is not None:
+            self.gauge.restart()
+
+    def pause(self) -> None:
+        """Stop the clock of the step until `resume`."""
+        if self.gauge is not None:
+            self.gauge.pause()
+
+    def resume(self) -> None:
+        """Let the clock of the step run again."""
+        if self.gauge is not None:
+            self.gauge.resume()
 
     @guarded
     def called(self, inputs: Inputs) -> None:

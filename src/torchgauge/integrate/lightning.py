@@ -10,7 +10,7 @@ from typing import Any
 from torchgauge.errors import missing_extra
 from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
 from torchgauge.measure.training.fetches import watched_next
-from torchgauge.measure.training.gauge import Job
+from torchgauge.measure.training.gauge_options import Job
 from torchgauge.targets.inputs.inputs import Inputs
 
 try:
@@ -21,8 +21,11 @@ except ImportError:
     except ImportError as error:
         raise missing_extra("lightning", "lightning", "GaugeCallback") from error
 
-# Strategies by whose processes each trains on batches of its own.
-_REPLICATED = ("SingleDeviceStrategy", "DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy")
+# Strategies whose processes differ in their batches, or divide the model by DTensors.
+_STRATEGIES = (
+    "SingleDeviceStrategy", "DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy",
+    "ModelParallelStrategy",
+)  # fmt: skip
 
 
 class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
@@ -32,15 +35,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
     `samples_per_second`, `mfu`, `hfu` and `memory_peak` (bytes), every `log_every_n_steps` steps.
     FLOPs are those of `training_step`; with manual optimization they are not known.
 
-    Args:
-        window: Steps to record under the profiler; the record then has the tree of one.
-        after: The step after which the window begins.
-        save: Where to write the record at the end, also after Ctrl-C.
-        samples: Returns the samples of a batch; by default the tensors' leading dimension.
-        tokens: Returns the tokens of a batch; by default the elements of `input_ids`.
-
-    Attributes:
-        record: The `TrainingRun` until now.
+    Its arguments and attributes are those of `GaugedTraining`.
     """
 
     @guarded
@@ -64,7 +59,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
                 dtype=AUTOCAST.get(precision.removesuffix("-mixed"), "")
                 if precision.endswith("-mixed")
                 else "",
-                replicas=trainer.world_size if names & set(_REPLICATED) else None,
+                processes=trainer.world_size if names & set(_STRATEGIES) else None,
                 uncountable=uncountable,
             )
         )
@@ -82,18 +77,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
     @guarded
     def fetching(self) -> None:
         """Let the clock run again after a checkpoint."""
-        if self.gauge is not None:
-            self.gauge.resume()
-
-    @guarded
-    def exhausted(self) -> None:
-        """Do nothing: an epoch ends where the trainer says so."""
-
-    @guarded
-    def fetched(self, _batch: Any, duration: int) -> None:
-        """Take note of how long a batch took; it comes with the hook of its step."""
-        if self.gauge is not None:
-            self.gauge.waited(duration)
+        self.resume()
 
     @guarded
     def on_train_batch_start(
@@ -102,7 +86,7 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
         """Take note of a batch."""
         if self.gauge is None:
             return
-        self.gauge.resume()
+        self.resume()
         if isinstance(batch, Mapping) and not isinstance(batch, dict):
             batch = dict(batch)
         self.gauge.batch(batch, Inputs((batch, batch_idx) if self._takes_index else (batch,)))
@@ -121,29 +105,27 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
     @guarded
     def on_train_epoch_start(self, *_: Any) -> None:
         """Let the clock run again."""
-        if self.gauge is not None:
-            self.gauge.resume()
+        self.resume()
 
     @guarded
     def on_train_epoch_end(self, *_: Any) -> None:
         """Leave what is between epochs out of the steps."""
-        self._pause()
+        self.pause()
 
     @guarded
     def on_validation_start(self, *_: Any) -> None:
         """Leave the validation out of the steps."""
-        self._pause()
+        self.pause()
 
     @guarded
     def on_validation_end(self, *_: Any) -> None:
         """Let the clock run again."""
-        if self.gauge is not None:
-            self.gauge.resume()
+        self.resume()
 
     @guarded
     def on_save_checkpoint(self, *_: Any) -> None:
         """Leave the writing of a checkpoint out of the steps, until the next batch is fetched."""
-        self._pause()
+        self.pause()
 
     @guarded
     def on_train_end(self, *_: Any) -> None:
@@ -154,7 +136,3 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
     def on_exception(self, *_: Any) -> None:
         """Keep what was measured until the training failed, or was interrupted."""
         self.end(interrupted=True)
-
-    def _pause(self) -> None:
-        if self.gauge is not None:
-            self.gauge.pause()

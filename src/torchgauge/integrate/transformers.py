@@ -8,7 +8,7 @@ from typing import Any
 from torchgauge.errors import missing_extra
 from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
 from torchgauge.measure.training.fetches import watched_loader
-from torchgauge.measure.training.gauge import Job
+from torchgauge.measure.training.gauge_options import Job
 from torchgauge.measure.training.model_calls import watched_calls
 from torchgauge.targets.inputs.inputs import Inputs
 
@@ -24,15 +24,7 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
     The figures are `torchgauge/step_time` (s), `data_wait` (a share), `tokens_per_second`,
     `samples_per_second`, `mfu`, `hfu` and `memory_peak` (bytes), of the steps since the last log.
 
-    Args:
-        window: Steps to record under the profiler; the record then has the tree of one.
-        after: The step after which the window begins.
-        save: Where to write the record at the end, also after Ctrl-C.
-        samples: Returns the samples of a batch; by default the tensors' leading dimension.
-        tokens: Returns the tokens of a batch; by default the elements of `input_ids`.
-
-    Attributes:
-        record: The `TrainingRun` until now.
+    Its arguments and attributes are those of `GaugedTraining`.
     """
 
     def add_to(self, trainer: Any) -> None:
@@ -52,13 +44,13 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
         precision = "bf16" if args.bf16 else "fp16" if args.fp16 else ""
         compiled = args.torch_compile or hasattr(model, "_orig_mod")
         self._by_batch = compiled or model._compiled_call_impl is not None  # noqa: SLF001
-        tensor_parallel = getattr(model, "_tp_size", None) or 1
+        divides = (getattr(args.parallelism_config, f"{kind}_size", None) for kind in ("cp", "sp"))
         gauge = self.begin(
             Job(
                 trainer="transformers",
                 model=model,
                 dtype=AUTOCAST.get(precision, ""),
-                replicas=None if tensor_parallel > 1 else args.world_size,
+                processes=None if max(size or 1 for size in divides) > 1 else args.world_size,
                 uncountable="the model runs as DataParallel" if args.n_gpu > 1 else "",
             )
         )
@@ -69,26 +61,18 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
         gauge.restart()
 
     @guarded
-    def fetching(self) -> None:
-        """Do nothing: a step ends where the trainer says so."""
-
-    @guarded
-    def exhausted(self) -> None:
-        """Do nothing: an epoch ends where the trainer says so."""
-
-    @guarded
     def fetched(self, batch: Any, duration: int) -> None:
         """Take note of a batch."""
+        super().fetched(batch, duration)
         if self.gauge is None:
             return
-        self.gauge.waited(duration)
         by_batch = self._by_batch and isinstance(batch, Mapping)
         self.gauge.batch(batch, Inputs(kwargs=dict(batch)) if by_batch else None)
 
     @guarded
     def on_epoch_begin(self, *_args: Any, **_kwargs: Any) -> None:
         """Take note that steps begin."""
-        self._restart()
+        self.restart()
 
     @guarded
     def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
@@ -99,17 +83,17 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
     @guarded
     def on_evaluate(self, *_args: Any, **_kwargs: Any) -> None:
         """Leave the evaluation out of the steps."""
-        self._restart()
+        self.restart()
 
     @guarded
     def on_predict(self, *_args: Any, **_kwargs: Any) -> None:
         """Leave a prediction out of the steps."""
-        self._restart()
+        self.restart()
 
     @guarded
     def on_save(self, *_args: Any, **_kwargs: Any) -> None:
         """Leave a checkpoint out of the steps."""
-        self._restart()
+        self.restart()
 
     @guarded
     def on_log(self, *args: Any, **kwargs: Any) -> None:
@@ -126,7 +110,3 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
     def on_train_end(self, *_args: Any, **_kwargs: Any) -> None:
         """End the watching, and write the record."""
         self.end()
-
-    def _restart(self) -> None:
-        if self.gauge is not None:
-            self.gauge.restart()

@@ -1,4 +1,4 @@
-"""The layers' times of single calls, by hooks that exist only while such a call runs."""
+"""The layers' times of single calls, by timers that exist only while such a call runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 
-from torchgauge.monitoring.module_calls import SLOT, leave_uncompiled
+from torchgauge.monitoring.module_calls import SLOT, leave_uncompiled, without_ended
 
 MOST_LAYERS = 100
 Append = Callable[[float], object]
@@ -25,6 +21,7 @@ class LayerTimes:
     """Times the layers of a module, down to the deepest level with at most 100 of them in all.
 
     Times include those of inner layers. They are the host's: of a GPU, when it was given the work.
+    A layer that is compiled is timed whole: what is inside of it runs as code of its own.
     """
 
     def __init__(self, module: nn.Module, append_of: Callable[[str], Append]) -> None:
@@ -36,50 +33,80 @@ class LayerTimes:
     def begin(self) -> Callable[[], None] | None:
         """Start timing in this thread and return what ends it; None where it is not possible.
 
-        Models with compiled parts have layers that cannot be timed, and hooks would compile these
-        again. One thread at a time has its layers timed.
+        One thread at a time has its layers timed.
         """
         module = self._module()
-        if module is None or any(map(_is_compiled, module.modules())):
-            return None
         # The layers of now: the program may have replaced some.
-        paths = layer_paths(module)
-        if not paths or not self._turn.acquire(blocking=False):
+        layers = [] if module is None else layers_of(module)
+        if not layers or not self._turn.acquire(blocking=False):
             return None
-        before, after = self._hooks(paths)
-        handles = register_module_forward_pre_hook(before), register_module_forward_hook(after)
+        timers = [_LayerTimer(layer, self._append_of(path)) for path, layer in layers]
 
         def end() -> None:
-            for handle in handles:
-                handle.remove()
+            for timer in timers:
+                timer.end()
             self._turn.release()
 
         leave_uncompiled(end, calls_too=True)
         return end
 
-    def _hooks(self, paths: dict[int, str]) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Return the hooks before and after a layer, which note what this thread runs."""
-        clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
-        began: list[tuple[nn.Module, float]] = []
-
-        def before(layer: nn.Module, _: Any) -> None:
-            if id(layer) in paths and thread() == own:
-                began.append((layer, clock()))
-
-        def after(layer: nn.Module, _: Any, __: Any) -> None:
-            end = clock()
-            if id(layer) in paths and thread() == own:
-                while began:  # those above it raised, and the model went on
-                    earlier, begin = began.pop()
-                    if earlier is layer:
-                        self._append_of(paths[id(layer)])(end - begin)
-                        return
-
-        return before, after
-
     def after_fork(self) -> None:
         """Replace the lock, which another thread of the parent may hold."""
         self._turn = threading.Lock()
+
+
+class _LayerTimer:
+    """Stands where torch calls a layer, as a monitor's timer does, until `end`."""
+
+    def __init__(self, layer: nn.Module, append: Append) -> None:
+        self._layer = layer
+        self._replaced: Any = layer.__dict__.get(SLOT)
+        inner = self._replaced or layer._call_impl  # noqa: SLF001 - what torch calls otherwise
+        clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if call.ended or thread() != own:
+                return inner(*args, **kwargs)
+            begin = clock()
+            output = inner(*args, **kwargs)
+            append(clock() - begin)
+            return output
+
+        call: Any = timed
+        call.monitored, call.ended = self._replaced, False
+        self._call = call
+        leave_uncompiled(call)
+        layer.__dict__[SLOT] = call
+
+    def end(self) -> None:
+        """Put back what stood there, unless the program has put something else there."""
+        self._call.ended = True
+        places = self._layer.__dict__
+        if places.get(SLOT) is self._call:
+            replaced = without_ended(self._replaced)
+            if replaced is None:
+                del places[SLOT]
+            else:
+                places[SLOT] = replaced
+
+
+def layers_of(module: nn.Module, maximum: int = MOST_LAYERS) -> list[tuple[str, nn.Module]]:
+    """Return the layers to time, level by level, and their paths; none within compiled code."""
+    layers: list[tuple[str, nn.Module]] = []
+    visited, level = {id(module)}, [("", module)]
+    while level:
+        below = []
+        for path, parent in level:
+            for name, child in () if _is_compiled(parent) else parent.named_children():
+                if id(child) in visited or isinstance(child, torch.jit.ScriptModule):
+                    continue
+                visited.add(id(child))
+                below.append((f"{path}.{name}" if path else name, child))
+        if len(layers) + len(below) > maximum:
+            break
+        layers += below
+        level = below
+    return layers
 
 
 def _is_compiled(module: nn.Module) -> bool:
@@ -89,13 +116,3 @@ def _is_compiled(module: nn.Module) -> bool:
     while hasattr(call, "monitored"):  # a monitor's timer
         call = call.monitored
     return call is not None
-
-
-def layer_paths(module: nn.Module, maximum: int = MOST_LAYERS) -> dict[int, str]:
-    """Return the paths of the layers to time by the identities of their modules."""
-    paths = {id(layer): path for path, layer in module.named_modules() if path}
-    depths = sorted(path.count(".") for path in paths.values())
-    if len(depths) <= maximum:
-        return paths
-    # The level that the first layer too many is on has too many.
-    return {key: path for key, path in paths.items() if path.count(".") < depths[maximum]}

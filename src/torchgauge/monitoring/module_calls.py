@@ -66,14 +66,18 @@ class ModuleCalls:
         if module is None or call is None:
             return
         call.ended = True
-        outermost: Any = module.__dict__.get(SLOT)
-        replaced = outermost
-        while getattr(replaced, "ended", False):
-            replaced = replaced.monitored
+        replaced = without_ended(module.__dict__.get(SLOT))
         if replaced is None:
             module.__dict__.pop(SLOT, None)
-        elif replaced is not outermost:
+        else:
             module.__dict__[SLOT] = replaced
+
+
+def without_ended(call: Any) -> Any:
+    """Return what stands in a module's place for its call, without timers that have ended."""
+    while getattr(call, "ended", False):
+        call = call.monitored
+    return call
 
 
 def module_call(module: nn.Module, meter: Meter) -> Call:
@@ -188,7 +192,9 @@ class _Replicas:
 
         def replicated(module: nn.Module) -> Any:
             replica = replicate(module)  # type: ignore[no-untyped-call]
-            call = replica.__dict__.pop(SLOT, None)
+            call: Any = replica.__dict__.pop(SLOT, None)
+            while hasattr(call, "monitored") and not hasattr(call, "monitor_meter"):
+                call = call.monitored  # a layer's timer, of this call alone
             meter = getattr(call, "monitor_meter", None)
             if meter is not None:
                 replica.__dict__[SLOT] = module_call(replica, meter)

@@ -70,7 +70,10 @@ def _finite(value: object) -> bool:
         value = tuple(value.values())
     if not isinstance(value, tuple):
         return True
-    types = set(map(type, value)) - {type(None)}
+    types = set(map(type, value))
+    if types == {int}:  # counts of a histogram: read by the thousand
+        return bool(min(value) > -LARGEST_INTEGER and max(value) < LARGEST_INTEGER)
+    types -= {type(None)}
     if len(types) == 1 and (limit := _LIMITS.get(*types)):  # long ones: durations
         return all(abs(number) < limit for number in value if number is not None)
     return not _has_any(types, (float, int, tuple, dict)) or all(map(_finite, value))
@@ -93,6 +96,8 @@ def _has_surrogate(value: object) -> bool:
     if not isinstance(value, tuple):
         return False
     types = set(map(type, value))
+    if types <= {int, float}:
+        return False
     if types == {str}:  # long ones: fates of requests
         return _has_surrogate("".join(value))
     return _has_any(types, (str, tuple, dict)) and any(map(_has_surrogate, value))

@@ -19,7 +19,8 @@ from torchgauge.measure.training import gauge as gauge_module
 from torchgauge.measure.training.batch_flops import BatchFlops, without_values
 from torchgauge.measure.training.batch_shapes import shapes_of
 from torchgauge.measure.training.fetches import watched_loader
-from torchgauge.measure.training.gauge import GaugeOptions, Job, TrainingGauge
+from torchgauge.measure.training.gauge import TrainingGauge
+from torchgauge.measure.training.gauge_options import GaugeOptions, Job
 from torchgauge.measure.training.model_calls import watched_calls
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.work.utilization import PeakUsed
@@ -277,3 +278,20 @@ def test_a_watched_loader_gives_what_it_gave(monkeypatch):
     assert seen == ["fetching", 1, "fetching", 2, "fetching", "exhausted"]
     assert list(loader) == [1, 2]
     assert len(seen) == 6
+
+
+def test_a_monitor_gets_the_rated_steps():
+    added = []
+
+    class Monitor:
+        def add(self, series, value, unit="s"):
+            added.append((series, value, unit))
+
+    clock = FakeClock()
+    gauge = TrainingGauge(Job("accelerate", mlp()), GaugeOptions(monitor=Monitor()), clock)
+    run_steps(gauge, clock, [[32], [32], [32, 7]])
+    assert added == [
+        ("step", pytest.approx(0.024), "s"),
+        ("data_wait", pytest.approx(0.004), "s"),
+        ("samples", 39, ""),
+    ]

@@ -72,7 +72,7 @@ class TrainingTotals:
         self.counted_time += step.duration
         self.products = summed((self.products, step.products))
 
-    def figures(self, peak: PeakUsed | None) -> dict[str, float]:
+    def figures(self, peak: PeakUsed | None, devices: int = 1) -> dict[str, float]:
         """Return the known figures of a mean step, for a trainer's log: seconds, rates, shares."""
         if not self.time:
             return {}
@@ -83,7 +83,7 @@ class TrainingTotals:
             "tokens_per_second": None if self.tokens is None else self.tokens / seconds,
             "samples_per_second": None if self.samples is None else self.samples / seconds,
         }
-        used = self.utilization(peak)
+        used = self.utilization(peak, devices=devices)
         if used is not None:
             figures |= {"mfu": used.mfu, "hfu": used.hfu}
         return {name: value for name, value in figures.items() if value is not None}
@@ -93,10 +93,13 @@ class TrainingTotals:
         peak: PeakUsed | None,
         shape: ModelShape | None = None,
         interval: Interval | None = None,
+        *,
+        devices: int = 1,
     ) -> Utilization | None:
         """Return the utilization of a mean counted step; None where no FLOPs are known.
 
-        `interval` is that of a mean step in seconds, given where all steps are counted.
+        `devices` do the work of a batch together. `interval` is that of a mean step in seconds,
+        given where all steps are counted.
         """
         if not self.counted:
             return None
@@ -109,6 +112,7 @@ class TrainingTotals:
                 self.counted_time * 1e-9 / self.counted, interval if self.equal_contents else None
             ),
             peak,
+            devices=devices,
             contents=contents,
             shape=shape,
         )

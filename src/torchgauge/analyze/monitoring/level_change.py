@@ -33,8 +33,9 @@ HOUR, DAY = 3600.0, 86400.0
 BLOCK_CALLS = 50
 # Days before with which a block is compared, and the fewest for that.
 DAYS, FEWEST_DAYS = 14, 5
-# Blocks within so many seconds of the same time of day are compared.
-NEARBY = 1800.0
+# Blocks within so many seconds of the same time of day are compared; what is usual is looked up
+# for every five minutes.
+NEARBY, LOOKUP_SPACING = 1800.0, 300.0
 # Blocks that tell how much higher the series is today, up to an hour before; and the fewest.
 RECENT, FEWEST_RECENT = 90, 20
 # Of the logarithms at either end, which the level leaves out.
@@ -101,18 +102,20 @@ class LevelChanges(NamedTuple):
 def blocks_of(windows: Iterable[Window]) -> list[Block]:
     """Return the blocks of one series: windows in order, small ones joined."""
     blocks: list[Block] = []
-    histogram, begin = Histogram(), 0.0
+    parts: list[Histogram] = []
+    calls, begin = 0, 0.0
     for window in sorted(windows, key=lambda window: window.begin):
         if not window.histogram.counts:
             continue
-        if histogram.count and window.end - begin > HOUR:
-            histogram = Histogram()  # too few calls in an hour: of these nothing is told
-        if not histogram.count:
+        if parts and window.end - begin > HOUR:
+            parts, calls = [], 0  # too few calls in an hour: of these nothing is told
+        if not parts:
             begin = window.begin
-        histogram = histogram + window.histogram if histogram.count else window.histogram
-        if histogram.count >= BLOCK_CALLS:
-            blocks.append(Block(window.end, histogram.count, *_location(histogram)))
-            histogram = Histogram()
+        parts.append(window.histogram)
+        calls += window.histogram.count
+        if calls >= BLOCK_CALLS:
+            blocks.append(Block(window.end, calls, *_location(parts)))
+            parts, calls = [], 0
     return sorted(blocks)
 
 
@@ -213,12 +216,16 @@ class _Watch:
         # Around midnight the time of day wraps.
         times = np.concatenate([times[order] + shift for shift in (-DAY, 0.0, DAY)])
         levels = np.tile(self._levels[before][order], 3)
-        usual = np.full(len(today), np.nan)
-        for position, end in enumerate(self._ends[today] % DAY):
-            low, high = np.searchsorted(times, (end - NEARBY, end + NEARBY))
+        moments, positions = np.unique(
+            np.round(self._ends[today] % DAY / LOOKUP_SPACING) * LOOKUP_SPACING, return_inverse=True
+        )
+        usual = np.full(len(moments), np.nan)
+        bounds = np.searchsorted(times, (moments - NEARBY, moments + NEARBY)).T.tolist()
+        for number, (low, high) in enumerate(bounds):
             if high > low:
-                usual[position] = np.median(levels[low:high])
-        return usual
+                usual[number] = np.median(levels[low:high])
+        at_blocks: _Floats = usual[positions]
+        return at_blocks
 
     def _difference(self, index: int) -> float:
         """Return how much higher a block is than the days before and the hours before say."""
@@ -286,10 +293,14 @@ def _deviation(values: _Floats) -> float:
     return 1.4826 * float(np.median(np.abs(values)))
 
 
-def _location(histogram: Histogram) -> tuple[float, float]:
+def _location(parts: Sequence[Histogram]) -> tuple[float, float]:
     """Return the trimmed mean of the logarithms, and its variance times the calls."""
-    counts = np.array(histogram.counts)
-    middles: _Floats = histogram.offset + 0.5 + np.arange(len(counts), dtype=np.float64)
+    low = min(part.offset for part in parts)
+    high = max(part.offset + len(part.counts) for part in parts)
+    counts = np.zeros(high - low, np.int64)
+    for part in parts:
+        counts[part.offset - low : part.offset - low + len(part.counts)] += part.counts
+    middles: _Floats = low + 0.5 + np.arange(len(counts), dtype=np.float64)
     return trimmed_mean(middles * (math.log(2.0) / PER_OCTAVE), counts)
 
 

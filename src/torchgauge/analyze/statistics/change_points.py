@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import ruptures
 
+from torchgauge.imports import imported
 from torchgauge.records.record import Interval
 
 # A level is told from five runs on; fewer may be one bad night of a shared machine.
@@ -108,6 +108,7 @@ def changes(values: Sequence[float], series: int = 1, smallest: float = SMALLEST
 
 def _segments(logs: _Floats, price: float) -> tuple[list[int], _Noise]:
     """Return the ends of all levels but the last, and the noise about them."""
+    ruptures = imported("ruptures")  # half a second: only when changes are searched
     search = ruptures.KernelCPD(kernel="linear", min_size=MIN_RUNS, jump=1).fit(logs.reshape(-1, 1))
     best: tuple[list[int], _Noise] = ([], _noise(logs - logs.mean()))
     gain = 2 * best[1].likelihood

@@ -1,4 +1,4 @@
-"""`torchgauge history prune`: remove runs that are no longer needed."""
+"""`torchgauge history prune`: remove runs and windows that are no longer needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import ExitCode, InputError
 
 NAME = "prune"
-SUMMARY = "remove old runs; the newest of each target, branch and machine always stays"
+SUMMARY = "remove old runs, but the newest of each target, branch and machine; old windows"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,20 +27,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--older-than", metavar="SPAN", help="remove only what is older: 90d, 12h, 4w"
     )
+    parser.add_argument(
+        "--windows", metavar="SPAN", help="remove windows of monitors that are older: 90d, 12h, 4w"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only list what would be removed")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove the runs, or list them; return the exit code."""
-    from torchgauge.history.retention import superfluous
-    from torchgauge.report.console import runs
-
-    if options.keep_last is None and options.older_than is None:
+    """Remove the runs and windows, or list them; return the exit code."""
+    if options.keep_last is options.older_than is options.windows is None:
         raise InputError(
             "Nothing says which runs may go.",
             id="option-missing",
-            remedy="Give --keep-last N, --older-than 90d, or both: then both must hold.",
+            remedy="Give --keep-last N, --older-than 90d, or both: then both must hold. "
+            "Of monitors: --windows 90d.",
         )
+    if options.windows is not None:
+        _remove_windows(options)
+    if options.keep_last is not None or options.older_than is not None:
+        _remove_runs(options)
+    return ExitCode.DONE
+
+
+def _remove_windows(options: argparse.Namespace) -> None:
+    import datetime
+
+    from torchgauge.history.windows import count_windows, remove_windows
+
+    before = datetime.datetime.fromisoformat(since(options.windows)).timestamp()
+    with opened(options) as store:
+        if options.dry_run:
+            emit(f"{count_windows(store, before)} windows would be removed.\n")
+            return
+        removed = remove_windows(store, before)
+        if removed:
+            store.shrink()
+    tell(f"Removed {removed} windows ({store.display_name})")
+
+
+def _remove_runs(options: argparse.Namespace) -> None:
+    from torchgauge.history.retention import superfluous
+    from torchgauge.report.console import runs
+
     before = None if options.older_than is None else since(options.older_than)
     with opened(options) as store:
         removable_runs = superfluous(
@@ -50,9 +78,8 @@ def run(options: argparse.Namespace) -> int:
             if removable_runs:
                 print_view(lambda width: runs.view(removable_runs, width))
             emit(f"{len(removable_runs)} runs would be removed.\n")
-            return ExitCode.DONE
+            return
         removed = store.remove(run.uuid for run in removable_runs)
         if removed:
             store.shrink()
     tell(f"Removed {removed} runs ({store.display_name})")
-    return ExitCode.DONE

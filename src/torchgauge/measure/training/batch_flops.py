@@ -17,6 +17,18 @@ from torch.utils._pytree import tree_leaves
 
 from torchgauge.analyze.work.utilization import Products, products_of
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.measure.training.whole_modules import (
+    Division,
+    division,
+    fill,
+    holds_flat,
+    is_distributed,
+    prepare,
+    put_whole_parameters,
+    sharded,
+    unsharded,
+    unwrapped,
+)
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.records.work.cost import Cost
 from torchgauge.targets import members
@@ -29,19 +41,18 @@ Module = TypeVar("Module", bound=nn.Module)
 # Of a call that reads values, and is counted on the CPU with random ones: some seconds of work.
 MOST_FLOPS_WITH_VALUES = 10**11
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
-_WRAPPERS = ("DistributedDataParallel", "OptimizedModule")
-_SHARDED = ("FullyShardedDataParallel", "DataParallel", "DeepSpeedEngine", "PipelineEngine")
 
 
 class BatchFlops:
     """Counts what a batch's call and its backward pass multiply; `reason` says why it cannot.
 
     `method` of the module is what a training calls with a batch. `dtype` is the one that autocast
-    gives products of float32, as torch names it.
+    gives products of float32, as torch names it. `division` is known once a batch is counted.
     """
 
     def __init__(self, module: nn.Module, method: str = "__call__", dtype: str = "") -> None:
         self.reason = ""
+        self.division = Division()
         self._dtype = dtype
         self._module = module
         self._method = method
@@ -55,8 +66,9 @@ class BatchFlops:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the user's code warned in the training already
                 if self._call is None:
+                    self.division = division(self._module)
                     self._call = TrainingCall(without_values(self._module), self._method)
-                cost = self._cost(inputs.map(lambda tensor: tensor.detach().to("meta")))
+                cost = self._cost(inputs.map(unsharded))
         except TorchgaugeError as error:
             self.reason = (error.cause or error.message).rstrip(".")
             return None
@@ -64,9 +76,10 @@ class BatchFlops:
             self.reason = f"counting failed: {text_of(error)}".rstrip(".")
             return None
         products = products_of(cost)
-        if self._dtype and "float32" in products.by_dtype:
+        dtype = self._dtype or self.division.dtype
+        if dtype and "float32" in products.by_dtype:
             by_dtype = dict(products.by_dtype)
-            by_dtype[self._dtype] = by_dtype.pop("float32") + by_dtype.get(self._dtype, 0)
+            by_dtype[dtype] = by_dtype.pop("float32") + by_dtype.get(dtype, 0)
             products = products._replace(by_dtype=by_dtype)
         return products
 
@@ -123,31 +136,13 @@ class TrainingCall(nn.Module):
         return outputs
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
-    """Return the module inside of wrappers that leave its parameters whole.
-
-    Raises InputError `sharded-model` for a module whose parameters are divided among devices.
-    """
-    while True:
-        names = {kind.__name__ for kind in type(module).__mro__}
-        if sharding := names & set(_SHARDED):
-            raise _sharded(sharding.pop())
-        if not names & set(_WRAPPERS):
-            return module
-        inner: Any = getattr(module, "_orig_mod", None) or module.module
-        module = inner
-
-
 def without_values(module: nn.Module) -> nn.Module:
     """Return a copy whose tensors are on the meta device.
 
-    Raises InputError `sharded-model` where tensors are of a kind of their own (DTensor, quantized),
-    `not-copyable`.
+    Parameters that are divided among devices are whole in it. Raises InputError `sharded-model`
+    where tensors are of a kind of their own (quantized), `not-copyable`.
     """
-    module = unwrapped(module)
-    for submodule in module.modules():
-        if {kind.__name__ for kind in type(submodule).__mro__} & set(_SHARDED):
-            raise _sharded(type(submodule).__name__)
+    module = unwrapped(module, keeps_fsdp=True)
     return copy_with(module, lambda tensor: torch.empty_like(tensor, device="meta"))
 
 
@@ -158,27 +153,24 @@ def copy_with(module: Module, replacement: Callable[[torch.Tensor], torch.Tensor
     """
     memo: dict[int, Any] = {}
     for tensor in _tensors(module):
-        if type(tensor) not in _PLAIN:
-            raise _sharded(type(tensor).__name__)
-        empty = replacement(tensor.detach())
+        if is_distributed(tensor):
+            empty = replacement(unsharded(tensor))
+        elif type(tensor) in _PLAIN:
+            empty = replacement(tensor.detach())
+        else:
+            raise sharded(type(tensor).__name__)
         if isinstance(tensor, nn.Parameter):
             empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
         memo[id(tensor)] = empty
+    pairs = prepare(module, memo)
+    fill(pairs, memo)
     copy: Module = copied(module, memo)
+    put_whole_parameters(module, memo, replacement)
     return copy
 
 
 def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
     for submodule in module.modules():
-        for leaf in tree_leaves(list(vars(submodule).values())):
+        for leaf in () if holds_flat(submodule) else tree_leaves(list(vars(submodule).values())):
             if isinstance(leaf, torch.Tensor):
                 yield leaf
-
-
-def _sharded(kind: str) -> InputError:
-    return InputError(
-        f"The FLOPs of a {kind} cannot be counted during a training.",
-        id="sharded-model",
-        cause=f"no copy without values is made of a {kind}",
-        remedy="Count one rank of such a job with tg.count_parallel.",
-    )

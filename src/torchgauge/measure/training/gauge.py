@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import array
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import msgspec
 import torch
-from torch import nn
 
 from torchgauge.analyze.loop.step_shares import mean_of
 from torchgauge.analyze.loop.training_totals import Step, TrainingTotals
@@ -27,68 +24,20 @@ from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, tex
 from torchgauge.measure.loop.loop import Timeline
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.schedule import Schedule
-from torchgauge.measure.training.batch_flops import BatchFlops, unwrapped
-from torchgauge.measure.training.batch_shapes import BatchShapes, Contents, Count
+from torchgauge.measure.training.batch_flops import BatchFlops
+from torchgauge.measure.training.batch_shapes import BatchShapes, Contents
+from torchgauge.measure.training.gauge_options import GaugeOptions, Job, StepMonitor
+from torchgauge.measure.training.whole_modules import class_of, unwrapped
 from torchgauge.measure.work.utilization import device_peak, model_shape
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.timeline.training_run import Trainer, TrainingRun
+from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.work.utilization import PeakUsed
 from torchgauge.targets.inputs.inputs import Inputs
 
 # First steps, which allocate, compile and fill caches: no rate is of them.
 FIRST_STEPS = 2
 MOST_DURATIONS = 100_000
-
-
-@dataclasses.dataclass(frozen=True)
-class GaugeOptions:
-    """What a user requests of a callback.
-
-    Attributes:
-        window: Steps to record under the profiler; 0: none.
-        after: The step after which the window begins.
-        save: Where the record is written at the end of the training.
-        samples: Returns the samples of a batch; None: the leading dimension of its tensors.
-        tokens: Returns the tokens of a batch; None: the elements of its `input_ids`.
-    """
-
-    window: int = 0
-    after: int = 10
-    save: Path | None = None
-    samples: Count | None = None
-    tokens: Count | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("window", "after"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise InputError(
-                    f"{name} is a number of steps, not {value!r}.",
-                    id="option-invalid",
-                    remedy="For example window=5, after=10.",
-                )
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What is trained, and how.
-
-    Attributes:
-        trainer: What runs the steps.
-        model: What a batch goes through.
-        method: The model's method that is called with a batch.
-        dtype: The dtype that autocast gives products; empty: that of the operands.
-        replicas: Processes with batches of their own; None where that is not known.
-        uncountable: Why FLOPs cannot be counted; empty where they can.
-    """
-
-    trainer: Trainer
-    model: nn.Module
-    method: str = "__call__"
-    dtype: str = ""
-    replicas: int | None = 1
-    uncountable: str = ""
 
 
 class TrainingGauge:
@@ -104,9 +53,10 @@ class TrainingGauge:
         self._options = options
         self._now = now
         self._environment = environment()
+        self._flops = BatchFlops(job.model, job.method, job.dtype)
         self._shapes = BatchShapes(
             job.model,
-            BatchFlops(job.model, job.method, job.dtype),
+            self._flops,
             samples=options.samples,
             tokens=options.tokens,
             now=now,
@@ -185,13 +135,15 @@ class TrainingGauge:
             self._since_log.add(step)
             if len(self._durations) < MOST_DURATIONS:
                 self._durations.append(duration * 1e-9)
+            if self._options.monitor is not None:
+                _add_to(self._options.monitor, step)
         self._advance_window()
         self._began = self._now()
         self._begin()
 
     def figures(self) -> dict[str, float]:
         """Return the figures of the steps since the last time, for the trainer's own log."""
-        figures = self._since_log.figures(self._peak)
+        figures = self._since_log.figures(self._peak, self._flops.division.devices)
         self._since_log = TrainingTotals()
         memory = self._memory_peak()
         if figures and memory is not None:
@@ -225,14 +177,15 @@ class TrainingGauge:
         if interval is not None:
             interval = msgspec.structs.replace(interval, low=max(interval.low, 0.0))
         of_all = interval if totals.counted == totals.steps else None
-        used = totals.utilization(self._peak, self._model_shape(), of_all)
+        devices = self._flops.division.devices
+        used = totals.utilization(self._peak, self._model_shape(), of_all, devices=devices)
         return TrainingRun(
             trainer=self._job.trainer,
             model=self._model_name(),
             environment=self._environment,
             program=program(),
             rank=rank(),
-            replicas=self._job.replicas,
+            replicas=None if self._job.processes is None else self._job.processes // devices,
             count=self.count,
             rated=totals.steps,
             time=totals.time * 1e-9,
@@ -310,7 +263,7 @@ class TrainingGauge:
 
     def _model_name(self) -> str:
         try:
-            return type(unwrapped(self._job.model)).__name__
+            return class_of(unwrapped(self._job.model)).__name__
         except InputError:
             return type(self._job.model).__name__
 
@@ -324,6 +277,14 @@ class TrainingGauge:
         if not self._totals.steps:
             return f"the first {FIRST_STEPS} steps are not rated, and there were {self.count}"
         return "no call of the model was seen, or its shapes were not counted"
+
+
+def _add_to(monitor: StepMonitor, step: Step) -> None:
+    monitor.add("step", step.duration * 1e-9)
+    monitor.add("data_wait", step.wait * 1e-9)
+    for series, number in (("samples", step.samples), ("tokens", step.tokens)):
+        if number is not None:
+            monitor.add(series, number, "")
 
 
 def _total(amounts: Iterable[int | None]) -> int | None:
