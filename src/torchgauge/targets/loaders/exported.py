@@ -14,6 +14,7 @@ from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.loaders.exported_layers import with_layers
 from torchgauge.targets.target import Target, TargetRequest
 
 EXPORTED = ".pt2"
@@ -77,13 +78,7 @@ def load(request: TargetRequest, path: Path) -> Target:
 
 def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
     program = torch.export.load(path)
-    module = program.module()
-
-    def as_exported(mode: bool = True) -> torch.nn.Module:  # noqa: ARG001
-        return module
-
-    # Its mode was fixed when it was exported, and torch raises where it is set.
-    module.train = module.eval = as_exported  # type: ignore[method-assign, assignment]
+    module = with_layers(program.module())
     if program.example_inputs is None:
         return module, None
     args, kwargs = program.example_inputs
