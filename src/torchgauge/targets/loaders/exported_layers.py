@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
+import torch
 from torch import fx, nn
 
 from torchgauge.targets.hygiene.functions import ORIGINAL
@@ -20,6 +21,7 @@ from torchgauge.targets.hygiene.functions import ORIGINAL
 NO_PATH = "(no module path)"
 _STACK = "nn_module_stack"
 _FLAT, _LAYERED = 0, 1
+_FIRST = {"placeholder": 0, "get_attr": 1}
 
 
 class Frame(NamedTuple):
@@ -54,6 +56,7 @@ def with_layers(flat: fx.GraphModule) -> nn.Module:
     stacks = _stacks(flat.graph.nodes)
     kind = next((stack[0].kind for stack in stacks.values()), type(flat).__name__)
     program = _program(flat, kind)
+    _tie(program)
     _Outline(program).add_bodies(program, flat.graph, 1)
     return program
 
@@ -71,7 +74,9 @@ class _Outline:
         self._stacks |= _stacks(flat.nodes)
         layered = fx.Graph()
         layered.set_codegen(flat._codegen)  # noqa: SLF001 - it has no public name
-        self._copy(list(flat.nodes), depth, layered, {}, module)
+        # What is read stands wherever it is first used: there it would end a layer's call.
+        nodes = sorted(flat.nodes, key=lambda node: _FIRST.get(node.op, len(_FIRST)))
+        self._copy(nodes, depth, layered, {}, module)
         module.bodies += [_compiled(flat), _compiled(layered)]
 
     def _copy(
@@ -162,6 +167,16 @@ def _program(flat: fx.GraphModule, kind: str) -> Program:
         bodies=[],
     )
     return program
+
+
+def _tie(program: nn.Module) -> None:
+    """Make what was one parameter with several names one again: a file has it once for each."""
+    first: dict[Any, nn.Parameter] = {}
+    for module in program.modules():
+        for name, parameter in module._parameters.items():  # noqa: SLF001 - it assigns the same
+            if parameter is not None and parameter.layout is torch.strided and parameter.numel():
+                key = parameter.data_ptr(), parameter.shape, parameter.stride(), parameter.dtype
+                module._parameters[name] = first.setdefault(key, parameter)  # noqa: SLF001
 
 
 def _as_layer(module: nn.Module, kind: str) -> Layer:
