@@ -14,7 +14,7 @@ from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
-from torchgauge.targets.loaders.exported_layers import with_layers
+from torchgauge.targets.loaders import exported_layers, script_layers
 from torchgauge.targets.target import Target, TargetRequest
 
 EXPORTED = ".pt2"
@@ -78,7 +78,7 @@ def load(request: TargetRequest, path: Path) -> Target:
 
 def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
     program = torch.export.load(path)
-    module = with_layers(program.module())
+    module = exported_layers.with_layers(program.module())
     if program.example_inputs is None:
         return module, None
     args, kwargs = program.example_inputs
@@ -87,8 +87,7 @@ def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
 
 def _scripted(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
     load: Any = torch.jit.load
-    model: torch.nn.Module = load(path, map_location="cpu")
-    return model, None
+    return script_layers.with_layers(load(path, map_location="cpu")), None
 
 
 def _inputs(request: TargetRequest, model: torch.nn.Module, example: Inputs | None) -> Inputs:
@@ -99,6 +98,11 @@ def _inputs(request: TargetRequest, model: torch.nn.Module, example: Inputs | No
     raise InputError(
         f"{request.spec} has no example inputs, and none are given.",
         id="input-missing",
-        cause=f"The program is called as {getattr(model.forward, 'schema', 'forward(…)')}.",
+        cause=f"The program is called as {_schema(model)}.",
         remedy="Give the shape of each, for example --input 1x3x224x224.",
     )
+
+
+def _schema(model: torch.nn.Module) -> object:
+    script = getattr(model, "script", model)
+    return getattr(script.forward, "schema", "forward(…)")
