@@ -65,9 +65,10 @@ def load(request: TargetRequest, path: Path) -> Target:
             cause=(str(error) or type(error).__name__).splitlines()[0],
             remedy="Give what torch.export.save (.pt2) or torch.jit.save (.pt, .ts) wrote.",
         ) from error
+    inputs = _inputs(request, model, example)
     return Target(
-        model=model,
-        inputs=_inputs(request, model, example),
+        model=script_layers.if_same(model, inputs.args, inputs.kwargs),
+        inputs=inputs,
         spec=request.spec,
         kind=kind,
         name=path.stem,

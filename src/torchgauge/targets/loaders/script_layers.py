@@ -23,7 +23,8 @@ Values = dict[str, Any]
 Instruction = Callable[[Values], None]
 # A traced module that is called twice has a method for each call, and one with overloads for each.
 _FORWARD = re.compile(r"forward(\d*|__\d+)")
-_CALL, _ATTRIBUTE, _CONSTANT = "prim::CallMethod", "prim::GetAttr", "prim::Constant"
+_CALL, _ATTRIBUTE = "prim::CallMethod", "prim::GetAttr"
+_CONSTANT, _UNINITIALIZED = "prim::Constant", "prim::Uninitialized"
 _BLOCKS = ("prim::If", "prim::Loop")
 
 
@@ -69,8 +70,12 @@ class Program(Layer):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program as it is, or its layers if somebody observes their calls."""
-        if not hasattr(nn.Module.__call__, ORIGINAL):
-            return self.script(*args, **kwargs)
+        if hasattr(nn.Module.__call__, ORIGINAL):
+            return self.run_layers(*args, **kwargs)
+        return self.script(*args, **kwargs)
+
+    def run_layers(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program's layers from here."""
         rest = self.script.forward.schema.arguments[1 + len(args) :]
         operands = [kwargs.get(argument.name, argument.default_value) for argument in rest]
         return self.run("forward", *args, *operands)
@@ -86,6 +91,26 @@ def with_layers(script: torch.jit.ScriptModule) -> nn.Module:
     except _CannotFollowError:
         return script
     return program if program.methods else script
+
+
+def if_same(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module:
+    """Return the model; the program without layers where they do not return what it returns.
+
+    A program may use what has no form in Python; whether it does shows when it runs.
+    """
+    if not isinstance(model, Program):
+        return model
+    script, mode = model.script, model.training
+    model.training = False
+    try:
+        with torch.inference_mode():
+            truth = script(*args, **kwargs)
+            torch.testing.assert_close(model.run_layers(*args, **kwargs), truth, equal_nan=True)
+    except Exception:  # noqa: BLE001 - if the program itself raises, that is said where it is run
+        return script  # type: ignore[no-any-return]
+    finally:
+        model.training = mode
+    return model
 
 
 class _CannotFollowError(Exception):
@@ -158,7 +183,7 @@ class Method:
         between: list[Any] = []
         for node in block.nodes():
             kind = node.kind()
-            if kind == _CONSTANT:
+            if kind in (_CONSTANT, _UNINITIALIZED):
                 self._constant(node)
             elif kind == _ATTRIBUTE and _module_behind(node.output(), self._script) is not None:
                 code.append(_attribute(node))
@@ -178,7 +203,9 @@ class Method:
 
     def _constant(self, node: Any) -> None:
         value = node.output()
-        if value.type().kind() != "FunctionType":
+        if node.kind() == _UNINITIALIZED:
+            self._constants[value.debugName()] = None  # of a branch that raises
+        elif value.type().kind() != "FunctionType":
             self._constants[value.debugName()] = value.toIValue()
 
     def _call(self, node: Any) -> Instruction:
@@ -309,7 +336,7 @@ class _Region:
     def _copied(self, value: Any) -> Any:
         name = value.debugName()
         if name not in self._copies:
-            if value.node().kind() == _CONSTANT:
+            if value.node().kind() in (_CONSTANT, _UNINITIALIZED):
                 self._copies[name] = self._insert(value.node()).output()
             else:
                 self._copies[name] = self._graph.addInput()
