@@ -17,6 +17,7 @@ from torchgauge.cli.options.target import (
     settle,
 )
 from torchgauge.cli.options.tree import (
+    add_energy_option,
     add_recording_options,
     add_tree_options,
     shown_options,
@@ -56,7 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_training_options(parser.add_argument_group("training"))
     add_latency_options(parser.add_argument_group("how latency is measured"))
-    add_tree_options(parser.add_argument_group("where it goes"))
+    where = parser.add_argument_group("where it goes")
+    add_tree_options(where)
+    add_energy_option(where)
     add_threshold(parser.add_argument_group("what must hold"))
     _out(parser.add_argument_group("what comes out"))
 

@@ -43,6 +43,7 @@ from torchgauge.measure.timeline import eager_comparison as eager_probe
 from torchgauge.measure.timeline import nvtx as nvtx_probe
 from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
+from torchgauge.measure.work import energy as energy_probe
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.counted import counted
@@ -118,6 +119,9 @@ def _measured(
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
+    energy = None
+    if timeline.energy and placement.computes:
+        energy = runner.attempt("energy", lambda: energy_probe.measure(placement, options.train))
     tree = _tree(placement, options, runner, timeline)
     compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
@@ -144,6 +148,7 @@ def _measured(
         training=divided,
         utilization=step_utilization(placement, host_environment, cost, latency, roofs),
         system=timed.system,
+        energy=energy,
         roofline=near,
         bottleneck=bound,
         tree=tree,
@@ -161,7 +166,7 @@ def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOpt
         return 2
     recorded = timeline.detail != "summary"
     # Size, latency, the machine's use, work and memory; then what is asked for.
-    optional = recorded, timeline.lines, timeline.nvtx, options.several, timeline.measures_roofs
+    optional = recorded, timeline.lines, timeline.energy, timeline.nvtx, options.several, timeline.measures_roofs
     return 5 + sum(optional)
 
 

@@ -32,6 +32,7 @@ from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.records.work.utilization import Utilization
@@ -103,6 +104,13 @@ GPU: Named = {
     "power": ("W", "Power of the GPU"),
     "clock": ("Hz", "Clock of the GPU"),
 }
+ENERGY: Named = {
+    "energy": ("J", "Energy of a call"),
+    "energy_per_sample": ("J", "Energy of a sample"),
+    "energy_per_token": ("J", "Energy of a token"),
+    "energy_above_idle": ("J", "Energy of a call less that of the idle machine"),
+    "energy_power": ("W", "Power during the calls"),
+}
 UTILIZATION = {
     "mfu": "Model FLOPs of products a second over the device's peak",
     "hfu": "The same with what checkpointing computes again",
@@ -120,7 +128,7 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
 
     None where it is neither, as with the number of samples or the use of the machine.
     """
-    if unit in ("s", "B") or name in SIZE or name in COST:
+    if unit in ("s", "B", "J") or name in SIZE or name in COST:
         return True
     is_share = name in ("roofline_efficiency", "machine_speed") or name.endswith(("mfu", "hfu"))
     return False if unit == "1/s" or is_share else None
@@ -167,6 +175,7 @@ def _profile(profile: Profile) -> Iterator[Figure]:
     if profile.capacity is not None:
         yield capacity_figure(profile.capacity)
     yield from _system(profile.system)
+    yield from _energy(profile.energy)
     yield from _roofline(profile.roofline)
 
 
@@ -269,6 +278,21 @@ def _system(system: System | None) -> Iterator[Figure]:
             value = getattr(part, fields.get(name, name), None)
             mean = value.mean if isinstance(value, Use) else value
             yield Figure(prefix + name, unit, "measured", text, mean)
+
+
+def _energy(energy: Energy | None) -> Iterator[Figure]:
+    at_least = energy is not None and energy.at_least
+    fields = {"energy": "joules"}
+    for figure in _part_figures(energy, ENERGY, "", "measured",
+                                {name: name.removeprefix("energy_") for name in ENERGY} | fields):  # fmt: skip
+        bounded = figure.name in ("energy", "energy_per_sample", "energy_per_token")
+        interval = None
+        if bounded and energy is not None and energy.interval and energy.joules and figure.value:
+            share, whole = figure.value / energy.joules, energy.interval
+            interval = msgspec.structs.replace(
+                whole, low=whole.low * share, high=whole.high * share
+            )
+        yield figure._replace(bounded=bounded, interval=interval, at_least=at_least)
 
 
 def _roofline(roofline: Roofline | None) -> Iterator[Figure]:
