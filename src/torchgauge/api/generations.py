@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.device.energy import check_available
 from torchgauge.measure.effort import EffortName
 from torchgauge.records.generation.generation import Generation
 
@@ -34,6 +35,7 @@ def measure_generation(
     trees: bool = True,
     memory: bool = True,
     roofs: bool = True,
+    energy: bool = False,
     progress: bool | None = None,
 ) -> Generation:
     """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
@@ -57,6 +59,7 @@ def measure_generation(
         trees: Record a prefill and a decode step by layer and operator.
         memory: Measure the peak of the last step.
         roofs: Hold times to the device's roofs.
+        energy: Measure the joules of calls, and of a token (extra `energy`).
         progress: Show progress; None does so on a terminal.
 
     Raises InputError `no-generation`, `option-invalid`, `cache-unknown`.
@@ -80,10 +83,12 @@ def measure_generation(
     from torchgauge.measure.generation.generation_options import GenerationOptions, several
     from torchgauge.targets.builds.source import Source
 
+    if energy:
+        check_available()
     options = GenerationOptions(
         prompts=several(prompt), batches=several(batch), new_tokens=new_tokens,
         caches=several(cache), beams=beams, predict=tuple(predict), effort=effort, budget=budget,
-        trees=trees, memory=memory, roofs=roofs,
+        trees=trees, memory=memory, roofs=roofs, energy=energy,
     )  # fmt: skip
     source = Source.of_object(model, inputs, device=device, raw=True)
     draft = (
@@ -138,6 +143,8 @@ def generation_request(
 
     Raises what loading raises, and InputError `no-generation` for a model that makes no tokens.
     """
+    if options.energy:
+        check_available()
     require_torch()
     from torchgauge.measure.generation.generation import measure
     from torchgauge.targets.builds.source import Source

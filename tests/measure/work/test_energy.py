@@ -1,7 +1,6 @@
 """Energy by fake counters: a powercap tree whose files move with a fake clock, and a fake NVML."""
 
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ class Zone:
 
 
 class Machine(FakeClock):
-    """A clock whose every reading takes 0.1 ms, in which the counters move by whole steps."""
+    """A clock whose every reading takes 0.2 ms, in which the counters move by whole steps."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -47,7 +46,7 @@ class Machine(FakeClock):
         return self.zones[-1]
 
     def now(self) -> int:
-        self.advance(1e-4)
+        self.advance(2e-4)
         return self.time
 
     def advance(self, seconds: float) -> None:
@@ -149,7 +148,6 @@ def test_without_the_memory_it_is_at_least_so_much(machine, monkeypatch):
 
 
 def _deny(monkeypatch, part: str) -> None:
-    read = Path.read_text
     plain = open
 
     def denied(path, *args, **kwargs):
@@ -158,7 +156,6 @@ def _deny(monkeypatch, part: str) -> None:
         return plain(path, *args, **kwargs)
 
     monkeypatch.setattr("builtins.open", denied)
-    monkeypatch.setattr(Path, "read_text", read)
 
 
 @pytest.mark.parametrize("broken", ["standing still", "no range", "no number"])
@@ -262,11 +259,9 @@ def test_a_fall_is_a_wrap_only_where_it_is_plausible():
 
 
 def test_the_counters_of_zeus_agree_where_nothing_wraps(machine):
-    pytest.importorskip("zeus")
     from zeus.device.cpu.rapl import RAPLFile
 
     zone = machine.zone("intel-rapl:0", "package-0", 50, start=123_456)
     (counter,) = counters.processor_counters(machine.files)
     assert counter.read() == pytest.approx(RAPLFile(str(zone.file.parent)).last_energy * 1e-6)
     assert math.isclose(counter.range, RANGE * 1e-6)
-    assert "torch" in sys.modules or True

@@ -34,6 +34,7 @@ class GenerationOptions:
         trees: Whether a prefill and a decode step are recorded by layer and operator.
         memory: Whether the peak of the last step is measured.
         roofs: Whether lower bounds are made from the device's roofs.
+        energy: Whether the joules of calls are measured.
     """
 
     prompts: tuple[int, ...] = ()
@@ -47,6 +48,7 @@ class GenerationOptions:
     trees: bool = True
     memory: bool = True
     roofs: bool = True
+    energy: bool = False
 
     def __post_init__(self) -> None:
         counts = {"prompt": self.prompts, "batch": self.batches, "beams": (self.beams,)}

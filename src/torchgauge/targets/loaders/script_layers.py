@@ -20,12 +20,20 @@ from torch import nn
 from torchgauge.targets.hygiene.functions import ORIGINAL
 
 Values = dict[str, Any]
-Instruction = Callable[[Values], None]
 # A traced module that is called twice has a method for each call, and one with overloads for each.
 _FORWARD = re.compile(r"forward(\d*|__\d+)")
 _CALL, _ATTRIBUTE = "prim::CallMethod", "prim::GetAttr"
 _CONSTANT, _UNINITIALIZED = "prim::Constant", "prim::Uninitialized"
 _BLOCKS = ("prim::If", "prim::Loop")
+
+
+class Instruction(NamedTuple):
+    """One step of a method; `dead` are values that nothing reads after it."""
+
+    run: Callable[[Values], None]
+    reads: Sequence[str]
+    writes: Sequence[str]
+    dead: Sequence[str] = ()
 
 
 class Layer(nn.Module):
@@ -170,7 +178,7 @@ class Method:
         self._parameters = [value.debugName() for value in graph.inputs()]
         self._results = [value.debugName() for value in graph.outputs()]
         self._constants: Values = {}
-        self._code = self._block(graph)
+        self._code = _freeing(self._block(graph), self._parameters[1:], self._results)
 
     def run(self, layer: Layer, operands: Sequence[Any]) -> Any:
         """Run the method of a layer."""
@@ -218,15 +226,19 @@ class Method:
             function = layer.run if own else layer
             values[result] = function(method, *(values[name] for name in operands))
 
-        return call
+        return Instruction(call, (called, *operands), (result,))
 
     def _nested(self, node: Any) -> Instruction:
         if node.kind() not in _BLOCKS:
             raise _CannotFollowError
-        blocks = [_Block(self._block(b), _names(b.inputs()), _names(b.outputs()))
-                  for b in node.blocks()]  # fmt: skip
+        blocks = []
+        for block in node.blocks():
+            parameters, returned = _names(block.inputs()), _names(block.outputs())
+            code = _freeing(self._block(block), parameters, returned)
+            blocks.append(_Block(code, parameters, returned))
         inputs, results = _names(node.inputs()), _names(node.outputs())
-        return (_branch if node.kind() == "prim::If" else _loop)(blocks, inputs, results)
+        run = (_branch if node.kind() == "prim::If" else _loop)(blocks, inputs, results)
+        return Instruction(run, list(_uses(node)), results)
 
 
 class _Block(NamedTuple):
@@ -235,7 +247,25 @@ class _Block(NamedTuple):
     results: list[str]
 
 
-def _branch(blocks: list[_Block], inputs: list[str], results: list[str]) -> Instruction:
+def _freeing(
+    code: list[Instruction], parameters: Iterable[str], results: Iterable[str]
+) -> list[Instruction]:
+    """Return the code with the values that it makes, and is given, dropped after their last use."""
+    last: dict[str, int] = dict.fromkeys(parameters, 0)
+    for number, step in enumerate(code):
+        last |= dict.fromkeys(step.writes, number)
+        last |= {name: number for name in step.reads if name in last}
+    for name in results:
+        last.pop(name, None)
+    return [
+        step._replace(dead=[name for name, end in last.items() if end == number])
+        for number, step in enumerate(code)
+    ]
+
+
+def _branch(
+    blocks: list[_Block], inputs: list[str], results: list[str]
+) -> Callable[[Values], None]:
     def run(values: Values) -> None:
         block = blocks[0] if values[inputs[0]] else blocks[1]
         _execute(block.code, values)
@@ -244,7 +274,9 @@ def _branch(blocks: list[_Block], inputs: list[str], results: list[str]) -> Inst
     return run
 
 
-def _loop(blocks: list[_Block], inputs: list[str], results: list[str]) -> Instruction:
+def _loop(
+    blocks: list[_Block], inputs: list[str], results: list[str]
+) -> Callable[[Values], None]:
     most, first, *carried = inputs
     (block,) = blocks
 
@@ -267,7 +299,7 @@ def _attribute(node: Any) -> Instruction:
     def read(values: Values) -> None:
         values[result] = values[owner]._modules[name]  # noqa: SLF001 - also "0"
 
-    return read
+    return Instruction(read, (owner,), (result,))
 
 
 def _region(nodes: list[Any]) -> list[Instruction]:
@@ -287,7 +319,7 @@ def _region(nodes: list[Any]) -> list[Instruction]:
         else:
             values.update(zip(results, returned or (), strict=True))
 
-    return [run]
+    return [Instruction(run, operands, results)]
 
 
 class _Region:
@@ -347,7 +379,9 @@ class _Region:
 
 def _execute(code: list[Instruction], values: Values) -> None:
     for instruction in code:
-        instruction(values)
+        instruction.run(values)
+        for name in instruction.dead:
+            values.pop(name, None)  # or it would count as memory of the step
 
 
 def _names(values: Iterable[Any]) -> list[str]:
