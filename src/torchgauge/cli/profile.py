@@ -39,7 +39,7 @@ TARGET is one of
   hf:ARCHITECTURE?key=value&…               a transformers architecture from its configuration
   hf:llama-3-8b, hf:gpt2-xl, hf:t5-3b, …    a published size of one, with random weights
   a folder                                  what Hugging Face's save_pretrained wrote
-  file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
+  file.pt2, file.pt                         torch.export, AOTInductor, TorchScript; needs --trust
 
 With --threshold it ends with 3 if a limit is exceeded and with 4 if one cannot be decided. A
 failed measurement (1) and Ctrl-C (130) take precedence; the limits are still reported.

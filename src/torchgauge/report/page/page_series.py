@@ -13,6 +13,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
 from torchgauge.records.system import GpuUse, System
 from torchgauge.records.timeline.tree import Tree
+from torchgauge.report.content.energy import energy
 from torchgauge.report.content import sections, time_sections
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.page.page_shorter import short
@@ -122,7 +123,10 @@ def system(profile: Profile) -> dict[str, Any] | None:
         "rss": [sample.rss for sample in record.samples],
         "core_count": record.core_count,
         "gpus": [*_flows(record), *(series for gpu in record.gpus for series in _gpu(gpu))],
-        "rows": _rows(sections.system(record)),
+        "rows": [
+            *_rows(sections.system(record)),
+            *([] if profile.energy is None else _rows(energy(profile.energy))),
+        ],
         "how": record.how,
     }
 

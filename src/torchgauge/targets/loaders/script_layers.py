@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -101,7 +101,7 @@ def with_layers(script: torch.jit.ScriptModule) -> nn.Module:
     return program if program.methods else script
 
 
-def if_same(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module:
+def if_same(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return the model; the program without layers where they do not return what it returns.
 
     A program may use what has no form in Python; whether it does shows when it runs.
