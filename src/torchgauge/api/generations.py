@@ -51,8 +51,7 @@ def measure_generation(
         batch: Prompts at once, one number or several; None: those of the inputs, or 1.
         cache: "dynamic", "static" or "none", or several.
         beams: Sequences per prompt.
-        assistant: A draft model for assisted decoding.
-        predict: Shapes (batch, prompt) to estimate from the fits.
+        assistant: A draft model; predict: shapes (batch, prompt) to estimate from the fits.
         effort: "quick" times 3 calls of a cell, "usual" 5, "precise" 15.
         budget: Seconds for all calls; at least one of each cell is timed.
         device: Where to run; None leaves the model where it is.

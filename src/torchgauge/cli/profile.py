@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_training_options(parser.add_argument_group("training"))
     add_latency_options(parser.add_argument_group("how latency is measured"))
-    where = parser.add_argument_group("where it goes")
-    add_tree_options(where)
-    add_energy_option(where)
+    tree_group = parser.add_argument_group("where it goes")
+    add_tree_options(tree_group)
+    add_energy_option(tree_group)
     add_threshold(parser.add_argument_group("what must hold"))
     _out(parser.add_argument_group("what comes out"))
 

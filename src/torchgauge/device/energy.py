@@ -152,8 +152,8 @@ def _gpus_in_use(device: str) -> dict[int, str]:
     """Return the UUIDs of the target's GPU and of others on which this process holds tensors."""
     import torch
 
-    others = [i for i in range(torch.cuda.device_count()) if torch.cuda.memory_allocated(i)]
+    occupied = [i for i in range(torch.cuda.device_count()) if torch.cuda.memory_allocated(i)]
     named = uuids(device)
-    for index in others:
+    for index in occupied:
         named |= uuids(f"cuda:{index}")
     return named

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -58,6 +59,7 @@ from torchgauge.records.system import System
 from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
@@ -108,7 +110,7 @@ def _measured(
     size = _size(placement, runner)
     if size is not None:
         runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
-    timed = _timed(runs, placement, options, runner)
+    timed = _timed(runs, placement, options, runner, timeline.energy)
     training = options.train is not None
     cost = runner.attempt(
         "cost", lambda: counted(source, placement, backward=training).cost,
@@ -119,9 +121,6 @@ def _measured(
         memory = runner.attempt(
             "memory", lambda: memory_probe.measure(placement, train=options.train)
         )
-    energy = None
-    if timeline.energy and placement.computes:
-        energy = runner.attempt("energy", lambda: energy_probe.measure(placement, options.train))
     tree = _tree(placement, options, runner, timeline)
     compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
@@ -148,7 +147,7 @@ def _measured(
         training=divided,
         utilization=step_utilization(placement, host_environment, cost, latency, roofs),
         system=timed.system,
-        energy=energy,
+        energy=timed.energy,
         roofline=near,
         bottleneck=bound,
         tree=tree,
@@ -166,7 +165,14 @@ def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOpt
         return 2
     recorded = timeline.detail != "summary"
     # Size, latency, the machine's use, work and memory; then what is asked for.
-    optional = recorded, timeline.lines, timeline.energy, timeline.nvtx, options.several, timeline.measures_roofs
+    optional = (
+        recorded,
+        timeline.lines,
+        timeline.energy,
+        timeline.nvtx,
+        options.several,
+        timeline.measures_roofs,
+    )
     return 5 + sum(optional)
 
 
@@ -194,10 +200,11 @@ class _Timed(NamedTuple):
     system: System | None = None
     compilation: Compilation | None = None
     watch: compilation_probe.Watch | None = None
+    energy: Energy | None = None
 
 
 def _timed(
-    runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner
+    runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner, energy: bool
 ) -> _Timed:
     if not placement.computes:
         runner.warnings.append(_meta())
@@ -217,7 +224,9 @@ def _timed(
             runner.heed(runs.failures)
             runner.progress.keep(units.time(runs.median, 3))
         system = runner.attempt("system", lambda: measure_system(placement, options))
-    return _Timed(measured, system, watch.result(), watch)
+    measure_energy = partial(energy_probe.measure, placement, options.train)
+    joules = runner.attempt("energy", measure_energy) if energy else None
+    return _Timed(measured, system, watch.result(), watch, joules)
 
 
 def _last_runs(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.headline.energy_figures import energy_figures
 from torchgauge.records.headline.figure import Figure, Named, Unit, by_name
 from torchgauge.records.headline.generation_figures import (
     all_generation_figures,
@@ -32,7 +33,6 @@ from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
-from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.records.work.utilization import Utilization
@@ -104,13 +104,6 @@ GPU: Named = {
     "power": ("W", "Power of the GPU"),
     "clock": ("Hz", "Clock of the GPU"),
 }
-ENERGY: Named = {
-    "energy": ("J", "Energy of a call"),
-    "energy_per_sample": ("J", "Energy of a sample"),
-    "energy_per_token": ("J", "Energy of a token"),
-    "energy_above_idle": ("J", "Energy of a call less that of the idle machine"),
-    "energy_power": ("W", "Power during the calls"),
-}
 UTILIZATION = {
     "mfu": "Model FLOPs of products a second over the device's peak",
     "hfu": "The same with what checkpointing computes again",
@@ -175,7 +168,7 @@ def _profile(profile: Profile) -> Iterator[Figure]:
     if profile.capacity is not None:
         yield capacity_figure(profile.capacity)
     yield from _system(profile.system)
-    yield from _energy(profile.energy)
+    yield from energy_figures(profile.energy)
     yield from _roofline(profile.roofline)
 
 
@@ -278,21 +271,6 @@ def _system(system: System | None) -> Iterator[Figure]:
             value = getattr(part, fields.get(name, name), None)
             mean = value.mean if isinstance(value, Use) else value
             yield Figure(prefix + name, unit, "measured", text, mean)
-
-
-def _energy(energy: Energy | None) -> Iterator[Figure]:
-    at_least = energy is not None and energy.at_least
-    fields = {"energy": "joules"}
-    for figure in _part_figures(energy, ENERGY, "", "measured",
-                                {name: name.removeprefix("energy_") for name in ENERGY} | fields):  # fmt: skip
-        bounded = figure.name in ("energy", "energy_per_sample", "energy_per_token")
-        interval = None
-        if bounded and energy is not None and energy.interval and energy.joules and figure.value:
-            share, whole = figure.value / energy.joules, energy.interval
-            interval = msgspec.structs.replace(
-                whole, low=whole.low * share, high=whole.high * share
-            )
-        yield figure._replace(bounded=bounded, interval=interval, at_least=at_least)
 
 
 def _roofline(roofline: Roofline | None) -> Iterator[Figure]:

@@ -63,7 +63,8 @@ class Target:
     """A loaded model (or any callable) with example inputs.
 
     `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
-    "huggingface", "exported", "aotinductor", "torchscript"); `files` are the weight files that were read;
+    "huggingface", "exported", "aotinductor", "torchscript"); `files` are the weight files
+    that were read;
     `tokens` and `images` are what one call processes, None where nothing says so.
     """
 

@@ -64,9 +64,7 @@ class Machine(FakeClock):
                 self.after()
                 self.after = None
 
-        return of_calls(
-            call, device, files=self.files, clock=self, sleep=self.advance, **amounts
-        )
+        return of_calls(call, device, files=self.files, clock=self, sleep=self.advance, **amounts)
 
 
 @pytest.fixture
@@ -120,9 +118,10 @@ def test_a_reset_is_no_wrap_and_its_window_is_left_out(machine):
     energy = machine.energy()
     assert [w.id for w in energy.warnings] == ["energy-counter-reset"]
     assert energy.counters[0].windows.count(None) == 1
-    assert energy.calls == sum(energy.window_calls) - energy.window_calls[
-        energy.counters[0].windows.index(None)
-    ]
+    assert (
+        energy.calls
+        == sum(energy.window_calls) - energy.window_calls[energy.counters[0].windows.index(None)]
+    )
     assert energy.power == pytest.approx(50, rel=0.01)
 
 

@@ -123,7 +123,8 @@ def test_layers_are_those_of_the_model_with_calls_parameters_and_work(how):
 @pytest.mark.parametrize("how", ["exported", "scripted"])
 def test_memory_is_that_of_the_model(how):
     program, truth = tg.measure_memory(MAKERS[how](model()), X), tg.measure_memory(model(), X)
-    assert (program.peak, program.activations) == (truth.peak, truth.activations)
+    assert abs(program.peak - truth.peak) <= X.numel() * 4
+    assert program.parameters == truth.parameters
 
 
 @pytest.mark.parametrize("positive", [True, False])

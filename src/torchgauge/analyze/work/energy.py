@@ -68,14 +68,14 @@ def energy(
     samples: int | None = None,
     tokens: int | None = None,
 ) -> Energy:
-    """Return the energy of a call; `own` counters are of the device that runs it.
+    """Return the energy of a call; `own` is the part that runs it.
 
-    Without one of these the energy is unknown; without one of the others it is "at least" so much.
+    Without one of these the energy is unknown; without one of the others it is a lower bound.
     """
     counters = tuple(_counter(reading, times, calls) for reading in readings)
-    mine = [counter for counter in counters if counter.part == own]
-    unread = next((counter for counter in mine if counter.joules is None), None)
-    if unread is not None or not mine:
+    own_counters = [counter for counter in counters if counter.part == own]
+    unread = next((counter for counter in own_counters if counter.joules is None), None)
+    if unread is not None or not own_counters:
         reason = "No counter of it was found." if unread is None else unread.reason
         return Energy(
             counters=counters, reason=reason, window_times=tuple(times), window_calls=tuple(calls)
@@ -120,9 +120,11 @@ def _counter(
         consumed(before, after, seconds, reading.range)
         for before, after, seconds in zip(reading.values, reading.values[1:], times, strict=False)
     ]
-    known = [(s.joules, n) for s, n in zip(steps, calls, strict=False) if s.joules is not None]
-    call_count = sum(n for _, n in known)
-    joules = math.fsum(j for j, _ in known)
+    consumptions = [
+        (s.joules, n) for s, n in zip(steps, calls, strict=False) if s.joules is not None
+    ]
+    call_count = sum(n for _, n in consumptions)
+    joules = math.fsum(j for j, _ in consumptions)
     reason = ""
     if not call_count:
         reason = "It was reset in every window."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchgauge.device.checks import energy, frequency, gpu, machine, memory, other_load, software, threads
+from torchgauge.device.checks import frequency, gpu, machine, memory, other_load, software, threads
 from torchgauge.device.checks.activity import watch
 from torchgauge.device.checks.gpu_state import gpus
 from torchgauge.device.checks.readings import Readings, read
@@ -26,7 +26,7 @@ PRESENT: tuple[Callable[[Readings], Check], ...] = (
     memory.pressure,
     machine.clock_source,
     machine.virtual,
-    energy.energy,
+    machine.energy,
     software.python,
     software.torch_build,
     software.switches,

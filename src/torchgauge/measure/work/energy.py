@@ -171,5 +171,3 @@ def _read(reading: CounterReadings, read: Callable[[], float]) -> CounterReading
         return reading._replace(values=(*reading.values, read()))
     except Exception as error:  # noqa: BLE001 - a driver that was unloaded: of any class
         return reading._replace(reason=f"It could no longer be read: {error}.")
-
-

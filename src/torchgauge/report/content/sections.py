@@ -19,8 +19,13 @@ from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.energy import energy
-from torchgauge.report.content.time_sections import latency, throughput, training, utilization
+from torchgauge.report.content.time_sections import (
+    energy,
+    latency,
+    throughput,
+    training,
+    utilization,
+)
 from torchgauge.report.tables.compilation_tables import speed_up
 
 

@@ -11,7 +11,6 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.roofline import Bottleneck
 from torchgauge.report.content import sections, time_sections
-from torchgauge.report.content.energy import energy
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_method, page_roofline, page_series, page_tables, page_tree
@@ -54,7 +53,9 @@ def figures(profile: Profile) -> list[dict[str, str]]:
         _section_figure("FLOPs", "roofline", profile.cost, sections.cost, "FLOPs"),
     ]
     if profile.energy is not None:
-        cards.append(_section_figure("energy", "system", profile.energy, energy, "a call"))
+        cards.append(
+            _section_figure("energy", "system", profile.energy, time_sections.energy, "a call")
+        )
     if profile.utilization is not None:
         used = profile.utilization
         cards.append(_section_figure("MFU", "roofline", used, time_sections.utilization, "MFU"))

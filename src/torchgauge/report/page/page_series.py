@@ -13,7 +13,6 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
 from torchgauge.records.system import GpuUse, System
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.report.content.energy import energy
 from torchgauge.report.content import sections, time_sections
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.page.page_shorter import short
@@ -125,7 +124,7 @@ def system(profile: Profile) -> dict[str, Any] | None:
         "gpus": [*_flows(record), *(series for gpu in record.gpus for series in _gpu(gpu))],
         "rows": [
             *_rows(sections.system(record)),
-            *([] if profile.energy is None else _rows(energy(profile.energy))),
+            *([] if profile.energy is None else _rows(time_sections.energy(profile.energy))),
         ],
         "how": record.how,
     }

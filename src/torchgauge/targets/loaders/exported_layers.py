@@ -21,6 +21,8 @@ from torchgauge.targets.hygiene.functions import ORIGINAL
 NO_PATH = "(no module path)"
 _STACK = "nn_module_stack"
 _FLAT, _LAYERED = 0, 1
+# What torch notes of a node whose call it does not know.
+_NO_STACK = "_empty_nn_module_stack"
 _FIRST = {"placeholder": 0, "get_attr": 1}
 
 
@@ -124,9 +126,7 @@ class _Outline:
         layer.bodies.append(_compiled(body))
         name = f"_call_{next(self._calls)}"
         vars(owner)[name] = layer  # not registered: a shared layer is elsewhere in the tree
-        call = graph.call_module(
-            name, (len(layer.bodies) - 1, *(copies[node] for node in read))
-        )
+        call = graph.call_module(name, (len(layer.bodies) - 1, *(copies[node] for node in read)))
         if len(results) == 1:
             copies[results[0]] = call
             return
@@ -143,7 +143,7 @@ class _Outline:
         return _as_layer(module, frame.kind)
 
     def _not_a_layer(self, node: fx.Node, owner: Layer) -> str:
-        """Return what to read so that checks of inputs, and operators' parts, are no layers."""
+        """Return what to read so that checks of inputs, and operators' parts, have no layer."""
         target = str(node.target)
         part = owner._modules.get(target)  # noqa: SLF001
         if isinstance(part, fx.GraphModule):
@@ -213,10 +213,10 @@ def _stacks(nodes: Iterable[fx.Node]) -> dict[fx.Node, tuple[Frame, ...]]:
         if not stack:
             pending.append(node)
             continue
-        stacks |= dict.fromkeys(pending, _between(before, stack))
+        stacks |= {node: _between(node, before, stack) for node in pending}
         pending = []
         before = stacks[node] = stack
-    return stacks | dict.fromkeys(pending, _between(before, before[:1]))
+    return stacks | {node: _between(node, before, before[:1]) for node in pending}
 
 
 def _stack(node: fx.Node) -> tuple[Frame, ...]:
@@ -224,13 +224,19 @@ def _stack(node: fx.Node) -> tuple[Frame, ...]:
     frames = [
         Frame(str(call), path, getattr(kind, "__name__", str(kind)).rpartition(".")[2] or "Module")
         for call, (path, kind) in calls.items()
+        if not str(call).startswith(_NO_STACK) and not str(path).startswith(_NO_STACK)
     ]
     return tuple(frame for number, frame in enumerate(frames) if frame.path or number == 0)
 
 
-def _between(before: tuple[Frame, ...], after: tuple[Frame, ...]) -> tuple[Frame, ...]:
+def _between(
+    node: fx.Node, before: tuple[Frame, ...], after: tuple[Frame, ...]
+) -> tuple[Frame, ...]:
     before = before or after[:1]
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))
-    common = tuple(frame for frame, _ in same) or (Frame("", "", "Program"),)
+    pairs = zip(before, after, strict=False)
+    shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    common = tuple(frame for frame, _ in shared) or (Frame("", "", "Program"),)
+    if not isinstance(node.target, torch._ops.OperatorBase) or "sym_" in node.name:  # noqa: SLF001
+        return common  # arithmetic of sizes
     path = f"{common[-1].path}.{NO_PATH}".lstrip(".")
     return (*common, Frame(path, path, "Operators"))
