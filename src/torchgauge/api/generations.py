@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import measuring, require_torch
-from torchgauge.device.energy import check_available
 from torchgauge.measure.effort import EffortName
 from torchgauge.records.generation.generation import Generation
 
@@ -43,15 +43,15 @@ def measure_generation(
     Every combination is a cell, in turn and greedily; Ctrl-C returns what was measured.
 
     Args:
-        model: A model with a `generate()`, as transformers has them, or one whose forward takes
-            (ids, past_key_values=…, use_cache=True) and returns logits and past_key_values.
+        model: One with a `generate()`, or whose forward is (ids, past_key_values=…, use_cache=True).
         inputs: A prompt: token ids, or what a tokenizer or a processor returns; None draws ids.
         new_tokens: Tokens that each call makes.
         prompt: Tokens of a prompt, one number or several; None: those of the inputs, or 128.
         batch: Prompts at once, one number or several; None: those of the inputs, or 1.
         cache: "dynamic", "static" or "none", or several.
         beams: Sequences per prompt.
-        assistant: A draft model; predict: shapes (batch, prompt) to estimate from the fits.
+        assistant: A draft model for assisted decoding.
+        predict: Shapes (batch, prompt) to estimate from the fits.
         effort: "quick" times 3 calls of a cell, "usual" 5, "precise" 15.
         budget: Seconds for all calls; at least one of each cell is timed.
         device: Where to run; None leaves the model where it is.
@@ -82,19 +82,15 @@ def measure_generation(
     from torchgauge.measure.generation.generation_options import GenerationOptions, several
     from torchgauge.targets.builds.source import Source
 
-    if energy:
-        check_available()
     options = GenerationOptions(
         prompts=several(prompt), batches=several(batch), new_tokens=new_tokens,
         caches=several(cache), beams=beams, predict=tuple(predict), effort=effort, budget=budget,
         trees=trees, memory=memory, roofs=roofs, energy=energy,
     )  # fmt: skip
-    source = Source.of_object(model, inputs, device=device, raw=True)
-    draft = (
-        None if assistant is None else Source.of_object(assistant, None, device=device, raw=True)
-    )
+    raw = functools.partial(Source.of_object, device=device, raw=True)
+    draft = None if assistant is None else raw(assistant, None)
     with measuring(progress) as display:
-        return measure(source, options, display, assistant=draft)
+        return measure(raw(model, inputs), options, display, assistant=draft)
 
 
 def watch_generation(model: Any, *, assistant: Any = None) -> GenerationWatch:
@@ -142,8 +138,6 @@ def generation_request(
 
     Raises what loading raises, and InputError `no-generation` for a model that makes no tokens.
     """
-    if options.energy:
-        check_available()
     require_torch()
     from torchgauge.measure.generation.generation import measure
     from torchgauge.targets.builds.source import Source

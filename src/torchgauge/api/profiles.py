@@ -46,8 +46,7 @@ def profile(
 ) -> Profile:
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
-    A probe that fails after the model was timed leaves a warning; Ctrl-C returns what was measured
-    so far (`interrupted`).
+    A later probe that fails leaves a warning; Ctrl-C returns what was measured (`interrupted`).
 
     Args:
         model: A torch.nn.Module, or any function.

@@ -26,7 +26,7 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure.derived import bounds, judged, phases
+from torchgauge.measure.derived import bounds, judged, meta_device, no_module, phases
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
@@ -54,7 +54,6 @@ from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.profile import ProbeRun, Profile
-from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import System
 from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.timeline.tree import Tree
@@ -165,15 +164,8 @@ def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOpt
         return 2
     recorded = timeline.detail != "summary"
     # Size, latency, the machine's use, work and memory; then what is asked for.
-    optional = (
-        recorded,
-        timeline.lines,
-        timeline.energy,
-        timeline.nvtx,
-        options.several,
-        timeline.measures_roofs,
-    )
-    return 5 + sum(optional)
+    optional = recorded, timeline.lines, timeline.nvtx, options.several, timeline.measures_roofs
+    return 5 + timeline.energy + sum(optional)
 
 
 def _loaded(source: Source, runner: Runner) -> Placement:
@@ -188,7 +180,7 @@ def _loaded(source: Source, runner: Runner) -> Placement:
 def _size(placement: Placement, runner: Runner) -> Size | None:
     target = placement.target
     if module_of(placement.model) is None:
-        runner.warnings.append(_no_module(target))
+        runner.warnings.append(no_module(target))
         return None
     return runner.attempt("size", lambda: size_probe.measure(placement.model, target.files))
 
@@ -207,7 +199,7 @@ def _timed(
     runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner, energy: bool
 ) -> _Timed:
     if not placement.computes:
-        runner.warnings.append(_meta())
+        runner.warnings.append(meta_device())
         return _Timed()
 
     def first_runs() -> bool:
@@ -343,19 +335,3 @@ def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runne
     if result is None:
         return tree
     return msgspec.structs.replace(tree, lines=result[0], passes=(*tree.passes, result[1]))
-
-
-def _no_module(target: Target) -> MeasurementWarning:
-    return MeasurementWarning(
-        id="not-a-module",
-        message=f"{target.name} is a plain callable: the parameters that it uses are not known.",
-        probe="size",
-    )
-
-
-def _meta() -> MeasurementWarning:
-    return MeasurementWarning(
-        id="meta-device",
-        message="The model's tensors have no values (on the meta device, or fake): its size "
-        "and work are counted, nothing is timed.",
-    )

@@ -57,7 +57,7 @@ class Branches(nn.Module):
         seen = [x]
         for _ in range(times):
             seen.append(self.linear(seen[-1]))
-        if x.sum() > 0:
+        if x.sum() > 0:  # noqa: SIM108 - a branch of TorchScript
             x = self.other(torch.cat(seen))
         else:
             x = self.linear(x)

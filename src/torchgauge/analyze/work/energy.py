@@ -86,7 +86,7 @@ def energy(
         for number in range(len(times))
         if all(counter.windows[number] is not None for counter in read)
     ]
-    call_count, seconds = (sum(values[n] for n in counted) for values in (calls, times))
+    call_count, seconds = sum(calls[n] for n in counted), sum(times[n] for n in counted)
     if not counted or not call_count:
         return Energy(counters=counters, reason="A counter was reset in every window.")
     total = math.fsum(c.windows[n] or 0.0 for c in read for n in counted)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from torchgauge.device.energy import check_available
 from torchgauge.errors import InputError
 from torchgauge.measure.effort import EffortName, effort_named
 
@@ -51,6 +52,8 @@ class GenerationOptions:
     energy: bool = False
 
     def __post_init__(self) -> None:
+        if self.energy:
+            check_available()
         counts = {"prompt": self.prompts, "batch": self.batches, "beams": (self.beams,)}
         for name, values in counts.items():
             for value in values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -129,7 +130,7 @@ class _Measurement:
             if reading.reason:
                 watched.append(reading)
                 continue
-            joules = consumed(*reading.values, seconds, reading.range).joules
+            joules = consumed(reading.values[0], reading.values[1], seconds, reading.range).joules
             stepping = self._stepping(counter)
             watched.append(
                 reading._replace(
@@ -143,9 +144,11 @@ class _Measurement:
         return watched
 
     def _stepping(self, counter: Counter) -> _Stepping:
-        assert counter.read is not None
-        start = self._now()
-        last, changes, times = counter.read(), [], []
+        if counter.read is None:
+            return _Stepping(None, None)
+        start, last = self._now(), counter.read()
+        changes: list[float] = []
+        times: list[int] = []
         while len(times) < STEPS and self._now() - start < POLLED * 1e9:
             value = counter.read()
             if value != last:
@@ -155,7 +158,7 @@ class _Measurement:
         rises = [change for change in changes if change > 0]
         if not rises:
             return _Stepping(None, None)
-        gaps = [(b - a) * 1e-9 for a, b in zip(times, times[1:], strict=False)]
+        gaps = [(b - a) * 1e-9 for a, b in itertools.pairwise(times)]
         return _Stepping(min(rises), statistics.median(gaps) if gaps else POLLED)
 
     def _read(self, readings: list[CounterReadings]) -> list[CounterReadings]:

@@ -73,6 +73,7 @@ class Energy(Record, frozen=True, kw_only=True):
     def by_window(self) -> tuple[float, ...]:
         """Joules of a call in each window in which every counter that is read was read."""
         read = [counter.windows for counter in self.counters if counter.joules is not None]
-        sums = [None if None in parts else sum(filter(None, parts)) for parts in zip(*read)]
+        windows = zip(*read, strict=True)
+        sums = [None if None in parts else sum(filter(None, parts)) for parts in windows]
         pairs = zip(sums, self.window_calls, strict=False)
         return tuple(joules / calls for joules, calls in pairs if joules is not None and calls)

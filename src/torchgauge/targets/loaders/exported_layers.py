@@ -157,7 +157,7 @@ class _Outline:
 
 
 def _program(flat: fx.GraphModule, kind: str) -> Program:
-    program = _kind(kind, Program)()
+    program: Program = _kind(kind, Program)()
     vars(program).update({name: vars(flat)[name] for name in vars(flat) if name != "_graph"})
     pytree = getattr(flat.graph._codegen, "pytree_info", None)  # noqa: SLF001
     vars(program).update(
@@ -187,7 +187,7 @@ def _as_layer(module: nn.Module, kind: str) -> Layer:
 
 
 @functools.cache
-def _kind(name: str, base: type[Layer]) -> type[Any]:
+def _kind(name: str, base: Any) -> type[Any]:
     return type(name, (base,), {"__module__": __name__})
 
 

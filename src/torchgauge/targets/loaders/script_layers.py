@@ -25,7 +25,7 @@ class Layer(nn.Module):
     script: Any
     methods: dict[str, Method]
 
-    @property  # type: ignore[override]
+    @property
     def training(self) -> bool:
         """Whether the program is in training mode; a frozen one has none."""
         return bool(getattr(vars(self).get("script"), "training", False))
@@ -33,7 +33,7 @@ class Layer(nn.Module):
     @training.setter
     def training(self, mode: bool) -> None:
         script = vars(self).get("script")
-        if hasattr(script, "training"):
+        if script is not None and hasattr(script, "training"):
             script.training = mode
 
     def forward(self, method: str, *operands: Any) -> Any:
@@ -49,7 +49,7 @@ class Layer(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Layer:
         """Move or convert the tensors, and give the program the new ones."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, tensor in (*self._parameters.items(), *self._buffers.items()):
             if tensor is not None:
                 self.script._c.setattr(name, tensor)  # noqa: SLF001 - by name, of any kind
@@ -98,14 +98,14 @@ def if_same(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
             truth = script(*args, **kwargs)
             torch.testing.assert_close(model.run_layers(*args, **kwargs), truth, equal_nan=True)
     except Exception:  # noqa: BLE001 - if the program itself raises, that is said where it is run
-        return script  # type: ignore[no-any-return]
+        return script
     finally:
         model.training = mode
     return model
 
 
 def _layer(script: Any, base: type[Layer], layers: dict[Any, Layer]) -> Layer:
-    layer = _kind(script.original_name, base)()
+    layer: Layer = _kind(script.original_name, base)()
     vars(layer).update(script=script, methods={})
     for name, parameter in script._parameters.items():  # noqa: SLF001 - without those below it
         layer._parameters[name] = parameter  # noqa: SLF001 - tensors as the program has them
@@ -124,7 +124,6 @@ def _layer(script: Any, base: type[Layer], layers: dict[Any, Layer]) -> Layer:
 def _identity(script: Any) -> Any:
     """Return what a module that has tensors shares with itself under another name."""
     tensors = (*script.parameters(), *script.buffers())
-    # The kind is of an instance: mangled where two differ in what they hold.
     return (
         (str(script._c._type()), *((t.data_ptr(), t.shape) for t in tensors))
         if tensors
@@ -133,5 +132,5 @@ def _identity(script: Any) -> Any:
 
 
 @functools.cache
-def _kind(name: str, base: type[Layer]) -> type[Any]:
+def _kind(name: str, base: Any) -> type[Any]:
     return type(name, (base,), {"__module__": __name__})
