@@ -15,13 +15,13 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.environment import Environment
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Bottleneck, Roofline, Roofs
-from torchgauge.records.record import MeasurementWarning
-from torchgauge.targets.target import Target
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.target import Target
 
 
 def judged(

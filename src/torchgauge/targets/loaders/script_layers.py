@@ -124,11 +124,8 @@ def _layer(script: Any, base: type[Layer], layers: dict[Any, Layer]) -> Layer:
 def _identity(script: Any) -> Any:
     """Return what a module that has tensors shares with itself under another name."""
     tensors = (*script.parameters(), *script.buffers())
-    return (
-        (str(script._c._type()), *((t.data_ptr(), t.shape) for t in tensors))
-        if tensors
-        else id(script)
-    )  # noqa: SLF001
+    addresses = [(tensor.data_ptr(), tensor.shape) for tensor in tensors]
+    return (script.original_name, *addresses) if addresses else id(script)
 
 
 @functools.cache
