@@ -43,7 +43,7 @@ def measure_generation(
     Every combination is a cell, in turn and greedily; Ctrl-C returns what was measured.
 
     Args:
-        model: One with a `generate()`, or whose forward is (ids, past_key_values=…, use_cache=True).
+        model: One with `generate()`, or whose forward is (ids, past_key_values=…, use_cache=True).
         inputs: A prompt: token ids, or what a tokenizer or a processor returns; None draws ids.
         new_tokens: Tokens that each call makes.
         prompt: Tokens of a prompt, one number or several; None: those of the inputs, or 128.

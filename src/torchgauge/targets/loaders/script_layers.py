@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -105,7 +105,7 @@ def if_same(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
 
 
 def _layer(script: Any, base: type[Layer], layers: dict[Any, Layer]) -> Layer:
-    layer: Layer = _kind(script.original_name, base)()
+    layer: Layer = _kind(script.original_name, cast("Any", base))()
     vars(layer).update(script=script, methods={})
     for name, parameter in script._parameters.items():  # noqa: SLF001 - without those below it
         layer._parameters[name] = parameter  # noqa: SLF001 - tensors as the program has them
