@@ -69,6 +69,7 @@ class _Outline:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._calls = itertools.count()
+        self._shared: dict[Any, nn.Module] = {}
         self._stacks: dict[fx.Node, tuple[Frame, ...]] = {}
 
     def add_bodies(self, module: Layer, flat: fx.Graph, depth: int) -> None:
@@ -136,10 +137,16 @@ class _Outline:
     def _layer(self, frame: Frame) -> Layer:
         """Return the layer at a path: the module that holds its parameters, or a new one."""
         module: nn.Module = self._program
+        owner, name = module, ""
         for name in frame.path.split("."):
-            if not isinstance(module._modules.get(name), nn.Module):  # noqa: SLF001 - any name
-                module._modules[name] = nn.Module()  # noqa: SLF001
-            module = module._modules[name]  # type: ignore[assignment]  # noqa: SLF001
+            owner = module
+            if not isinstance(owner._modules.get(name), nn.Module):  # noqa: SLF001 - any name
+                owner._modules[name] = nn.Module()  # noqa: SLF001
+            module = owner._modules[name]  # type: ignore[assignment]  # noqa: SLF001
+        if parameters := tuple(map(id, module.parameters())):
+            # One module under two names: it has its parameters under both.
+            module = self._shared.setdefault((frame.kind, parameters), module)
+            owner._modules[name] = module  # noqa: SLF001
         return _as_layer(module, frame.kind)
 
     def _not_a_layer(self, node: fx.Node, owner: Layer) -> str:
