@@ -12,13 +12,14 @@ DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 TIMES = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "μs": 1e-6, "us": 1e-6, "ns": 1e-9}
 SIZES = {"B": 1.0, **{f"{prefix}B": scale for prefix, scale in (DECIMAL | BINARY).items()}}
+ENERGIES = {"J": 1.0, "kJ": 1e3, "mJ": 1e-3, "µJ": 1e-6, "μJ": 1e-6, "uJ": 1e-6, "Wh": 3600.0}
 COUNTS = {
     f"{prefix}{operation}": scale
     for prefix, scale in DECIMAL.items()
     for operation in ("", "FLOP", "FLOPs", "MAC", "MACs")
 } | {"B": 1e9}  # of parameters, as they are shown
 SHARES = {"%": 0.01}
-_SCALES = {"s": TIMES, "B": SIZES, "": COUNTS, "ratio": SHARES}
+_SCALES = {"s": TIMES, "B": SIZES, "J": ENERGIES, "": COUNTS, "ratio": SHARES}
 # The quantity that a rate counts, by word; servers name a call a request.
 RATES = {
     word: quantity
@@ -30,7 +31,7 @@ RATES = {
     }.items()
     for word in words
 }
-EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s", "ratio": "1%"}
+EXAMPLES = {"s": "100ms", "B": "2GB", "": "25M", "1/s": "1000samples/s", "ratio": "1%", "J": "2J"}
 # The largest amount accepted, so that what is computed from one stays finite.
 LARGEST = 1e30
 _NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"

@@ -16,6 +16,7 @@ _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 # The field says 7 B parameters, and 7 GFLOP.
 _ELEMENTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _METRICS_OF_ELEMENTS = ("parameters", "params", "trainable_parameters")
+_ENERGY = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -50,6 +51,14 @@ def time(seconds: float | None, digits: int = 4) -> str:
     if seconds == 0:
         return "0 s"
     number, unit = _scaled(seconds, _TIME, digits)
+    return f"{number} {unit}"
+
+
+def energy(joules: float | None, digits: int = 4) -> str:
+    """Format an energy in joules: 0.01234 → '12.34 mJ'."""
+    if joules is None:
+        return UNKNOWN
+    number, unit = _scaled(joules, _ENERGY, digits)
     return f"{number} {unit}"
 
 
@@ -118,6 +127,8 @@ def amount(value: float | None, unit: str, metric: str = "", digits: int = 4) ->
     """
     if unit == "s":
         return time(value, digits)
+    if unit == "J":
+        return energy(value, digits)
     if unit == "ratio":
         return percent(value, digits)
     if unit.startswith("B"):

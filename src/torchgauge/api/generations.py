@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ def measure_generation(
     trees: bool = True,
     memory: bool = True,
     roofs: bool = True,
+    energy: bool = False,
     progress: bool | None = None,
 ) -> Generation:
     """Measure prefill, decode steps and cache of a language model by prompt, batch and cache.
@@ -41,8 +43,7 @@ def measure_generation(
     Every combination is a cell, in turn and greedily; Ctrl-C returns what was measured.
 
     Args:
-        model: A model with a `generate()`, as transformers has them, or one whose forward takes
-            (ids, past_key_values=…, use_cache=True) and returns logits and past_key_values.
+        model: One with `generate()`, or whose forward is (ids, past_key_values=…, use_cache=True).
         inputs: A prompt: token ids, or what a tokenizer or a processor returns; None draws ids.
         new_tokens: Tokens that each call makes.
         prompt: Tokens of a prompt, one number or several; None: those of the inputs, or 128.
@@ -57,6 +58,7 @@ def measure_generation(
         trees: Record a prefill and a decode step by layer and operator.
         memory: Measure the peak of the last step.
         roofs: Hold times to the device's roofs.
+        energy: Measure the joules of calls, and of a token (extra `energy`).
         progress: Show progress; None does so on a terminal.
 
     Raises InputError `no-generation`, `option-invalid`, `cache-unknown`.
@@ -83,14 +85,12 @@ def measure_generation(
     options = GenerationOptions(
         prompts=several(prompt), batches=several(batch), new_tokens=new_tokens,
         caches=several(cache), beams=beams, predict=tuple(predict), effort=effort, budget=budget,
-        trees=trees, memory=memory, roofs=roofs,
+        trees=trees, memory=memory, roofs=roofs, energy=energy,
     )  # fmt: skip
-    source = Source.of_object(model, inputs, device=device, raw=True)
-    draft = (
-        None if assistant is None else Source.of_object(assistant, None, device=device, raw=True)
-    )
+    raw = functools.partial(Source.of_object, device=device, raw=True)
+    draft = None if assistant is None else raw(assistant, None)
     with measuring(progress) as display:
-        return measure(source, options, display, assistant=draft)
+        return measure(raw(model, inputs), options, display, assistant=draft)
 
 
 def watch_generation(model: Any, *, assistant: Any = None) -> GenerationWatch:

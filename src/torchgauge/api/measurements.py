@@ -12,6 +12,7 @@ from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.size import Size
 from torchgauge.turn import turn
 
@@ -111,6 +112,39 @@ def measure_memory(
     source = Source.of_object(model, inputs, device=device, training=bool(train))
     with turn():
         return measure(opened(source), train=Training.resolve(train))
+
+
+def measure_energy(
+    model: Callable[..., Any],
+    inputs: Any = None,
+    *,
+    train: Training | bool | None = None,
+    device: str | None = None,
+) -> Energy:
+    """Measure the joules of a call by the counters of processors and GPUs (extra `energy`).
+
+    Windows of calls last as long as the counters' steps and their scatter ask for, 30 s in all at
+    most. Where a counter cannot be read, as in a virtual machine, the energy is unknown, with the
+    `reason`. Raises MissingExtraError; MeasurementError where the call raises.
+
+    Examples:
+        >>> import torch, torchgauge as tg
+        >>> energy = tg.measure_energy(torch.nn.Linear(4, 2), torch.ones(8, 4))
+        >>> energy.joules is not None or energy.reason != ""
+        True
+    """
+    from torchgauge.device.energy import check_available
+
+    check_available()
+    require_torch()
+    from torchgauge.measure.forward import opened
+    from torchgauge.measure.work.energy import measure
+    from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.training.training import Training
+
+    source = Source.of_object(model, inputs, device=device, training=bool(train))
+    with turn():
+        return measure(opened(source), Training.resolve(train))
 
 
 def measure_size(model: object) -> Size:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.api.preparation import check_torch, measuring, require_torch
+from torchgauge.device.energy import check_available as check_energy
 from torchgauge.errors import ModelError
 from torchgauge.files import check_replaceable
 from torchgauge.measure.effort import EffortName, effort_named
@@ -32,15 +33,14 @@ def profile(
     train: Training | bool | None = None,
     runtime: str = "onnxruntime", provider: str | None = None, optimization: str | None = None,
     detail: Detail = DETAIL, trace: str | Path | None = None,
-    lines: bool = False, all_threads: bool = False, roofs: bool | None = None,
+    lines: bool = False, all_threads: bool = False, roofs: bool | None = None, energy: bool = False,
     warmup: int | None = None, iterations: int | None = None,
     processes: int | None = None, budget: float | None = None,
     effort: EffortName = "usual", keep_going: bool = False, progress: bool | None = None,
 ) -> Profile:  # fmt: skip
     """Measure size, work, time and memory of a model and where they go, and return the record.
 
-    A probe that fails after the model was timed leaves a warning; Ctrl-C returns what was measured
-    so far (`interrupted`).
+    A later probe that fails leaves a warning; Ctrl-C returns what was measured (`interrupted`).
 
     Args:
         model: A torch.nn.Module, any function, or the path of an ONNX file.
@@ -60,6 +60,7 @@ def profile(
         processes: Fresh processes that time the call; 1 is this process alone.
         budget: Seconds for the latency (5).
         roofs: True measures the device's roofs anew, None where none are stored, False not at all.
+        energy: Measure joules by the counters of processors and GPUs (extra `energy`).
         effort: "quick" takes some two seconds in this process alone, "precise" about a minute.
         keep_going: Return a record also where the model raises: its size, and a failed warning.
         progress: Show progress; None does so on a terminal.
@@ -77,7 +78,7 @@ def profile(
     file = None if trace is None else Path(trace).absolute()  # the model may change folders
     how_long = effort_named(effort)
     timeline = TimelineOptions(detail, file, lines=lines, roofs=roofs, all_threads=all_threads)
-    timeline = dataclasses.replace(timeline, effort=how_long)
+    timeline = dataclasses.replace(timeline, energy=energy, effort=how_long)
     latency = LatencyOptions(None, warmup, iterations, processes, None, budget, effort=how_long)
     _check(timeline)
     placed: dict[str, Any] = {"device": device, "precision": precision}
@@ -174,7 +175,9 @@ def profile_request(
 
 
 def _check(timeline: TimelineOptions) -> None:
-    """Find before minutes of measuring, not after, what cannot be written or marked."""
+    """Find before minutes of measuring, not after, what cannot be written, marked or read."""
+    if timeline.energy:
+        check_energy()
     if timeline.trace is not None:
         check_replaceable(timeline.trace)
     if timeline.nvtx:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats, verdicts
 from torchgauge.cli.options.numbers import positive, positives, seconds, whole_number
 from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
-from torchgauge.cli.options.tree import add_view_options, shown_options
+from torchgauge.cli.options.tree import add_energy_option, add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -144,6 +144,7 @@ def _add_effort(group: argparse._ArgumentGroup) -> None:
         ("roofs", "judge no bounds by the roofs of this machine"),
     ):
         group.add_argument(f"--no-{name}", action="store_false", dest=name, help=words)
+    add_energy_option(group)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -209,6 +210,7 @@ def _generation_options(options: argparse.Namespace) -> GenerationOptions:
         trees=options.trees,
         memory=options.memory,
         roofs=options.roofs,
+        energy=options.energy,
     )
 
 

@@ -18,6 +18,7 @@ from torchgauge.cli.options.target import (
     settle,
 )
 from torchgauge.cli.options.tree import (
+    add_energy_option,
     add_recording_options,
     add_tree_options,
     shown_options,
@@ -39,7 +40,7 @@ TARGET is one of
   hf:ARCHITECTURE?key=value&…               a transformers architecture from its configuration
   hf:llama-3-8b, hf:gpt2-xl, hf:t5-3b, …    a published size of one, with random weights
   a folder                                  what Hugging Face's save_pretrained wrote
-  file.pt2, file.pt                         a program of torch.export or TorchScript; needs --trust
+  file.pt2, file.pt                         torch.export, AOTInductor, TorchScript; needs --trust
   file.onnx                                 an ONNX file; --input gives its free dimensions
 
 With --threshold it ends with 3 if a limit is exceeded and with 4 if one cannot be decided. A
@@ -59,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     add_latency_options(parser.add_argument_group("how latency is measured"))
-    add_tree_options(parser.add_argument_group("where it goes"))
+    tree_group = parser.add_argument_group("where it goes")
+    add_tree_options(tree_group)
+    add_energy_option(tree_group)
     add_threshold(parser.add_argument_group("what must hold"))
     _out(parser.add_argument_group("what comes out"))
 

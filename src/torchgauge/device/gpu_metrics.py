@@ -119,14 +119,15 @@ def gpu_metrics(device: str) -> Iterator[GpuMetrics]:
         try:
             pynvml.nvmlInit()
             stack.callback(pynvml.nvmlShutdown)
-            metrics: GpuMetrics = Nvml(pynvml, _uuids(device))
+            metrics: GpuMetrics = Nvml(pynvml, uuids(device))
         except pynvml.NVMLError as error:
             # No driver library (ROCm), or a slice of a GPU that has no handle of its own.
             metrics = NoGpu(f"The driver does not report it: {error}.")
         yield metrics
 
 
-def _uuids(device: str) -> dict[int, str]:
+def uuids(device: str) -> dict[int, str]:
+    """Return the UUID of the GPU that `device` names, by its number."""
     import torch
 
     index = int(device.partition(":")[2] or torch.cuda.current_device())

@@ -15,11 +15,13 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.environment import Environment
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Bottleneck, Roofline, Roofs
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.target import Target
 
 
 def judged(
@@ -84,4 +86,22 @@ def phases(
         optimizer=name_of(options.train.optimizer),
         autocast=placement.precision if placement.method == "autocast" else "",
         scaled=options.train.scaler is not None,
+    )
+
+
+def no_module(target: Target) -> MeasurementWarning:
+    """Return the warning that a target is a plain callable."""
+    return MeasurementWarning(
+        id="not-a-module",
+        message=f"{target.name} is a plain callable: the parameters that it uses are not known.",
+        probe="size",
+    )
+
+
+def meta_device() -> MeasurementWarning:
+    """Return the warning that a target has no values."""
+    return MeasurementWarning(
+        id="meta-device",
+        message="The model's tensors have no values (on the meta device, or fake): its size "
+        "and work are counted, nothing is timed.",
     )

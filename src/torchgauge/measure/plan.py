@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +26,7 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure.derived import bounds, judged, phases
+from torchgauge.measure.derived import bounds, judged, meta_device, no_module, phases
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
@@ -44,6 +45,7 @@ from torchgauge.measure.timeline import nvtx as nvtx_probe
 from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
+from torchgauge.measure.work import energy as energy_probe
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.counted import counted
@@ -52,17 +54,16 @@ from torchgauge.progress import Progress
 from torchgauge.records import rendering
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import ProbeRun, Profile
-from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import System
 from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
-from torchgauge.targets.target import Target
 
 # The share of the latency's time that is spent before the other probes; the rest comes after them.
 FIRST_SHARE = 0.5
@@ -105,7 +106,7 @@ def _measured(
     runner.progress.expect(_stages(placement, options, timeline))
     host_environment = environment()
     size = _size(placement, runner)
-    timed = _timed(runs, placement, options, runner)
+    timed = _timed(runs, placement, options, runner, timeline.energy)
     training = options.train is not None
     cost = runner.attempt(
         "cost", lambda: counted(source, placement, backward=training).cost,
@@ -143,6 +144,7 @@ def _measured(
         training=divided,
         utilization=step_utilization(placement, host_environment, cost, latency, roofs),
         system=timed.system,
+        energy=timed.energy,
         roofline=near,
         bottleneck=bound,
         tree=tree,
@@ -162,7 +164,7 @@ def _stages(placement: Placement, options: LatencyOptions, timeline: TimelineOpt
     recorded = timeline.detail != "summary"
     # Size, latency, the machine's use, work and memory; then what is asked for.
     optional = recorded, timeline.lines, timeline.nvtx, options.several, timeline.measures_roofs
-    return 5 + sum(optional)
+    return 5 + timeline.energy + sum(optional)
 
 
 def _loaded(source: Source, runner: Runner) -> Placement:
@@ -177,7 +179,7 @@ def _loaded(source: Source, runner: Runner) -> Placement:
 def _size(placement: Placement, runner: Runner) -> Size | None:
     target = dataclasses.replace(placement.target, model=placement.model)
     if target.graph is None and module_of(placement.model) is None:
-        runner.warnings.append(_no_module(target))
+        runner.warnings.append(no_module(target))
         return None
     size = runner.attempt("size", lambda: size_probe.size_of(target))
     if size is not None:
@@ -192,13 +194,14 @@ class _Timed(NamedTuple):
     system: System | None = None
     compilation: Compilation | None = None
     watch: compilation_probe.Watch | None = None
+    energy: Energy | None = None
 
 
 def _timed(
-    runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner
+    runs: LatencyRuns, placement: Placement, options: LatencyOptions, runner: Runner, energy: bool
 ) -> _Timed:
     if not placement.computes:
-        runner.warnings.append(_meta())
+        runner.warnings.append(meta_device())
         return _Timed()
 
     def first_runs() -> bool:
@@ -215,7 +218,9 @@ def _timed(
             runner.heed(runs.failures)
             runner.progress.keep(units.time(runs.median, 3))
         system = runner.attempt("system", lambda: measure_system(placement, options))
-    return _Timed(measured, system, watch.result(), watch)
+    measure_energy = partial(energy_probe.measure, placement, options.train)
+    joules = runner.attempt("energy", measure_energy) if energy else None
+    return _Timed(measured, system, watch.result(), watch, joules)
 
 
 def _last_runs(
@@ -332,19 +337,3 @@ def _with_lines(tree: Tree, placement: Placement, options: LatencyOptions, runne
     if result is None:
         return tree
     return msgspec.structs.replace(tree, lines=result[0], passes=(*tree.passes, result[1]))
-
-
-def _no_module(target: Target) -> MeasurementWarning:
-    return MeasurementWarning(
-        id="not-a-module",
-        message=f"{target.name} is a plain callable: the parameters that it uses are not known.",
-        probe="size",
-    )
-
-
-def _meta() -> MeasurementWarning:
-    return MeasurementWarning(
-        id="meta-device",
-        message="The model's tensors have no values (on the meta device, or fake): its size "
-        "and work are counted, nothing is timed.",
-    )

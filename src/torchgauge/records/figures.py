@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from torchgauge.records.generation.generation import Generation
+from torchgauge.records.headline.energy_figures import energy_figures
 from torchgauge.records.headline.figure import Figure, Named, Unit, by_name
 from torchgauge.records.headline.generation_figures import (
     all_generation_figures,
@@ -120,7 +121,7 @@ def worse_when_higher(name: str, unit: str) -> bool | None:
 
     None where it is neither, as with the number of samples or the use of the machine.
     """
-    if unit in ("s", "B") or name in SIZE or name in COST:
+    if unit in ("s", "B", "J") or name in SIZE or name in COST:
         return True
     is_share = name in ("roofline_efficiency", "machine_speed") or name.endswith(("mfu", "hfu"))
     return False if unit == "1/s" or is_share else None
@@ -167,6 +168,7 @@ def _profile(profile: Profile) -> Iterator[Figure]:
     if profile.capacity is not None:
         yield capacity_figure(profile.capacity)
     yield from _system(profile.system)
+    yield from energy_figures(profile.energy)
     yield from _roofline(profile.roofline)
 
 

@@ -30,8 +30,11 @@ class Metric(NamedTuple):
 
     @property
     def of_calls(self) -> bool:
-        """Whether it is of generations, which repeat in one process: a few calls are a spread."""
-        return self.figure.startswith("generation_")
+        """Whether it repeats in one process, where a few values are a spread already.
+
+        So do generations, by call, and energies, by window of calls.
+        """
+        return self.figure.startswith(("generation_", "energy"))
 
     @property
     def of_load(self) -> bool:
@@ -62,6 +65,8 @@ METRICS = {
         Metric("optimizer", "training_optimizer", "timing"),
         Metric("mfu", "mfu", "timing", "higher"),
         Metric("hfu", "hfu", "timing", "higher"),
+        Metric("energy", "energy", "timing"),
+        Metric("energy_per_token", "energy_per_token", "timing"),
         Metric("ttft", "generation_ttft", "timing", level="serving_ttft_p50"),
         Metric("tpot", "generation_tpot", "timing", level="serving_tpot_p50"),
         Metric("tokens", "generation_tokens", "timing", "higher", "serving_tokens", ("tokens",)),

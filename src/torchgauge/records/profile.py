@@ -21,6 +21,7 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.records.work.utilization import Utilization
@@ -56,6 +57,7 @@ class Profile(Exported, frozen=True, kw_only=True):
         training: How a training step's time is divided; None in inference.
         utilization: MFU and HFU of a training step; None in inference.
         system: Use of cores, GPUs, disk and network meanwhile.
+        energy: Joules of a call, by hardware counters; None where it was not asked for.
         roofline: The call beside the roofs of its device.
         bottleneck: What the call waits for.
         tree: Where time, work and memory go: layers, operators, kernels.
@@ -81,6 +83,7 @@ class Profile(Exported, frozen=True, kw_only=True):
     training: TrainingTime | None = None
     utilization: Utilization | None = None
     system: System | None = None
+    energy: Energy | None = None
     roofline: Roofline | None = None
     bottleneck: Bottleneck | None = None
     tree: Tree | None = None
@@ -105,7 +108,7 @@ class Profile(Exported, frozen=True, kw_only=True):
 
         Memory and tree both record allocations: what the first cannot see is said once.
         """
-        parts = (self.cost, self.latency, self.memory, self.system, self.tree)
+        parts = (self.cost, self.latency, self.memory, self.system, self.energy, self.tree)
         memory_ids = {w.id for w in self.memory.warnings} if self.memory is not None else set()
         return self.warnings + tuple(
             w

@@ -26,6 +26,7 @@ KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
     "B/s": ("_bytes_per_s", 1),
     "ratio": ("_fraction", 1),
     "W": ("_w", 1),
+    "J": ("_j", 1),
     "Hz": ("_hz", 1),
 }
 

@@ -99,8 +99,8 @@ class Target:
     """A loaded model (or any callable) with example inputs.
 
     `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
-    "huggingface", "exported", "torchscript", "onnx"); `files` are the weight files that were read;
-    `graph` is what an ONNX file computes;
+    "huggingface", "exported", "aotinductor", "torchscript", "onnx"); `files` are the weight files
+    that were read; `graph` is what an ONNX file computes;
     `tokens` and `images` are what one call processes, None where nothing says so.
     """
 

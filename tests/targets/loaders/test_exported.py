@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -139,3 +142,25 @@ def test_the_module_of_an_exported_program_is_measured_from_python():
     profile = tg.profile(program.module(), torch.ones(3, 4), warmup=1, iterations=3)
     assert profile.complete, profile.warnings
     assert profile.size.parameters == 10
+
+
+def test_a_package_of_aotinductor_is_run_as_a_function(tmp_path, monkeypatch):
+    path = tmp_path / "compiled.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("compiled/data/aotinductor/model/a.wrapper.so", b"\x7fELF")
+        archive.writestr("compiled/archive_format", "pt2")
+    assert refused(TargetRequest(str(path))).id == "untrusted-file"
+    inductor = types.SimpleNamespace(aoti_load_package=lambda name: lambda x: (name, x))
+    monkeypatch.setitem(sys.modules, "torch._inductor", inductor)
+    target = load(TargetRequest(str(path), inputs=("2x4",), trust=True))
+    assert (target.kind, target.batch) == ("aotinductor", 2)
+    assert target.model(1) == (str(path), 1)
+
+
+@pytest.mark.parametrize("name", ["model.pte", "dump.etdp", "lowered.etrecord"])
+def test_what_executorch_wrote_is_not_read(name, tmp_path):
+    (tmp_path / name).write_bytes(b"<\x00\x00\x00ET12")
+    error = refused(TargetRequest(str(tmp_path / name), trust=True))
+    assert error.id == "target-not-supported"
+    assert "ExecuTorch" in error.cause
+    assert ".pt2" in error.remedy

@@ -25,6 +25,8 @@ def unit_of(limited: Metric) -> str:
     """Return the SI unit that limits of a metric are given in."""
     if limited.name in ("errors", "mfu", "hfu"):
         return "ratio"
+    if limited.figure.startswith("energy"):
+        return "J"
     if limited.better == "higher":
         return "1/s"
     for named in (SIZE, COST):
@@ -155,6 +157,8 @@ def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str =
 
 
 def _at_least(limited: Metric, profile: Profile) -> bool:
+    if limited.figure.startswith("energy"):
+        return profile.energy is not None and profile.energy.at_least
     if limited.name in ("mfu", "hfu"):
         return profile.utilization is not None and profile.utilization.at_least
     if limited.figure in COST:
@@ -167,6 +171,8 @@ def _unknown_reason(limit: Limit, profile: Profile) -> str:
         return "no request of this level has it"
     if METRICS[limit.metric].of_load:
         return "`torchgauge load` measures it"
+    if METRICS[limit.metric].figure.startswith("energy"):
+        return energy_reason(profile)
     if METRICS[limit.metric].of_calls:
         cell = profile.generation
         return "`torchgauge generate` measures it" if cell is None else cell.reason or cell.status
@@ -179,6 +185,13 @@ def _unknown_reason(limit: Limit, profile: Profile) -> str:
     if limit.metric == "device_time" and profile.latency is not None:
         return "nothing ran on a GPU"
     return "it was not measured"
+
+
+def energy_reason(profile: Profile) -> str:
+    """Return why the energy of a call, or of a token, is not known."""
+    if profile.energy is None:
+        return "--energy measures it"
+    return profile.energy.reason or "the inputs do not say how many tokens they hold"
 
 
 def _without_interval(limit: Limit, profile: Profile) -> str:

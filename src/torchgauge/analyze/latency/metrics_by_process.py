@@ -23,8 +23,10 @@ _CALLS: dict[str, Callable[[GenerationCall], float | None]] = {
 def by_process(profile: Profile, metric: Metric) -> tuple[float, ...]:
     """Return the metric in SI units by process; nothing where a process does not have it.
 
-    Of a generation it is by call, all in one process.
+    Of a generation it is by call, of energy by window of calls, all in one process.
     """
+    if metric.figure.startswith("energy"):
+        return _by_window(profile, metric)
     if metric.name in _CALLS:
         return _by_call(profile.generation, _CALLS[metric.name])
     if profile.latency is None or profile.latency.stop == "interrupted":
@@ -40,6 +42,14 @@ def _by_call(
 ) -> tuple[float, ...]:
     values = [read_value(call) for call in (() if cell is None else cell.timed_calls)]
     return tuple(value for value in values if value is not None and value > 0)
+
+
+def _by_window(profile: Profile, metric: Metric) -> tuple[float, ...]:
+    energy = profile.energy
+    if energy is None or energy.joules is None:
+        return ()
+    share = 1.0 if metric.name == "energy" else (energy.per_token or 0.0) / energy.joules
+    return tuple(joules * share for joules in energy.by_window if joules * share > 0)
 
 
 def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]:

@@ -35,6 +35,15 @@ def add_tree_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_energy_option(group: argparse._ArgumentGroup) -> None:
+    """Declare the option that measures energy."""
+    group.add_argument(
+        "--energy",
+        action="store_true",
+        help="measure joules by the counters of processors and GPUs (extra energy)",
+    )
+
+
 def add_view_options(group: argparse._ArgumentGroup, *, depth: int | None, depth_help: str) -> None:
     """Declare the options that say what of a tree is shown."""
     group.add_argument(
@@ -87,6 +96,7 @@ def timeline_options(options: argparse.Namespace) -> TimelineOptions:
         lines=options.lines,
         roofs=options.roofs,
         all_threads=options.all_threads,
+        energy=options.energy,
         effort=effort_named(options.effort),
     )
 

@@ -26,6 +26,7 @@ PRESENT: tuple[Callable[[Readings], Check], ...] = (
     memory.pressure,
     machine.clock_source,
     machine.virtual,
+    machine.energy,
     software.python,
     software.torch_build,
     software.switches,

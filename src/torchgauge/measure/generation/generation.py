@@ -40,6 +40,7 @@ from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import without_values
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
+from torchgauge.measure.work.energy import of_calls
 from torchgauge.progress import Progress
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, StageWork
@@ -106,10 +107,11 @@ class _Measurement:
         """Run the probes in their order, and return the record."""
         runner, placement = self._runner, self._placement
         stages = len(self._grid.cells) * (1 + self._options.memory)
+        stages += len(self._grid.cells) * self._options.energy
         runner.progress.expect(2 + stages + 2 * self._options.trees + self._options.roofs)
         size = runner.attempt("size", lambda: size_probe.measure(placement.model), tells=False)
         runner.attempt("generation", lambda: self._grid.run(runner.progress), tells=False)
-        cells = [self._cell(run) for run in self._grid.cells]
+        cells = [self._with_energy(self._cell(run), run) for run in self._grid.cells]
         roofs = self._roofs()
         cells = self._with_work(cells, roofs)
         generation = Generation(
@@ -155,6 +157,19 @@ class _Measurement:
             calls=tuple(run.calls),
             warmup=min(WARMUP, len(run.calls)),
         )
+
+    def _with_energy(self, cell: GenerationCell, run: CellRun) -> GenerationCell:
+        if not self._options.energy or not cell.done:
+            return cell
+        tokens = cell.batch * cell.new_tokens
+        energy = self._runner.attempt(
+            "energy",
+            lambda: of_calls(
+                self._grid.caller(run), self._placement.device, samples=cell.batch, tokens=tokens
+            ),
+            tells=False,
+        )
+        return replace(cell, energy=energy)
 
     def _roofs(self) -> Roofs | None:
         """Return the device's roofs: those that are stored, or quickly measured where none are."""

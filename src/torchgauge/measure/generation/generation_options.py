@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from torchgauge.device.energy import check_available
 from torchgauge.errors import InputError
 from torchgauge.measure.effort import EffortName, effort_named
 
@@ -34,6 +35,7 @@ class GenerationOptions:
         trees: Whether a prefill and a decode step are recorded by layer and operator.
         memory: Whether the peak of the last step is measured.
         roofs: Whether lower bounds are made from the device's roofs.
+        energy: Whether the joules of calls are measured.
     """
 
     prompts: tuple[int, ...] = ()
@@ -47,8 +49,11 @@ class GenerationOptions:
     trees: bool = True
     memory: bool = True
     roofs: bool = True
+    energy: bool = False
 
     def __post_init__(self) -> None:
+        if self.energy:
+            check_available()
         counts = {"prompt": self.prompts, "batch": self.batches, "beams": (self.beams,)}
         for name, values in counts.items():
             for value in values:

@@ -140,6 +140,17 @@ class Grid:
             inputs = self._inputs[id(cell)] = self._prompts.make(cell.batch, cell.prompt)
         return self._generator.ready(inputs, cell.cache_kind)
 
+    def caller(self, cell: CellRun) -> Callable[[], None]:
+        """Return what makes one call of a cell, and waits for it; hygiene is around each."""
+        device = open_device(self._prompts.placement.device)
+
+        def call() -> None:
+            with device.current(), self.hygiene():
+                self.ready(cell)()
+                device.synchronize()
+
+        return call
+
     def _call(self, cell: CellRun, synchronize: Callable[[], object]) -> None:
         if obstacle := self._obstacle(cell):
             cell.end(*obstacle)

@@ -19,8 +19,8 @@ class TimelineOptions:
 
     `nvtx` runs steps with NVTX ranges at the end, `lines` samples the lines of Python that run.
     `roofs` True measures anew what the device can do at most, None quickly where that is not known,
-    False not at all. `all_threads` records operators of threads that the step starts, too. `effort`
-    is how long is measured.
+    False not at all. `all_threads` records operators of threads that the step starts, too. `energy`
+    measures joules by hardware counters; `effort` is how long is measured.
 
     Raises InputError `detail-unknown`, `trace-name`; `option-conflict` for what needs a recording
     where `detail` makes none.
@@ -32,6 +32,7 @@ class TimelineOptions:
     lines: bool = False
     roofs: bool | None = None
     all_threads: bool = False
+    energy: bool = False
     effort: Effort = USUAL
 
     @property

@@ -8,6 +8,7 @@ from torchgauge.records.generation.cache_size import CacheSize
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.record import How, Interval, Record
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Bound
 
 Status = Literal["done", "out of memory", "failed", "interrupted", "skipped"]
@@ -92,6 +93,7 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         cache: What the cache takes at the end of a call.
         memory: The peak of the last decode step.
         work: Of the prefill and of the first and last decode step.
+        energy: Joules of a call; None where they were not asked for.
     """
 
     batch: int
@@ -115,6 +117,7 @@ class GenerationCell(Record, frozen=True, kw_only=True):
     cache: CacheSize | None = None
     memory: Memory | None = None
     work: tuple[StageWork, ...] = ()
+    energy: Energy | None = None
 
     @property
     def done(self) -> bool:

@@ -129,7 +129,9 @@ class Generation(Exported, frozen=True, kw_only=True):
             inputs=(prompt, answer),
             batch=cell.batch,
         )
-        return msgspec.structs.replace(model, target=target, memory=cell.memory, generation=cell)
+        return msgspec.structs.replace(
+            model, target=target, memory=cell.memory, energy=cell.energy, generation=cell
+        )
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

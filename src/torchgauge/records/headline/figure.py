@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from torchgauge.records.record import How, Interval
 
-Unit = Literal["", "s", "B", "1/s", "B/s", "ratio", "W", "Hz"]
+Unit = Literal["", "s", "B", "1/s", "B/s", "ratio", "W", "J", "Hz"]
 
 
 class Figure(NamedTuple):

@@ -19,7 +19,13 @@ from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.time_sections import latency, throughput, training, utilization
+from torchgauge.report.content.time_sections import (
+    energy,
+    latency,
+    throughput,
+    training,
+    utilization,
+)
 from torchgauge.report.tables.compilation_tables import speed_up
 from torchgauge.report.tables.graph_facts import graph
 
@@ -44,6 +50,7 @@ def sections(profile: Profile) -> list[Section]:
         (profile.utilization, utilization),
         (profile.memory, memory),
         (profile.system, system),
+        (profile.energy, energy),
         (profile.compilation, compilation),
     )
     return summary + [section(part) for part, section in parts if part is not None]

@@ -21,6 +21,7 @@ UNITS: dict[Unit, str] = {
     "B/s": "bytes_per_second",
     "ratio": "ratio",
     "W": "watts",
+    "J": "joules",
     "Hz": "hertz",
 }
 LABELS = ("target", "model", "device", "precision", "batch_size", "rank")

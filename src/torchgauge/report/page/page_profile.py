@@ -52,6 +52,10 @@ def figures(profile: Profile) -> list[dict[str, str]]:
         _section_figure("parameters", "figures", profile.size, sections.size, "parameters"),
         _section_figure("FLOPs", "roofline", profile.cost, sections.cost, "FLOPs"),
     ]
+    if profile.energy is not None:
+        cards.append(
+            _section_figure("energy", "system", profile.energy, time_sections.energy, "a call")
+        )
     if profile.utilization is not None:
         used = profile.utilization
         cards.append(_section_figure("MFU", "roofline", used, time_sections.utilization, "MFU"))

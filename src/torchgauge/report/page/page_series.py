@@ -122,7 +122,10 @@ def system(profile: Profile) -> dict[str, Any] | None:
         "rss": [sample.rss for sample in record.samples],
         "core_count": record.core_count,
         "gpus": [*_flows(record), *(series for gpu in record.gpus for series in _gpu(gpu))],
-        "rows": _rows(sections.system(record)),
+        "rows": [
+            *_rows(sections.system(record)),
+            *([] if profile.energy is None else _rows(time_sections.energy(profile.energy))),
+        ],
         "how": record.how,
     }
 

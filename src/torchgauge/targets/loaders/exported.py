@@ -1,8 +1,9 @@
-"""Saved programs: what torch.export.save and torch.jit.save wrote, loaded only with --trust."""
+"""Saved programs: of torch.export, TorchScript and AOTInductor, loaded only with --trust."""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.loaders import exported_layers, script_layers
 from torchgauge.targets.target import Target, TargetRequest
 
 EXPORTED = ".pt2"
 # Members that the archives of the two kinds have; checkpoints, which hold no code, have none.
-_PROGRAMS = {"archive_format": "exported", "serialized_exported_program": "exported",
-             "code/": "torchscript"}  # fmt: skip
+_PROGRAMS = {"models/": "exported", "serialized_exported_program": "exported",
+             "data/aotinductor/": "aotinductor", "code/": "torchscript"}  # fmt: skip
 
 
 def matches(path: Path) -> bool:
@@ -28,17 +30,17 @@ def matches(path: Path) -> bool:
 
 
 def _kind(path: Path) -> str | None:
-    """Return "exported" or "torchscript" by a file's content, None for neither."""
+    """Return "exported", "aotinductor" or "torchscript" by a file's content, None for none."""
     if not is_file(path):
         return None
-    if path.suffix == EXPORTED:
-        return "exported"  # a damaged one is said to be that
+    damaged = "exported" if path.suffix == EXPORTED else None  # loading it tells what is wrong
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
-        return None
-    return next((_PROGRAMS[sign] for sign in _PROGRAMS if any(sign in n for n in names)), None)
+        return damaged
+    kinds = (_PROGRAMS[sign] for sign in _PROGRAMS if any(sign in name for name in names))
+    return next(kinds, damaged)
 
 
 def load(request: TargetRequest, path: Path) -> Target:
@@ -56,17 +58,19 @@ def load(request: TargetRequest, path: Path) -> Target:
         )
     kind = _kind(path) or "torchscript"
     try:
-        model, example = _exported(path) if kind == "exported" else _scripted(path)
+        model, example = _LOADERS[kind](path)
     except Exception as error:  # a damaged file makes the loaders raise anything
         raise InputError(
             f"{path} cannot be read as a saved program.",
             id="program-unreadable",
             cause=(str(error) or type(error).__name__).splitlines()[0],
-            remedy="Give what torch.export.save (.pt2) or torch.jit.save (.pt, .ts) wrote.",
+            remedy="Give what torch.export.save, torch._inductor.aoti_compile_and_package or "
+            "torch.jit.save wrote, on the kind of machine that it was compiled for.",
         ) from error
+    inputs = _inputs(request, model, example)
     return Target(
-        model=model,
-        inputs=_inputs(request, model, example),
+        model=script_layers.if_same(model, inputs.args, inputs.kwargs),
+        inputs=inputs,
         spec=request.spec,
         kind=kind,
         name=path.stem,
@@ -77,13 +81,7 @@ def load(request: TargetRequest, path: Path) -> Target:
 
 def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
     program = torch.export.load(path)
-    module = program.module()
-
-    def as_exported(mode: bool = True) -> torch.nn.Module:  # noqa: ARG001
-        return module
-
-    # Its mode was fixed when it was exported, and torch raises where it is set.
-    module.train = module.eval = as_exported  # type: ignore[method-assign, assignment]
+    module = exported_layers.with_layers(program.module())
     if program.example_inputs is None:
         return module, None
     args, kwargs = program.example_inputs
@@ -92,11 +90,22 @@ def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
 
 def _scripted(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
     load: Any = torch.jit.load
-    model: torch.nn.Module = load(path, map_location="cpu")
-    return model, None
+    return script_layers.with_layers(load(path, map_location="cpu")), None
 
 
-def _inputs(request: TargetRequest, model: torch.nn.Module, example: Inputs | None) -> Inputs:
+def _packaged(path: Path) -> tuple[Callable[..., Any], Inputs | None]:
+    """Return what AOTInductor compiled: a library that is called, and tells nothing of layers."""
+    from torch._inductor import aoti_load_package
+
+    return aoti_load_package(str(path)), None
+
+
+_LOADERS: dict[str, Callable[[Path], tuple[Any, Inputs | None]]] = {
+    "exported": _exported, "aotinductor": _packaged, "torchscript": _scripted,
+}  # fmt: skip
+
+
+def _inputs(request: TargetRequest, model: Any, example: Inputs | None) -> Inputs:
     if request.inputs:
         return make_inputs(request.inputs, request.batch, RandomTensors(request.device))
     if example is not None:
@@ -104,6 +113,11 @@ def _inputs(request: TargetRequest, model: torch.nn.Module, example: Inputs | No
     raise InputError(
         f"{request.spec} has no example inputs, and none are given.",
         id="input-missing",
-        cause=f"The program is called as {getattr(model.forward, 'schema', 'forward(…)')}.",
+        cause=f"The program is called as {_schema(model)}.",
         remedy="Give the shape of each, for example --input 1x3x224x224.",
     )
+
+
+def _schema(model: Any) -> object:
+    forward = getattr(getattr(model, "script", model), "forward", None)
+    return getattr(forward, "schema", "forward(…)")

@@ -34,9 +34,13 @@ UNSUPPORTED = {
     ".pth": "a checkpoint",
     ".ts": "a TorchScript program",
     ".bin": "a checkpoint",
+    ".pte": "an ExecuTorch program, which runs in a runtime of its own",
+    ".etdp": "a recording of ExecuTorch",
+    ".etrecord": "a record of how ExecuTorch lowered a program",
     ".safetensors": "a checkpoint",
 }
 LIBRARIES = ("torchvision", "timm", "hf")
+EXECUTORCH = (".pte", ".etdp", ".etrecord")
 CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 
 
@@ -152,6 +156,8 @@ def _unsupported(path: Path) -> InputError:
     remedy = "Write a file.py:factory that returns the model, and give that"
     if path.suffix in CHECKPOINTS:
         remedy += f"; where the file is a state dict, add --weights {path}"
+    if path.suffix in EXECUTORCH:
+        remedy = "Give the exported program (.pt2) that it was lowered from"
     return InputError(
         f"{path} cannot be loaded as a target.",
         id="target-not-supported",

@@ -8,6 +8,7 @@ from torchgauge import units
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
 from torchgauge.records.generation.fit import GenerationPrediction
 from torchgauge.records.generation.generation import Generation, StageTree
+from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -35,6 +36,7 @@ SHAPES = (
     Column("± TPOT", title="±", priority=2, tone="faint"),
     Column("tokens/s", tone="strong"),
     Column("call", priority=4, tone="faint"),
+    Column("J/token"),
     Column("cache", priority=1),
     Column("used", title="cache used", priority=5),
     Column("memory", priority=3),
@@ -81,6 +83,7 @@ def document(generation: Generation, options: Options) -> Document:
         ("Memory", words.memory(generation)),
         ("Cache", words.caches(generation)),
         ("Assistant", _drafts(generation)),
+        ("Energy", words.energies(generation)),
         ("Without figures", _reasons(generation)),
     ):
         if listed := list(pairs):
@@ -156,11 +159,18 @@ def _shape(cell: GenerationCell) -> dict[str, Value]:
         "TPOT": _time(cell.tpot),
         "± TPOT": _half(cell.tpot),
         "tokens/s": _rate(cell.tokens_per_second),
+        "J/token": _energy(cell.energy),
         "call": _time(cell.end_to_end),
         "cache": "" if cache is None else units.size(cache.held, 3),
         "used": units.size(cache.used, 3) if cache is not None and is_partly_used else "",
         "memory": "" if memory is None else units.size(memory.peak, 3),
     }
+
+
+def _energy(energy: Energy | None) -> Value:
+    if energy is None:
+        return ""
+    return "≥ " * energy.at_least + units.energy(energy.per_token, 3)
 
 
 def _prefill(cell: GenerationCell) -> dict[str, Value]:

@@ -129,6 +129,25 @@ def memory(generation: Generation) -> Iterator[tuple[str, str]]:
         yield "largest batch", largest_batch(generation.largest_batch)
 
 
+def energies(generation: Generation) -> Iterator[tuple[str, str]]:
+    """Yield the joules of a call with the idle power's part, or why they are not known."""
+    reasons: set[str] = set()
+    for cell in generation.done:
+        energy = cell.energy
+        if energy is None or energy.reason in reasons:
+            continue
+        if energy.joules is None:
+            reasons.add(energy.reason)
+            yield "energy", f"{units.UNKNOWN}: {energy.reason}"
+            continue
+        prefix = "at least " * energy.at_least
+        above = units.energy(energy.above_idle, 3)
+        yield (
+            name(generation, cell),
+            f"{prefix}{units.energy(energy.joules, 3)} a call, {above} above idle",
+        )
+
+
 def largest_batch(largest: LargestBatch) -> str:
     """Return what fits, and what was seen to fit and not to."""
     text = (

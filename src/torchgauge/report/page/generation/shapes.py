@@ -77,6 +77,7 @@ COLUMNS = (
     Column("held", "cache held", "bytes"),
     Column("used", "cache used", "bytes"),
     Column("memory", "peak memory", "bytes"),
+    Column("energy", "J/token", "number"),
     Column("flops", "FLOPs of a step", "count"),
     Column("bound", "step bound by", "text"),
     Column("reached", "share of its bound", "share"),
@@ -204,6 +205,7 @@ def _row(cell: GenerationCell) -> dict[str, Any]:
         "new_tokens": cell.new_tokens,
         "reason": short(cell.reason),
         "memory": None if cell.memory is None else cell.memory.peak,
+        "energy": None if cell.energy is None else cell.energy.per_token,
     }
     for name in TIMES:
         repeated: RepeatedTime | None = getattr(cell, name)
