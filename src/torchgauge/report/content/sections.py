@@ -18,14 +18,8 @@ from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
 from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
+from torchgauge.report.content import time_sections
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.time_sections import (
-    energy,
-    latency,
-    throughput,
-    training,
-    utilization,
-)
 from torchgauge.report.tables.compilation_tables import speed_up
 from torchgauge.report.tables.graph_facts import graph
 
@@ -41,16 +35,16 @@ def sections(profile: Profile) -> list[Section]:
         impossible = any(warning.id == "rate-impossible" for warning in profile.warnings)
         summary.append(cost(profile.cost, profile.latency, impossible=impossible))
     if profile.latency is not None:
-        summary.append(latency(profile.latency, stages=profile.training is None))
+        summary.append(time_sections.latency(profile.latency, stages=profile.training is None))
     if profile.bottleneck is not None:
         summary.append(bounds(profile.bottleneck, profile.roofline))
     parts: tuple[tuple[Any, Callable[[Any], Section]], ...] = (
-        (profile.throughput, throughput),
-        (profile.training, training),
-        (profile.utilization, utilization),
+        (profile.throughput, time_sections.throughput),
+        (profile.training, time_sections.training),
+        (profile.utilization, time_sections.utilization),
         (profile.memory, memory),
         (profile.system, system),
-        (profile.energy, energy),
+        (profile.energy, time_sections.energy),
         (profile.compilation, compilation),
     )
     return summary + [section(part) for part, section in parts if part is not None]
