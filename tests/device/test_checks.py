@@ -156,7 +156,7 @@ def findings(now):
 def test_on_a_clean_machine_every_check_is_clear(tmp_path):
     answers = every.checks(machine(tmp_path))
     assert {check.id: check.status for check in answers} == {c.id: "clear" for c in answers}
-    assert len(answers) == len(every.ALL_CHECKS) == 18
+    assert len(answers) == len(every.ALL_CHECKS) == 19
     assert all(check.observed for check in answers)
 
 

@@ -16,6 +16,8 @@ FILES = {
     "proc/self/cgroup": "0::/user.slice/app",
     "proc/self/maps": "7f00-7f01 r-xp 0 08:01 1 /venv/torch/lib/libgomp-a1.so.1\n" * 3,
     "sys/fs/cgroup/user.slice/app/cpu.max": "max 100000",
+    "sys/class/powercap/intel-rapl:0/name": "package-0",
+    "sys/class/powercap/intel-rapl:0/energy_uj": "1",
     "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
     "sys/devices/system/node/node0/cpulist": "0-7",
     f"{CPU}/cpufreq/boost": "0",

@@ -15,6 +15,8 @@ from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Limit
 
 UNITS = {
+    "energy": "J",
+    "energy_per_token": "mJ",
     "latency": "ms",
     "tokens": "tokens/s",
     "throughput": "samples/s",
