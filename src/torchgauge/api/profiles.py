@@ -82,7 +82,7 @@ def profile(
     latency = LatencyOptions(None, warmup, iterations, processes, None, budget, effort=how_long)
     _check(timeline)
     placed: dict[str, Any] = {"device": device, "precision": precision}
-    if isinstance(model, (str, Path)):
+    if isinstance(model, str | Path) and Path(model).suffix == ".onnx":
         chosen = RuntimeOptions(runtime, provider, optimization)
         request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
         record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)
@@ -119,7 +119,7 @@ def _request(model: str | Path, inputs: Any, **fields: Any) -> TargetRequest:
 
 
 def _prepared(
-    model: Callable[..., Any],
+    model: Any,  # also what is no model, which `Source.of_object` refuses
     inputs: Any,
     train: Training | bool | None,
     placed: Mapping[str, str | None],
