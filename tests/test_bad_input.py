@@ -293,7 +293,7 @@ REFUSED = [
         "@models.py:deep", "recursion-limit", "Loading the model", "1,000", "setrecursionlimit", 1
     ),
     Case("torchvision:resnet19", "torchvision-unknown", "", "", "resnet18"),
-    Case("@model.onnx", "target-not-supported", "", "ONNX"),
+    Case("@model.onnx", "onnx-unreadable"),
     Case("@program.pt2", "untrusted-file", "holds a program", "whoever wrote it", "--trust"),
     pytest.param(
         Case("@program.pt2 --trust", "program-unreadable", "saved program"),

@@ -31,6 +31,8 @@ ELSEWHERE = {
     "tensor-parallel": "a process group", "gradient-accumulation": "the user's loop",
     "pinned-memory": "the user's loader", "loader-workers": "the user's loader",
     "dynamic-batching": "the user's server", "memory-pool": "the user's server",
+    "graph-basic": "an ONNX file", "graph-extended": "an ONNX file", "graph-all": "an ONNX file",
+    "openvino": "an ONNX file", "onnx-no-arena": "an ONNX file",
 }  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def test_the_view_fits_80_columns_and_names_every_check_and_finding(tmp_path):
         for part in (finding.title, f"[{finding.id}]", finding.evidence, finding.remedy):
             assert part in flat
     assert "Found: 5 serious, 1 warning, 1 to know" in text
-    assert "Checks: 17 of 18 made in full" in text
+    assert "Checks: 18 of 19 made in full" in text
     assert view(found, width=80) is not None
 
 

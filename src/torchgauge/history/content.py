@@ -167,6 +167,8 @@ def _workload(profile: Profile) -> str:
     target, settings = profile.target, profile.environment.settings
     facts = msgspec.structs.asdict(target)
     del facts["weights"]
+    if not target.runtime:  # torch: as runs were recorded before there was another
+        del facts["runtime"]
     facts["inputs"] = [msgspec.structs.astuple(input_spec) for input_spec in target.inputs]
     common = (facts, settings.threads, settings.interop_threads, settings.deterministic)
     tf32 = (settings.fp32_matmul, settings.fp32_convolution)

@@ -51,7 +51,7 @@ def test_defaults_are_by_kind(name):
     found = default_tolerance(name)
     loose = METRICS[name].kind in {"timing", "memory"}
     expected = (0.01, 0.03) if loose else (0.0, 0.0)
-    if name in ("ttft", "tpot", "tokens"):
+    if name in ("ttft", "tpot", "tokens", "energy", "energy_per_token"):
         expected = (0.05, 0.25)
     assert (found.accepted, found.refused) == expected
     assert default_tolerance(METRICS[name]) == found

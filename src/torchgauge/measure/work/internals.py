@@ -72,7 +72,13 @@ def never_compiled(function: Callable[..., Any], *, below: bool = False) -> None
 
 
 modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
-unseen: Callable[[], Any] = _disable_current_modes
+
+
+@restoring
+def unseen() -> Iterator[None]:
+    """Run the block below no dispatch mode: a signal within would leave the modes half removed."""
+    with _disable_current_modes():
+        yield
 
 
 def _named(owner: Any, name: str) -> Any:
