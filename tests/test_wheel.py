@@ -141,7 +141,7 @@ def test_the_wheel_installs_the_manual_page(wheel):
     assert page.read_bytes() == (ROOT / "docs" / "man" / "torchgauge.1").read_bytes()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_history_and_traces_ask_for_no_extra(wheel, tmp_path):
     absent = further_modules()
     assert {"torch", "pandas", "pyarrow", "psycopg"} <= absent

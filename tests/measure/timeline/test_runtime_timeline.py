@@ -55,6 +55,7 @@ def test_memory_is_the_process_s(profile):
     assert profile.target.runtime.startswith("onnxruntime")
 
 
+@pytest.mark.slow
 def test_a_provider_that_leaves_nodes_to_the_cpu_is_named(path, capsys):
     arguments = ("profile", str(path), "--quick", "--provider", "azure", "--no-roofs", "--json")
     assert main(arguments) == 0
@@ -62,12 +63,14 @@ def test_a_provider_that_leaves_nodes_to_the_cpu_is_named(path, capsys):
     assert "nodes-fell-back" in [warning["id"] for warning in record["tree"]["warnings"]]
 
 
+@pytest.mark.slow
 def test_openvino_s_counters_make_a_tree_too(path):
     record = tg.profile(path, runtime="openvino", effort="quick", roofs=False)
     assert record.tree.passes[0].name == "OpenVINO's counters"
     assert record.tree.root.host_time == pytest.approx(record.tree.passes[0].bare, rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_inputs_of_the_caller_are_those_that_run(path):
     with pytest.raises(ModelError) as raised:
         tg.profile(path, torch.zeros(1, 3, 8, 8, dtype=torch.float64), effort="quick", roofs=False)
