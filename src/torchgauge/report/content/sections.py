@@ -98,8 +98,8 @@ def size(record: Size) -> Section:
     """Say how big the model is."""
     prefix = "at least " if record.uninitialized else ""
     exact = f"{record.parameters:,}" if record.parameters >= 10_000 else ""
-    some = f"{units.elements(record.frozen)} frozen" if record.frozen else "all trainable"
-    trainable = some if record.trainable or not record.parameters else "none trainable"
+    frozen = f"{units.elements(record.frozen)} frozen" if record.frozen else "all trainable"
+    trainable = frozen if record.trainable or not record.parameters else "none trainable"
     dtypes = ", ".join(f"{name} {units.size(d.bytes)}" for name, d in record.by_dtype.items())
     rows = [
         Row("parameters", prefix + units.elements(record.parameters), _join(exact, trainable)),
