@@ -20,6 +20,7 @@ from torch._utils import _flatten_dense_tensors
 from torchgauge.signals import run_all
 from torchgauge.targets import members
 from torchgauge.targets.hygiene.kept import Restoration, Role
+from torchgauge.targets.inputs.fake_tensors import any_fake
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.tensors import strided
 
@@ -145,6 +146,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 def _readable(tensor: torch.Tensor) -> bool:
     """Whether there is memory behind it: not in a fake tensor, nor in one sharded elsewhere."""
+    if any_fake([tensor]):
+        return False
     try:
         tensor.data_ptr()
     except RuntimeError:
