@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +152,23 @@ class TestOpenVino:
         with pytest.raises(InputError) as raised:
             OpenVinoModel(path, RuntimeOptions("openvino", provider="npu"))
         assert raised.value.id == "provider-missing"
+
+
+SILENT = """
+import sys, threading
+from torchgauge.targets.runtimes.openvino_model import import_openvino
+assert import_openvino().__version__
+assert "openvino_telemetry" not in sys.modules
+assert threading.active_count() == 1, threading.enumerate()
+assert not list(__import__("pathlib").Path.home().iterdir())
+"""
+
+
+@pytest.mark.thorough
+def test_openvino_reports_to_nobody(tmp_path):
+    pytest.importorskip("openvino")
+    environment = os.environ | {"HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -93,12 +94,24 @@ class OpenVinoModel(RuntimeModel):
             yield node.get_friendly_name(), tuple(filter(None, str(names).split(",")))
 
 
+_TELEMETRY = "openvino_telemetry"
+
+
 def import_openvino() -> ModuleType:
-    """Return OpenVINO. Raises MissingExtraError."""
+    """Return OpenVINO. Raises MissingExtraError.
+
+    Its import would report itself to its makers, by a process forked from a thread, unless the
+    package that does so is absent.
+    """
+    reports = _TELEMETRY in sys.modules
+    sys.modules.setdefault(_TELEMETRY, None)  # type: ignore[arg-type]
     try:
         import openvino
     except ImportError as error:
         raise missing_extra("openvino", "openvino", "--runtime openvino") from error
+    finally:
+        if not reports:
+            del sys.modules[_TELEMETRY]
     module: ModuleType = openvino
     return module
 
