@@ -11,6 +11,7 @@ from torchgauge.device import energy as counters
 from torchgauge.device.system_files import SystemFiles
 from torchgauge.errors import MissingExtraError
 from torchgauge.measure.work.energy import of_calls
+from torchgauge.report.content import time_sections
 
 RANGE = 262_143_328_850  # µJ, as Intel's packages have it
 CALL = 0.02  # seconds
@@ -176,6 +177,7 @@ def test_in_a_virtual_machine_nothing_is_known(machine):
     (machine.root.parents[2] / "proc/cpuinfo").write_text("flags : fpu hypervisor\n")
     energy = machine.energy()
     assert (energy.joules, energy.reason) == (None, counters.VIRTUAL)
+    assert time_sections.energy(energy).how == "unknown"
 
 
 def test_without_counters_nothing_is_known(machine):

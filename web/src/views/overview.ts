@@ -54,7 +54,7 @@ function missing(figures: Overview["figures"]): HTMLElement[] {
   const reasons = new Map<string, string[]>();
   for (const { label, note } of figures) reasons.set(note, [...(reasons.get(note) ?? []), label]);
   return [...reasons].map(([note, labels]) =>
-    h("p", { class: "note missing" }, `Unknown${note ? ` (${note})` : ""}: `, name(labels.join(", ")), "."),
+    h("p", { class: "note missing" }, `Unknown${note ? ` (${note.replace(/\.$/, "")})` : ""}: `, name(labels.join(", ")), "."),
   );
 }
 

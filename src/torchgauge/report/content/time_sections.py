@@ -208,7 +208,8 @@ def energy(record: Energy) -> Section:
         power = f"{units.significant(record.power, 4)} W" if record.power else units.UNKNOWN
         rows.append(Row("power", prefix + power, f"{windows}, {record.duration:.1f} s"))
     rows += [_counter(counter) for counter in record.counters]
-    return Section("Energy", record.how, tuple(rows), headlines=("a call", "a token"))
+    how = "unknown" if record.joules is None else record.how
+    return Section("Energy", how, tuple(rows), headlines=("a call", "a token"))
 
 
 def _energy_note(record: Energy) -> str:

@@ -15,12 +15,13 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         return
     layer = max(evidence.leaves, key=lambda node: node.time or 0.0)
     time = layer.time or 0.0
+    kind = f" ({layer.row.type})" if layer.row.type else ""
     yield Finding(
         id="widest-layer",
         severity="info",
         title=f"{layer_name(layer)} takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}: the longest of "
-        f"{len(evidence.leaves):,} layers ({layer.row.type}).",
+        f"{len(evidence.leaves):,} layers{kind}.",
         time=time,
         path=layer.path,
         node=layer.index,
