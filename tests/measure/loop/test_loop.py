@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import torchgauge as tg
 from torchgauge.analyze.timeline.stamp_cost import StampCost
-from torchgauge.measure.loop import loop_record, mark
+from torchgauge.measure.loop import loop_record, loop_steps, mark
 from torchgauge.measure.loop.schedule import STAMPED
 from torchgauge.records import codec
 from torchgauge.records.timeline.node import base_name
@@ -619,6 +619,51 @@ def test_a_budget_for_no_second_step_leaves_the_first():
     assert run.captured.recorded == 1
     assert "loop-first-step" in {warning.id for warning in run.warnings}
     assert run.tree.find("first").calls == 1
+
+
+@pytest.mark.parametrize("skip", [0, 1, 2])
+def test_the_optimizers_span_never_ends_in_another_recording(skip, monkeypatch):
+    recordings, spans = [], []
+
+    class Counted(loop_steps.Recorder):
+        def start(self):
+            super().start()
+            recordings.append(self)
+
+    def recording():
+        return len(recordings) * torch._C._autograd._profiler_enabled()
+
+    class Watched(torch.autograd.profiler.record_function):
+        def __enter__(self):
+            self.began = recording()
+            return super().__enter__()
+
+        def __exit__(self, *error):
+            spans.append((self.began, recording()))
+            return super().__exit__(*error)
+
+    monkeypatch.setattr(loop_steps, "Recorder", Counted)
+    monkeypatch.setattr(torch.autograd.profiler, "record_function", Watched)
+    with tg.timeline(schedule=tg.Schedule(skip=skip, record=2)):
+        train(Net(), 12)
+    assert any(began == ended > 0 for began, ended in spans)
+    # torch would write into what it has freed.
+    assert not any(0 < began < ended for began, ended in spans)
+
+
+def test_a_mark_that_never_ends_is_freed_with_no_recording():
+    marks = [tg.mark("never ends") for _ in range(3)]
+    steps = iter(range(12))
+
+    def begin_marks():
+        if next(steps) == 7:
+            for span in marks:
+                span.__enter__()
+
+    with tg.timeline() as run:
+        train(Net(), 12, begin_marks)
+    assert run.captured.recorded
+    assert all(span._span in mark._left_open for span in marks)
 
 
 def test_all_that_fits_may_be_asked_for():

@@ -16,6 +16,9 @@ from torchgauge.measure.timeline.ranges import Ranges
 from torchgauge.measure.work.internals import graph_task
 from torchgauge.targets import members
 
+# Spans that were open when their recording ended.
+_left_open: list[object] = []
+
 
 def loop() -> None:
     """Stand for the loop itself, where it has no one model."""
@@ -111,5 +114,9 @@ class _Range:
             self._span.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        if self._began and self._ranges.on:
+        if not self._began:
+            return
+        if self._ranges.on:
             self._span.__exit__(None, None, None)
+        else:  # freed in another recording, it would write into freed memory
+            _left_open.append(self._span)

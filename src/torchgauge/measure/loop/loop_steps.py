@@ -80,10 +80,11 @@ class LoopSteps:
         self._moved = moved
         self._now = now
         self._all_threads = all_threads
+        self._phases: Iterator[Phase] = iter(())
         self._numbers = itertools.count()
         self._files = itertools.count()
         self._home = threading.get_ident()
-        self._all_ranges: list[InnerRanges] = []
+        self._ranges = InnerRanges(modules, self.left_out)
         self._start_of_loop = 0
         self._closed = False
         self._ended_elsewhere = threading.Event()
@@ -136,13 +137,19 @@ class LoopSteps:
         self._began = self._now()
 
     def restart(self) -> None:
-        """Forget the steps until now: what ends now is the first."""
+        """Forget the steps until now: what ends now is the first.
+
+        After a recording the next step is bare: a span that began in it, as the optimizer's did,
+        may still be open.
+        """
+        between: tuple[Phase, ...] = ("bare",) if self._recorder is not None else ()
         self._boundaries = 0
         self._end()
         self._forget()
         self.phase = "bare"
         if self._schedule.skip:
             next(self._phases)
+        self._phases = itertools.chain(between, self._phases)
         self._began = self._start_of_loop
 
     def close(self) -> None:
@@ -169,7 +176,7 @@ class LoopSteps:
         self.recordings: list[Path] = []
         self.estimate: Path | None = None
         self.count = 0
-        self._phases: Iterator[Phase] = self._schedule.phases(self._fits)
+        self._phases = self._schedule.phases(self._fits)
         self.phase = "bare"
         self._recorder: Recorder | None = None
         self._estimating = False
@@ -217,9 +224,8 @@ class LoopSteps:
         self._put_around(self._stamps.watching() if self.phase == "settle" else None)
 
     def _ready(self) -> None:
-        # Kept: a range that was open at the end must not be freed while another recording runs.
-        self._all_ranges.append(InnerRanges(self._modules, self.left_out))
-        self._put_around(self._all_ranges[-1].marking())
+        self._ranges = InnerRanges(self._modules, self.left_out)
+        self._put_around(self._ranges.marking())
         self._is_ready = True
 
     def _put_around(self, wrapper: contextlib.AbstractContextManager[None] | None) -> None:
@@ -238,7 +244,7 @@ class LoopSteps:
         recorder = Recorder(shapes=True, all_threads=record_all, device=_device())
         recorder.start()
         self._recorder = recorder
-        self._all_ranges[-1].begin(all_threads=self._all_threads)
+        self._ranges.begin(all_threads=self._all_threads)
         if not self._all_threads:
             self.left_out.look()
         mark.name_with(functools.partial(self._named))  # a new one for each recording
@@ -268,7 +274,7 @@ class LoopSteps:
         mark.name_with(None)
         if recorder is None:
             return
-        self._all_ranges[-1].on = False
+        self._ranges.on = False
         if not self._all_threads:
             self.left_out.look()
         try:

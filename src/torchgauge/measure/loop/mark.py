@@ -10,6 +10,9 @@ Naming = Callable[[str], contextlib.AbstractContextManager[Any]]
 
 # What makes a span of a name while a timeline records; None at all other times.
 _naming: Naming | None = None
+# Spans of this recording that have not ended.
+_open: set[object] = set()
+# Those of recordings that are over: to end or to free one would write into freed memory.
 _left_open: list[object] = []
 
 
@@ -34,30 +37,30 @@ class mark(contextlib.ContextDecorator):  # noqa: N801 - used like a function
     def __init__(self, name: str) -> None:
         self._name = name
         self._span: contextlib.AbstractContextManager[Any] | None = None
-        self._made_by: Naming | None = None
 
     def __enter__(self) -> mark:
         """Begin the span."""
         if _naming is not None:
-            self._made_by = _naming
-            self._span = self._made_by(self._name)
+            self._span = _naming(self._name)
             self._span.__enter__()
+            _open.add(self._span)
         return self
 
     def __exit__(self, *_: object) -> None:
         """End it."""
         if self._span is not None:
             span, self._span = self._span, None
-            if self._made_by is _naming:
+            if span in _open:
+                _open.discard(span)
                 span.__exit__(None, None, None)
-            else:  # its recording is over: to end it, or to free it, would write into freed memory
-                _left_open.append(span)
 
     def _recreate_cm(self) -> mark:
         return mark(self._name)  # a decorated function may call itself
 
 
 def name_with(naming: Naming | None) -> None:
-    """Let marks make spans by `naming`, or none any more."""
+    """Let marks make spans by `naming`, or none any more; spans that are open are left so."""
     global _naming
     _naming = naming
+    _left_open.extend(_open)
+    _open.clear()
