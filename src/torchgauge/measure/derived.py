@@ -28,8 +28,8 @@ def judged(
     tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, environment: Environment
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
-    # The nodes of an ONNX file's tree have the work of the graph already.
-    tree = tree if cost.counted_on == "onnx" else with_costs(tree, cost)
+    # The nodes of a graph's tree have its work already.
+    tree = tree if cost.counted_on in ("onnx", "executorch") else with_costs(tree, cost)
     rounding = _rounding(environment)
     # Other load may have slowed one of the two alone.
     times = [seconds for seconds in (latency and latency.median, tree.root.time) if seconds]

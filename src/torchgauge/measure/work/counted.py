@@ -37,7 +37,7 @@ def measure_cost(placement: Placement, *, backward: bool) -> Cost:
     if placement.target.graph is not None:
         if backward:
             raise InputError(
-                f"{placement.target.name} is an ONNX file, which has no backward pass.",
+                f"{placement.target.name} is of a runtime, and has no backward pass.",
                 id="option-conflict",
                 remedy="Leave --backward and --train out, or give the torch model.",
             )

@@ -186,6 +186,7 @@ def _conditions(count: Count) -> str:
         "meta": "meta tensors, nothing computed",
         "fake": "fake tensors, nothing computed",
         "onnx": "types that the graph infers, nothing computed",
+        "executorch": "sizes that the program has, nothing computed",
     }
     tensors = descriptions.get(count.cost.counted_on, f"{count.cost.counted_on} tensors")
     return f"{passes} of {shapes}; {tensors}"
