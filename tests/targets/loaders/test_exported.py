@@ -156,10 +156,17 @@ def test_a_package_of_aotinductor_is_run_as_a_function(tmp_path, monkeypatch):
     assert target.model(1) == (str(path), 1)
 
 
-@pytest.mark.parametrize("name", ["model.pte", "dump.etdp", "lowered.etrecord"])
-def test_what_executorch_wrote_is_not_read(name, tmp_path):
-    (tmp_path / name).write_bytes(b"<\x00\x00\x00ET12")
-    error = refused(TargetRequest(str(tmp_path / name), trust=True))
-    assert error.id == "target-not-supported"
-    assert "ExecuTorch" in error.cause
-    assert ".pt2" in error.remedy
+@pytest.mark.slow
+def test_a_real_package_has_latency_memory_and_size_and_says_what_is_unknown(tmp_path, capsys):
+    path, example = tmp_path / "compiled.pt2", torch.ones(2, 4)
+    program = torch.export.export(network(), (example,))
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    arguments = [str(path), "--trust", "--input", "2x4"]
+    assert main(["profile", *arguments, *QUICK]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["target"]["kind"] == "aotinductor"
+    assert record["latency"]["processes"][0]["samples"]
+    assert record["size"] is None
+    assert record["memory"]["peak"] >= 2 * 4 * 4 + 2 * 2 * 4
+    warnings = {warning["id"] for warning in record["warnings"]}
+    assert "not-a-module" in warnings

@@ -16,7 +16,7 @@ from torchgauge.records.onnx.graph import Graph, GraphNode
 class RecordedCall(NamedTuple):
     """Seconds of a recorded call, and of its instructions, before any scaling."""
 
-    whole: float
+    seconds: float
     nodes: tuple[TimedNode, ...]
 
 
@@ -27,28 +27,28 @@ def recorded_call(runs: Sequence[DumpRun], graph: Graph) -> RecordedCall:
     """
     times: defaultdict[int, list[float]] = defaultdict(list)
     calls: defaultdict[int, list[int]] = defaultdict(list)
-    parts: defaultdict[tuple[int, str], float] = defaultdict(float)
+    parts: defaultdict[int, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for run in runs:
         for number, events in _by_instruction(run.calls, len(graph.nodes)).items():
             times[number].append(sum(_seconds(event) for event in events))
             calls[number].append(len(events))
         for event in run.parts:
-            if 0 <= event.instruction < len(graph.nodes):
-                parts[event.instruction, event.part] += _seconds(event) / len(runs)
+            parts[event.instruction][event.part] += _seconds(event) / len(runs)
     nodes: list[TimedNode] = []
     for number in sorted(times):
         node, seconds = graph.nodes[number], statistics.median(times[number])
-        inner = {part: time for (owner, part), time in parts.items() if owner == number}
+        inner = parts[number] if node.operator == DELEGATED else {}
         scale = min(1.0, seconds / sum(inner.values())) if sum(inner.values()) else 1.0
         own = max(0.0, seconds - scale * sum(inner.values()))
         nodes.append(_timed(node, number, node.full_operator, own, calls[number]))
         nodes += [
             _timed(node, None, f"{node.domain}::{part}", time * scale, [1])
             for part, time in inner.items()
-            if node.operator == DELEGATED
         ]
-    whole = statistics.median(_seconds(run.whole) for run in runs if run.whole is not None)
-    return RecordedCall(whole, tuple(nodes))
+    typical = statistics.median(
+        _seconds(run.execution) for run in runs if run.execution is not None
+    )
+    return RecordedCall(typical, tuple(nodes))
 
 
 def _by_instruction(events: Sequence[DumpEvent], count: int) -> dict[int, list[DumpEvent]]:

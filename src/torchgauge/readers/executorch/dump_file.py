@@ -30,9 +30,9 @@ class DumpEvent(NamedTuple):
 
 
 class DumpRun(NamedTuple):
-    """One run of a method, or the loading before: the whole, if it is there, and its events."""
+    """One run of a method, with its execution as a whole, or what came before: its events."""
 
-    whole: DumpEvent | None
+    execution: DumpEvent | None
     events: tuple[DumpEvent, ...]
 
     @property
@@ -62,8 +62,8 @@ def read_runs(data: bytes) -> list[DumpRun]:
 
 def _run(run: Table) -> DumpRun:
     events = tuple(_events(run))
-    whole = next((event for event in events if event.name == RUN), None)
-    return DumpRun(whole, events)
+    execution = next((event for event in events if event.name == RUN), None)
+    return DumpRun(execution, events)
 
 
 def _events(run: Table) -> Iterator[DumpEvent]:

@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 # A value may be shared: what is read may be more than the file, by so many times.
-_TIMES, _LEAST = 4, 1 << 16
+_TIMES, _MINIMUM = 4, 1 << 16
 
 
 class DamagedError(ValueError):
@@ -18,7 +18,7 @@ class Buffer:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self._left = _TIMES * len(data) + _LEAST
+        self._budget = _TIMES * len(data) + _MINIMUM
 
     def number(self, position: int, form: str) -> int:
         """Return the number at a position. Raises DamagedError."""
@@ -26,8 +26,8 @@ class Buffer:
 
     def unpacked(self, position: int, form: str) -> tuple[float, ...]:
         """Return the numbers from a position on. Raises DamagedError."""
-        self._left -= struct.calcsize(form)
-        if position < 0 or self._left < 0:
+        self._budget -= struct.calcsize(form)
+        if position < 0 or self._budget < 0:
             raise DamagedError("It refers to what is not in it.")
         try:
             return struct.unpack_from(form, self.data, position)

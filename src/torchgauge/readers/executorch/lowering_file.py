@@ -6,8 +6,10 @@ Of the archive only texts in JSON are read, never its pickled tensors.
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,7 +91,7 @@ def read_lowering(path: Path, method: str) -> Lowering:
         raise
     except (
         zipfile.BadZipFile, OSError, KeyError, ValueError, TypeError, AttributeError,
-        NotImplementedError, RuntimeError, RecursionError, EOFError,
+        NotImplementedError, RuntimeError, RecursionError, EOFError, zlib.error, lzma.LZMAError,
     ) as error:  # fmt: skip
         raise InputError(
             f"{path} cannot be read as an ETRecord of the method '{method}'.",
@@ -153,10 +155,10 @@ def _place(nodes: list[_Node], names: dict[str, str]) -> Place:
             break
         path, kind = frames[0]
     read = dict.fromkeys(
-        names[argument]
+        names[name]
         for node in nodes
-        for given in node.inputs
-        if (argument := _tensor_name(given.get("arg"))) in names
+        for argument in node.inputs
+        if (name := _tensor_name(argument.get("arg"))) in names
     )
     return Place(path, kind, tuple(read))
 

@@ -55,9 +55,12 @@ def load(request: TargetRequest, path: Path) -> Target:
 
 
 def _specs(request: TargetRequest, method: Method, path: Path) -> list[InputSpec]:
-    """Return a spec for each input: as given, and of the type that the program takes."""
-    given = parse_all(request.inputs)
-    if any(spec.name is not None for spec in given) or len(given) not in (0, len(method.inputs)):
+    """Return a spec for each input: as requested, and of the type that the program takes."""
+    requested = parse_all(request.inputs)
+    if any(spec.name is not None for spec in requested) or len(requested) not in (
+        0,
+        len(method.inputs),
+    ):
         raise InputError(
             f"{path} has {len(method.inputs)} inputs, by position alone.",
             id="inputs-unfit",
@@ -70,11 +73,11 @@ def _specs(request: TargetRequest, method: Method, path: Path) -> list[InputSpec
             raise InputError(
                 f"Input {number} of {path} cannot be made.",
                 id="inputs-unfit",
-                cause="It is no tensor of numbers.",
+                cause="It is not a tensor of numbers.",
                 remedy="Lower the part of the model that takes tensors of numbers.",
             )
-        spec = given[number] if given else InputSpec(None, kind.sizes or ())
-        if (kind.sizes is None and not given) or spec.dtype not in (None, kind.dtype):
+        spec = requested[number] if requested else InputSpec(None, kind.sizes or ())
+        if (kind.sizes is None and not requested) or spec.dtype not in (None, kind.dtype):
             raise InputError(
                 f"Input {number} of {path} needs a size, or another type.",
                 id="inputs-unfit",
@@ -90,11 +93,11 @@ def _check_sizes(specs: list[InputSpec], method: Method, path: Path) -> bool:
 
     Raises InputError `inputs-unfit` where it takes no others, or smaller ones alone.
     """
-    known = True
+    as_planned = True
     for number, (spec, value) in enumerate(zip(specs, method.inputs, strict=True)):
         planned = value.type.sizes
         if planned is None or planned == spec.shape:
-            known &= planned is not None
+            as_planned &= planned is not None
             continue
         smaller = len(planned) == len(spec.shape) and all(map(int.__le__, spec.shape, planned))
         if not value.bounded or not smaller:
@@ -105,5 +108,5 @@ def _check_sizes(specs: list[InputSpec], method: Method, path: Path) -> bool:
                 cause=f"It was exported for {'at most ' * value.bounded}{sizes}.",
                 remedy="Leave --input and --batch out, or export it for other sizes.",
             )
-        known = False
-    return known
+        as_planned = False
+    return as_planned

@@ -119,7 +119,7 @@ class RecordingProgram:
                 cause=str(error) or "This build of it has no event tracer.",
                 remedy="Install the executorch package, or give --detail summary.",
             ) from error
-        return [run for run in read_runs(data) if run.whole is not None]
+        return [run for run in read_runs(data) if run.execution is not None]
 
 
 def import_executorch() -> ModuleType:
