@@ -82,7 +82,7 @@ def test_packages_and_memories_are_added_and_parts_of_a_package_are_not(machine)
     machine.zone("intel-rapl-mmio:0", "package-0", 50)
     energy = machine.energy(samples=4, tokens=10)
     assert [(c.name, c.part) for c in energy.counters] == [
-        ("package 0", "package"), ("memory of package 0", "dram"), ("package 1", "package"),
+        ("package 0", "package"), ("memory 0", "dram"), ("package 1", "package"),
     ]  # fmt: skip
     assert energy.power == pytest.approx(90, rel=0.01)
     # A window also has the clock's own readings: a call is as long as its share of the windows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 import types
@@ -170,3 +171,30 @@ def test_a_real_package_has_latency_memory_and_size_and_says_what_is_unknown(tmp
     assert record["memory"]["peak"] >= 2 * 4 * 4 + 2 * 2 * 4
     warnings = {warning["id"] for warning in record["warnings"]}
     assert "not-a-module" in warnings
+
+
+@pytest.mark.slow
+def test_a_library_whose_classes_a_program_returns_is_imported_for_it(tmp_path, capsys):
+    import transformers
+
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = transformers.BertConfig(num_attention_heads=2, vocab_size=50, **sizes)
+    path = tmp_path / "bert.pt2"
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    torch.export.save(torch.export.export(model, (torch.ones(1, 8, dtype=torch.int64),)), path)
+    assert main(["profile", str(path), "--trust", "--detail", "layers", *QUICK]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["size"]["parameters"] == tg.measure_size(model).parameters
+
+
+def test_why_a_program_cannot_be_loaded_is_said_as_torch_logged_it(folder, monkeypatch):
+    def fails(_):
+        try:
+            raise RuntimeError("of a newer opset")
+        except RuntimeError:
+            logging.getLogger("torch.export").warning("while reading", exc_info=True)
+        raise RuntimeError("check the warnings above")
+
+    monkeypatch.setattr(torch.export, "load", fails)
+    error = refused(TargetRequest(str(folder / "program.pt2"), trust=True))
+    assert error.cause == "of a newer opset"
