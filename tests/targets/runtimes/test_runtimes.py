@@ -160,8 +160,7 @@ import os, signal, sys
 from pathlib import Path
 from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
-model = OpenVinoModel(Path(sys.argv[1]), RuntimeOptions("openvino"))
-model.counting()
+model = OpenVinoModel(Path(sys.argv[1]), RuntimeOptions("openvino")).counting()
 del model
 try:
     os.kill(os.getpid(), signal.SIGINT)
