@@ -1,6 +1,6 @@
 """Saved programs beside the models that they were made of: layers, FLOPs, time.
 
-    python benchmarks/exported_programs.py [--only NAME] [--packaged NAME …] [--seconds S]
+    python benchmarks/exported_programs.py [--only NAME] [--forms FORM …] [--seconds S]
 
 Each model is exported, traced and scripted, saved, and loaded as `torchgauge profile FILE --trust`
 does; some are compiled by AOTInductor as well. Of each program: layers whose calls, parameters and
@@ -171,13 +171,14 @@ def main() -> None:
     """Print a line for each program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="part of the models' names")
+    parser.add_argument("--forms", nargs="+", default=list(FORMS), choices=list(FORMS))
     parser.add_argument("--packaged", nargs="*", default=PACKAGED, help="what AOTInductor compiles")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each comparison")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         for name in MODELS.split():
-            for form in FORMS:
+            for form in options.forms:
                 if options.only not in name or (
                     form == "packaged" and name not in options.packaged
                 ):

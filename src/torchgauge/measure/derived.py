@@ -29,8 +29,8 @@ def judged(
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
     # The nodes of a graph's tree have its work already; a compiled library's have none.
-    known = cost.counted_on in ("onnx", "executorch", "aotinductor")
-    tree = tree if known else with_costs(tree, cost)
+    if cost.counted_on not in ("onnx", "executorch", "aotinductor"):
+        tree = with_costs(tree, cost)
     rounding = _rounding(environment)
     # Other load may have slowed one of the two alone.
     times = [seconds for seconds in (latency and latency.median, tree.root.time) if seconds]

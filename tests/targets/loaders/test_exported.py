@@ -17,6 +17,7 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
+from torchgauge.targets.loaders import exported
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.target import TargetRequest
 
@@ -128,6 +129,28 @@ def test_what_is_no_program_is_said_from_the_child(name, folder, capsys):
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["id"] == "program-unreadable"
     assert error["cause"]
+
+
+@pytest.mark.parametrize(
+    ("member", "kind"),
+    [
+        ("models/code/__torch__/torchvision/models/resnet.py", "torchscript"),
+        ("code/models/model.json", "exported"),
+        ("serialized_exported_program.json", "exported"),
+        ("models/data/aotinductor/model/a.wrapper.so", "aotinductor"),
+        ("models/data.pkl", None),
+    ],
+)
+def test_a_kind_is_known_by_where_its_members_are(member, kind, tmp_path, monkeypatch):
+    path, kinds = tmp_path / "saved", []
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, b"")
+    loaders = {name: lambda _, name=name: kinds.append(name) for name in exported._LOADERS}
+    monkeypatch.setattr(exported, "_LOADERS", loaders)
+    assert refused(TargetRequest(str(path), trust=True)).id == (
+        "target-unknown" if kind is None else "program-unreadable"
+    )
+    assert kinds == ([] if kind is None else [kind])
 
 
 @pytest.mark.parametrize("name", ["state.pt", "garbage.pt"])

@@ -24,7 +24,7 @@ def _cores(facts: Facts) -> int:
 
 def _code(facts: Facts, number: int) -> str:
     if facts.runtime:
-        return f"model = model.reopen({_SETTINGS[facts.runtime]}={number})"
+        return f"model = model.reopen({_SETTINGS.get(facts.runtime, 'threads')}={number})"
     return f"torch.set_num_threads({number})"
 
 

@@ -23,9 +23,9 @@ from torchgauge.targets.target import Target, TargetRequest
 
 EXPORTED = ".pt2"
 _UNKNOWN_CLASS = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
-# Members that the archives of the two kinds have; checkpoints, which hold no code, have none.
-_PROGRAMS = {"models/": "exported", "serialized_exported_program": "exported",
-             "data/aotinductor/": "aotinductor", "code/": "torchscript"}  # fmt: skip
+# What the archives of each kind have below their root; checkpoints, which hold no code, have none.
+_PROGRAMS = {"models/": "exported", "data/aotinductor/": "aotinductor", "code/": "torchscript"}
+_OLDER = "serialized_exported_program"
 
 
 def matches(path: Path) -> bool:
@@ -43,7 +43,14 @@ def _kind(path: Path) -> str | None:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return damaged
-    kinds = (_PROGRAMS[sign] for sign in _PROGRAMS if any(sign in name for name in names))
+    if any(name.startswith(_OLDER) for name in names):
+        return "exported"
+    below_root = tuple(name.partition("/")[2] for name in names)
+    kinds = (
+        kind
+        for beginning, kind in _PROGRAMS.items()
+        if any(name.startswith(beginning) for name in below_root)
+    )
     return next(kinds, damaged)
 
 
