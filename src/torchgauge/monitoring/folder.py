@@ -11,7 +11,7 @@ import msgspec
 from torchgauge.errors import InputError
 from torchgauge.folders import state_folder
 from torchgauge.monitoring.process_file import SUFFIX, read
-from torchgauge.records.monitoring.process_state import ProcessState
+from torchgauge.records.monitoring.process_state import SCHEMA, ProcessState
 from torchgauge.records.monitoring.window import Key, Window, merged
 
 
@@ -31,6 +31,18 @@ def monitor_folder(folder: str | Path | None = None) -> Path:
             remedy="Name one with folder= or TORCHGAUGE_STATE.",
         )
     return state / "monitors"
+
+
+def _is_plausible(window: Window) -> bool:
+    """Whether sums over very many such windows are numbers, and its times in order."""
+    histogram = window.histogram
+    values = (histogram.sum, histogram.min or 0.0, histogram.max or 0.0, window.last or 0.0)
+    counts = (window.count, histogram.count, window.failed)
+    return (
+        0 <= window.begin <= window.end < 1e12
+        and max(map(abs, values)) < 1e40
+        and max(counts) < 2**53
+    )
 
 
 class MonitorFolder:
@@ -66,11 +78,25 @@ class MonitorFolder:
         self.unreadable = tuple(unreadable)
         return sorted(states, key=lambda state: (state.alive is not False, state.begin))
 
+    def trouble(self) -> InputError | None:
+        """Return an error that names what could not be read at the last look; None of nothing."""
+        if not self.unreadable:
+            return None
+        names = ", ".join(self.unreadable[:3]) + ", …" * (len(self.unreadable) > 3)
+        return InputError(
+            f"Of the folder {self.path} {len(self.unreadable)} files could not be read.",
+            id="monitor-file",
+            cause=f"They are damaged, another program's, or a newer torchgauge's: {names}.",
+            remedy="Update torchgauge, or remove them.",
+        )
+
     def _read(self, path: Path) -> ProcessState | None:
         data, alive = read(path)
         if data is None:
             return None
         state = msgspec.msgpack.decode(data, type=ProcessState)
+        if state.schema != SCHEMA or not all(map(_is_plausible, state.windows)):
+            raise ValueError("not a monitor's")
         state = msgspec.structs.replace(state, alive=alive)
         if alive is False:  # its file will not change
             self._ended[path.name] = state
