@@ -71,10 +71,12 @@ class MonitorView:
         with self._lock:
             for window in windows:
                 held = self._windows.setdefault(window.key, deque(maxlen=HELD_WINDOWS))
-                if len(held) or len(self._windows) <= 2 * MAX_SERIES:
-                    held.append(_of_look(window, self._last_look, now) if held else window)
+                held.append(_of_look(window, self._last_look, now) if held else window)
+            by_end = sorted(self._windows.items(), key=lambda item: (item[1][-1].end, len(item[1])))
+            for series, _ in by_end[: -2 * MAX_SERIES]:  # such as of processes that ended long ago
+                del self._windows[series]
             self._last_look = now
-            copies = {series: list(held) for series, held in self._windows.items() if held}
+            copies = {series: list(held) for series, held in self._windows.items()}
         self._states = {series: self._judged(held, now) for series, held in copies.items()}
 
     def _judged(self, windows: list[Window], now: float) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class MonitorView:
             newest = {
                 series: list(held)[-CURVE_WINDOWS:]
                 for series, held in self._windows.items()
-                if held and series[0] != LAYER
+                if series[0] != LAYER
             }
         ordered = sorted(newest.items(), key=lambda entry: (_name(entry[1][-1]), entry[0]))
         return {
@@ -118,7 +120,7 @@ class MonitorView:
         Raises InputError `live-unknown`.
         """
         with self._lock:
-            held = {key: list(windows) for key, windows in self._windows.items() if windows}
+            held = {key: list(windows) for key, windows in self._windows.items()}
         windows = next((w for series, w in held.items() if _series_key(series) == series_key), None)
         if windows is None:
             raise InputError(

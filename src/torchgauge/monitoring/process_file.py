@@ -73,6 +73,10 @@ class ProcessFile:
         self._write_at(entry + _CHECKED.pack(zlib.crc32(entry)), _ENTRIES[turn])
         self._number = number
 
+    def flush(self) -> None:
+        """Wait until it is on the disk."""
+        os.fsync(self._descriptor)
+
     def close(self) -> None:
         """Close the file, which ends the lock; a forked process closes its own descriptor only."""
         descriptor, self._descriptor = self._descriptor, -1
