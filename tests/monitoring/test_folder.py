@@ -108,18 +108,19 @@ def total(reader):
 def test_many_ended_files_become_one_and_nothing_changes(folder):
     rng = random.Random(0)
     lasting, looks = MonitorFolder(), []
-    for number in range(40):
+    for number in range(60):
         ended(folder, number, [rng.lognormvariate(0, 3) for _ in range(5)], errors={"E": 1})
         looks += lasting.windows()
         before = total(MonitorFolder())
         compacted(folder)
         assert total(MonitorFolder()) == before == total(lasting)
         assert len(list(folder.glob("*.monitor"))) <= compaction.MOST_ENDED
-    assert (before.count, before.errors) == (200, {"E": 40})
+    assert (before.count, before.errors) == (300, {"E": 60})
     assert lasting.windows() == []
-    assert sum(window.count for window in looks) == 200
+    assert sum(window.count for window in looks) == 300
     assert math.fsum(w.histogram.sum for w in looks) == pytest.approx(before.histogram.sum)
     assert {path.suffix for path in folder.iterdir()} == {".monitor", ".lock"}
+    assert max(len(path.name) for path in folder.iterdir()) < 40
 
 
 def test_readings_and_running_and_other_processes_stay(folder):

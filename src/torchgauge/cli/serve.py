@@ -107,7 +107,7 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.judgements import DEFAULT_RULES
     from torchgauge.live.monitor_view import MonitorView
     from torchgauge.live.routes import Site
-    from torchgauge.live.stored_levels import StoredLevels
+    from torchgauge.live.stored_judgements import StoredJudgements
     from torchgauge.live.window_judgements import judge
 
     all_rules = None if options.alerts is None else rules.read(options.alerts)
@@ -125,11 +125,8 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     if read is not None:
         judged = judge(())
         if all_rules is not None:
-            rules_of_levels = [rule for rule in all_rules.window_rules if rule.kind == "level"]
-            levels = None
-            if reader is not None:
-                levels = StoredLevels(reader, rules_of_levels, executor)
-            judged = judge(all_rules.rules, all_rules.window_rules, levels)
+            stored = StoredJudgements(reader, [*all_rules.rules, *all_rules.window_rules], executor)
+            judged = judge(all_rules.rules, all_rules.window_rules, stored)
         monitors = MonitorView(origin, read, judged, trouble=trouble)
         monitors.update_for_ever()
     if history is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from torchgauge.monitoring.folder import MonitorFolder
+from torchgauge.monitoring.folder import MonitorFolder, file_stem
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile, read
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.process_state import ProcessState
@@ -62,7 +62,7 @@ def _compact(folder: Path, monitor: str, host: str) -> None:
         return
     names = [*ended, *(name for state in ended.values() for name in state.replaces)]
     state = merged_state(list(ended.values()), [name for name in names if (folder / name).exists()])
-    file = ProcessFile(folder / f"{next(iter(ended))}-{os.urandom(4).hex()}{_UNFINISHED}")
+    file = ProcessFile(folder / (file_stem(monitor, "ended") + _UNFINISHED))
     file.write(msgspec.msgpack.encode(state))
     file.flush()
     file.close()
@@ -101,9 +101,9 @@ def _exact(parts: list[Window]) -> Iterator[Window]:
     (total,) = merged(parts)
     yield total
     sums = [part.histogram.sum for part in parts] + [-total.histogram.sum]
-    while rest := math.fsum(sums):
-        yield msgspec.structs.replace(total, count=0, errors={}, histogram=Histogram(sum=rest))
-        sums.append(-rest)
+    while lacking := math.fsum(sums):
+        yield msgspec.structs.replace(total, count=0, errors={}, histogram=Histogram(sum=lacking))
+        sums.append(-lacking)
 
 
 @contextlib.contextmanager

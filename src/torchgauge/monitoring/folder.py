@@ -44,8 +44,13 @@ def new_file(folder: str | Path | None, monitor: str, process: int) -> ProcessFi
     """
     path = monitor_folder(folder)
     path.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^\w.-]", "_", monitor)
-    return ProcessFile(path / f"{name}-{process}-{os.urandom(4).hex()}{SUFFIX}")
+    return ProcessFile(path / (file_stem(monitor, process) + SUFFIX))
+
+
+def file_stem(monitor: str, origin: object) -> str:
+    """Return a new name for a file of a monitor, less its suffix."""
+    name = re.sub(r"[^\w.-]", "_", monitor, flags=re.ASCII)  # whose length is that of the text
+    return f"{name}-{origin}-{os.urandom(4).hex()}"
 
 
 def _is_plausible(window: Window) -> bool:
