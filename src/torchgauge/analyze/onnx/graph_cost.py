@@ -50,7 +50,7 @@ def graph_cost(graph: Graph) -> Cost:
             if amounts[0]
         ),
         backward=False,
-        counted_on="onnx",
+        counted_on=graph.format,
         warnings=(*graph.warnings, *_custom(graph)),
     )
 
@@ -59,6 +59,7 @@ def graph_facts(graph: Graph) -> GraphFacts:
     """Return what a record says of the graph."""
     rules: Counter[LayerRule] = Counter(node.rule for node in graph.nodes)
     return GraphFacts(
+        format=graph.format,
         producer=graph.producer,
         opsets=graph.opsets,
         nodes=len(graph.nodes),
