@@ -121,7 +121,7 @@ class _Layers:
         parameters = self._parameters()
         return tuple(
             CostNode(
-                name=path.rpartition(".")[2] if path else self._graph.name or "graph",
+                name=path.rpartition(".")[2] if path else self._graph.name,
                 path=path,
                 kind=self._types.get(path, ""),
                 parent=parent,

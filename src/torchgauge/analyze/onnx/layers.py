@@ -45,10 +45,11 @@ def with_layers(graph: Graph, original: Graph | None = None) -> Graph:
     """
     weights = _by_weights(graph)
     layer_by_name = {} if original is None else _by_output(original)
+    repeated = _repeated(graph if original is None else original)
     first_layers: list[_Layer | None] = []
     for index, node in enumerate(graph.nodes):
         noted = _noted(node)
-        layer = weights.get(index) or noted or _named(node, layer_by_name)
+        layer = weights.get(index) or noted or _named(node, layer_by_name, repeated)
         layer = None if layer is not None and not _usable(layer.path) else layer
         if layer is not None and not layer.type and noted is not None and noted.path == layer.path:
             layer = layer._replace(type=noted.type)
@@ -127,7 +128,26 @@ def _by_output(original: Graph) -> dict[str, _Layer]:
     return layer_by_name
 
 
-def _named(node: GraphNode, layer_by_name: Mapping[str, _Layer]) -> _Layer | None:
+def _repeated(graph: Graph) -> dict[str, str]:
+    """Return the module's path for each path that the TorchScript exporter numbered.
+
+    It adds `_1`, `_2` to the last scope when a module is called again. A path that owns weights is
+    that of a module of this name.
+    """
+    paths = {path for node in graph.nodes if (path := scope_path(node.name))}
+    owned = {name.rpartition(".")[0] for name in owners(graph)}
+    modules: dict[str, str] = {}
+    for path in sorted(paths - owned, key=lambda path: (len(path), path)):
+        base, _, number = path.rpartition("_")
+        if number.isdecimal() and base in paths:
+            if int(number) == 1 or f"{base}_{int(number) - 1}" in modules:
+                modules[path] = base
+    return modules
+
+
+def _named(
+    node: GraphNode, layer_by_name: Mapping[str, _Layer], repeated: Mapping[str, str]
+) -> _Layer | None:
     """Return the layer by the node's outputs and its name."""
     names = [name for name in (*node.outputs, node.name) if name]
     for name in (*names, *map(_before_changes, names)):
@@ -136,7 +156,7 @@ def _named(node: GraphNode, layer_by_name: Mapping[str, _Layer]) -> _Layer | Non
     for name in (node.name, *node.outputs):
         path = scope_path(name)
         if path is not None:
-            return _Layer(path, "names")
+            return _Layer(repeated.get(path, path), "names")
     return None
 
 

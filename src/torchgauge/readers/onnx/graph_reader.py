@@ -52,7 +52,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
     outputs = [value.name for value in model.graph.output]
     files = reader.files()
     return Graph(
-        name=model.graph.name,
+        name=path.stem,
         producer=producer(model),
         opsets=opsets(model),
         inputs=tuple(value.name for value in inputs),

@@ -119,7 +119,7 @@ class Graph(Record, frozen=True, kw_only=True):
     """What an ONNX file computes, its functions expanded and its subgraphs' nodes among the nodes.
 
     Attributes:
-        name: The graph's name.
+        name: The name of the file without its suffix.
         producer: The program that wrote the file, with its version.
         opsets: The version of each domain that it imports.
         inputs: Names of the inputs that a call gives.

@@ -29,7 +29,6 @@ class OpenVinoModel(RuntimeModel):
     ) -> None:
         self.path, self.options = path, options
         self._runtime = import_openvino()
-        self.version = str(self._runtime.__version__).partition("-")[0]
         self._core = self._runtime.Core()
         self.provider = _device(self._core, options.provider)
         threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}

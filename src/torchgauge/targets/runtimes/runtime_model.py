@@ -23,7 +23,6 @@ class RuntimeModel(abc.ABC):
         path: The file.
         options: How it is run.
         settings: What `reopen` set beyond them, by the runtime's own names.
-        version: The runtime's.
         provider: What runs it, by the runtime's own name.
         warnings: Reasons to doubt that it runs as asked.
     """
@@ -31,7 +30,6 @@ class RuntimeModel(abc.ABC):
     path: Path
     options: RuntimeOptions
     settings: Mapping[str, Any]
-    version: str
     provider: str
     warnings: tuple[MeasurementWarning, ...] = ()
     input_names: tuple[str, ...]
@@ -58,10 +56,10 @@ class RuntimeModel(abc.ABC):
 
     @property
     def description(self) -> str:
-        """The runtime with its version, and what runs the model."""
+        """The runtime, what of it runs the model, and how far the graph is optimised."""
         level = self.options.optimization
         optimised = "" if level is None else f", graph optimisation {level}"
-        return f"{self.options.runtime} {self.version}, {self.provider}{optimised}"
+        return f"{self.options.runtime}, {self.provider}{optimised}"
 
     def arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the inputs of a call by name, as arrays on the tensors' memory."""
