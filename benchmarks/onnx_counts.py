@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 import torch
+from benchmarks.onnx_models import built
+from benchmarks.onnx_values import Origins, recorded, values_of
 from torch import nn
 
 import torchgauge as tg
-from benchmarks.onnx_models import built
-from benchmarks.onnx_values import Origins, recorded, values_of
 from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.analyze.onnx.graph_size import graph_size, parameter_elements
 from torchgauge.analyze.onnx.layers import with_layers
@@ -67,7 +67,10 @@ def compared(path: Path, graph: Graph, model: nn.Module) -> Tensors:
     module = [
         (type(owner).__name__, is_parameter, fingerprint(tensor.detach().numpy()))
         for owner in model.modules()
-        for is_parameter, tensors in ((True, owner.parameters(False)), (False, owner.buffers(False)))
+        for is_parameter, tensors in (
+            (True, owner.parameters(False)),
+            (False, owner.buffers(False)),
+        )
         for tensor in tensors
         if tensor.is_floating_point()
     ]

@@ -2,11 +2,11 @@
 
     python -m benchmarks.onnx_layers --folder FOLDER   (as benchmarks.onnx_models wrote it)
 
-The truth is found by values alone (`onnx_values.py`): the module that calls the torch operator whose
-output a node computes, or a part of which it is. A node's weight is its time in ONNX Runtime with
-all fusion off, one thread, on random inputs, from the runtime's own profile. Of each degree: the
-share of that time in the right layer, in the layer above, in no layer, and what the four rules
-found. Nodes that compute the same in every call, or move a value that torch does not, have no truth.
+The truth is found by values alone (`onnx_values.py`): the module that calls the torch operator
+whose output a node computes, or a part of which it is. A node's weight is its time in ONNX Runtime
+with all fusion off, one thread, on random inputs, from the runtime's own profile. Of each degree:
+the share of that time in the right layer, in the layer above, in no layer, and what the four rules
+found. Nodes that make whole numbers, or move a value that torch does not, have no truth.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import msgspec
 import numpy as np
 import onnxruntime
 import torch
-
 from benchmarks.onnx_models import built
 from benchmarks.onnx_values import Origins, recorded, values_of
+
 from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.readers.onnx.onnx_file import read_graph
 from torchgauge.records.onnx.graph import Graph, GraphNode

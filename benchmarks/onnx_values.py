@@ -31,7 +31,7 @@ PRODUCTS = ("convolution", "mm", "bmm", "addmm", "baddbmm", "attention")
 
 @dataclasses.dataclass
 class Operator:
-    """An operator as it ran: its name, the module that calls it, its operands, elements it makes."""
+    """An operator as it ran: its name, its module, its operands, elements of what it makes."""
 
     name: str
     layer: str

@@ -139,9 +139,9 @@ def _repeated(graph: Graph) -> dict[str, str]:
     modules: dict[str, str] = {}
     for path in sorted(paths - owned, key=lambda path: (len(path), path)):
         base, _, number = path.rpartition("_")
-        if number.isdecimal() and base in paths:
-            if int(number) == 1 or f"{base}_{int(number) - 1}" in modules:
-                modules[path] = base
+        before = f"{base}_{int(number) - 1}" if number.isdecimal() else ""
+        if before and base in paths and (int(number) == 1 or before in modules):
+            modules[path] = base
     return modules
 
 

@@ -18,12 +18,18 @@ from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.analyze.onnx.node_tree import TimedNode, node_rows
 from torchgauge.analyze.onnx.ran_nodes import counted_nodes, timed_nodes
 from torchgauge.analyze.statistics.median import median_interval
-from torchgauge.analyze.timeline.node_times import NodeTimes, RecordingCost, node_times
+from torchgauge.analyze.timeline.node_times import (
+    GraphPart,
+    NodeTimes,
+    RecordingCost,
+    node_times,
+)
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import Step, prepared
+from torchgauge.measure.timeline.graph_parts import RanGraph, graph_parts
 from torchgauge.measure.timeline.recording_cost import recording_cost
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.readers.onnx.onnx_file import read_graph
@@ -41,6 +47,8 @@ WARM_UP, MIN_CALLS, MAX_CALLS, A_ROUND = 3, 4, 400, 8
 MAX_EVENTS = 60_000
 # By how much the nodes' times without the costs may differ from the bare call.
 UNEXPLAINED = 0.15
+# Recorded over bare call, above which the graph is also cut into parts.
+NOTICEABLE = 1.03
 _Rows = Sequence[TimedNode]
 
 
@@ -59,10 +67,11 @@ class _Turns(NamedTuple):
 
 
 class _SessionFacts(NamedTuple):
-    """What recording a node costs, and the graph as it runs: measured once for a session."""
+    """What recording a node costs, the graph as it runs, its parts: measured once for a session."""
 
     cost: RecordingCost
     graph: Graph
+    parts: list[GraphPart]
 
 
 _sessions: weakref.WeakKeyDictionary[OnnxSession, _SessionFacts] = weakref.WeakKeyDictionary()
@@ -137,22 +146,9 @@ def _by_profile(
     effort: Effort,
     now: Callable[[], int],
 ) -> RuntimeTree:
-    folder = TemporaryFolder()
-    try:
-        recording = model.recording(folder.path)
-        turns = _turns(step, _call(recording, placement), len(graph.nodes), effort, now)
-        recorded = _without_warm_up(read_profile(recording.end()), len(turns.instrumented))
-        session = _sessions.get(model)
-        if session is None:
-            (tiny := folder.path / "tiny").mkdir()
-            cost = recording_cost(model, tiny, now)
-            session = _SessionFacts(cost, _optimised(recording.graph_file, graph))
-            _sessions[model] = session
-    finally:
-        folder.remove()
-    values = len(graph.inputs) + len(graph.outputs)
-    times = node_times(recorded, turns.bare, session.cost, values)
-    nodes = timed_nodes(recorded, times, session.graph, graph)
+    profiled = profile_nodes(model, placement, step, effort, now)
+    times, turns = profiled.times, profiled.turns
+    nodes = timed_nodes(profiled.recorded, times, profiled.graph, graph)
     profiler = Pass(
         name="ONNX Runtime's profiler",
         steps=len(turns.instrumented),
@@ -161,8 +157,54 @@ def _by_profile(
         per_tiny_node=times.calibrated,
         **_bare(turns),
     )
-    warnings = [*_fallen_back(model, recorded.nodes, nodes), *_unexplained(times)]
+    warnings = [*_fallen_back(model, profiled.recorded.nodes, nodes), *_unexplained(times)]
     return _tree(graph, nodes, times.outside, profiler, warnings)
+
+
+class ProfiledNodes(NamedTuple):
+    """The nodes of a session as they ran, their times, and the graph that the runtime made."""
+
+    recorded: RecordedCalls
+    times: NodeTimes
+    turns: _Turns
+    graph: Graph
+
+
+def profile_nodes(
+    model: OnnxSession,
+    placement: Placement,
+    step: Callable[[], object],
+    effort: Effort,
+    now: Callable[[], int],
+) -> ProfiledNodes:
+    """Record calls and bare ones in turn, and return how long the nodes take in a bare call."""
+    graph = placement.target.graph
+    assert graph is not None  # noqa: S101 - an ONNX file has one
+    folder = TemporaryFolder()
+    try:
+        recording = model.recording(folder.path)
+        events = sum(node.calls or 1 for node in graph.nodes)
+        turns = _turns(step, _call(recording, placement), events, effort, now)
+        recorded = _without_warm_up(read_profile(recording.end()), len(turns.instrumented))
+        session = _sessions.get(model)
+        if session is None:
+            (tiny := folder.path / "tiny").mkdir()
+            cost = recording_cost(model, tiny, now)
+            session = _SessionFacts(cost, _optimised(recording.graph_file, graph), [])
+            _sessions[model] = session
+        values = len(graph.inputs) + len(graph.outputs)
+        times = node_times(recorded, turns.bare, session.cost, values)
+        prolonged = statistics.median(turns.instrumented) / statistics.median(turns.bare)
+        if prolonged > NOTICEABLE and not session.parts:
+            ran = RanGraph(recording.graph_file, session.graph, recorded, times.seconds)
+            session.parts.extend(
+                graph_parts(model, ran, session.cost, placement.inputs, effort.recording, now)
+            )
+        if session.parts:
+            times = node_times(recorded, turns.bare, session.cost, values, session.parts)
+    finally:
+        folder.remove()
+    return ProfiledNodes(recorded, times, turns, session.graph)
 
 
 def _by_counters(
@@ -196,14 +238,14 @@ def _call(model: Callable[..., object], placement: Placement) -> Callable[[], ob
 
 
 def _turns(
-    step: Step, instrumented: Callable[[], object], nodes: int, effort: Effort,
+    step: Step, instrumented: Callable[[], object], events: int, effort: Effort,
     now: Callable[[], int],
 ) -> _Turns:  # fmt: skip
     """Time bare and instrumented calls in turn, in rounds of a few."""
     for _ in range(WARM_UP):
         step()
         instrumented()
-    max_calls = max(MIN_CALLS, min(MAX_CALLS, MAX_EVENTS // max(1, nodes)))
+    max_calls = max(MIN_CALLS, min(MAX_CALLS, MAX_EVENTS // max(1, events)))
     end = now() + round(2 * effort.recording * 1e9)
     turns = _Turns([], [])
     while len(turns.bare) < MIN_CALLS or (len(turns.bare) < max_calls and now() < end):

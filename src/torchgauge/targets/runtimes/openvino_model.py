@@ -73,7 +73,7 @@ class OpenVinoModel(RuntimeModel):
         return self.reopen(PERF_COUNT=True)
 
     def counters(self) -> list[NodeCounter]:
-        """Return what the counters say of the last call."""
+        """Return what the counters say of a call: means of all calls so far."""
         origins = dict(self._origins())
         return [
             NodeCounter(

@@ -1,0 +1,155 @@
+"""How long parts of an ONNX graph take in bare calls, by running the graph up to each of its cuts.
+
+The profiler evicts weights from the caches, so that nodes that read many take longer in a recorded
+call. A value that goes on beyond a cut is read by a node that makes its shape: no output is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, helper
+
+from torchgauge.analyze.onnx.ran_nodes import places
+from torchgauge.analyze.timeline.node_times import QUICK, GraphPart, RecordingCost
+from torchgauge.errors import InputError
+from torchgauge.readers.onnxruntime_profile import RecordedCalls
+from torchgauge.records.onnx.graph import Graph
+from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.runtimes.onnx_session import OnnxSession
+
+CPU = "CPUExecutionProvider"
+# Cuts are at equal shares of the time, and around each node that takes more than one of them.
+SHARES = 6
+CALLS, WARM_UP, MIN_ROUNDS, MAX_ROUNDS = 8, 3, 5, 40
+# All sessions on a graph hold their own weights.
+MOST_BYTES = 2 << 30
+# How much longer or shorter the optimised graph, opened again, may take than the model's own call.
+TOLERANCE = 0.1
+
+
+class RanGraph(NamedTuple):
+    """The graph as it ran: its file, its nodes, those that were recorded, and about how long."""
+
+    file: Path
+    graph: Graph
+    recorded: RecordedCalls
+    seconds: np.ndarray
+
+    def order(self) -> list[int]:
+        """Return the recorded nodes in the order in which they run."""
+        return [
+            node for _, node in sorted((begin, n) for n, begin, _ in self.recorded.calls[0].nodes)
+        ]
+
+
+def graph_parts(
+    model: OnnxSession,
+    ran: RanGraph,
+    cost: RecordingCost,
+    inputs: Inputs,
+    limit: float,
+    now: Callable[[], int],
+) -> list[GraphPart]:
+    """Return the parts of a graph with their seconds in a bare call; none where it cannot be cut.
+
+    It can where it runs node after node on the CPU. No round of calls begins after `limit` seconds.
+    """
+    order, index = ran.order(), places(ran.recorded.nodes, ran.graph)
+    in_order = model.provider == CPU and "execution_mode" not in model.settings
+    is_flat = all(node.container < 0 and node.calls == 1 for node in ran.graph.nodes)
+    cuts = cut_places([float(ran.seconds[node]) for node in order])
+    size = sum(file.stat().st_size for file in ran.file.parent.glob(f"{ran.file.stem}.*"))
+    if not (in_order and is_flat and cuts) or size * (len(cuts) + 1) > MOST_BYTES or None in index:
+        return []
+    content = onnx.load(ran.file, load_external_data=False)
+    sessions, beside = list[OnnxSession](), list[float]()
+    settings = {**model.settings, "graph_optimization_level": "ORT_DISABLE_ALL"}
+    ends = [*cuts, len(order)]
+    try:
+        for end in ends:
+            path = ran.file.with_name(f"part{end}.onnx")
+            shapes, values = _write(content, {index[node] for node in order[:end]}, path)
+            sessions.append(OnnxSession(path, model.options, settings))
+            beside.append(cost.call + cost.value * values + cost.tiny * shapes)
+    except InputError:  # the runtime opens some of its own graphs only as they were optimised
+        return []
+    whole, *quick = _quick_calls([model, *sessions], inputs, limit, now)
+    if abs(quick[-1] / whole - 1) > TOLERANCE:
+        return []
+    inside = np.diff([0.0, *np.maximum.accumulate(np.subtract(quick, beside))])
+    return [
+        GraphPart(tuple(order[begin:end]), max(0.0, float(seconds)))
+        for begin, end, seconds in zip([0, *cuts], ends, inside, strict=True)
+    ]
+
+
+def cut_places(seconds: Sequence[float]) -> list[int]:
+    """Return after how many nodes to cut."""
+    ends = np.cumsum(seconds)
+    if not len(ends) or not ends[-1] > 0:
+        return []
+    share, cuts = ends[-1] / SHARES, set[int]()
+    for number in range(1, SHARES):
+        node = int(np.searchsorted(ends, number * share))
+        middle = ends[node] - seconds[node] / 2
+        large = seconds[node] > share
+        cuts.update((node, node + 1) if large else (node + (number * share > middle),))
+    return sorted(cuts - {0, len(seconds)})
+
+
+def _write(content: ModelProto, kept: Set[int | None], path: Path) -> tuple[int, int]:
+    """Write the graph with some of its nodes; return how many values go on, and how many it has.
+
+    The latter are inputs and outputs.
+    """
+    graph = content.graph
+    nodes = [node for index, node in enumerate(graph.node) if index in kept]
+    made = {name for node in nodes for name in node.output if name}
+    beyond = {n for i, node in enumerate(graph.node) if i not in kept for n in node.input}
+    ends = sorted(made & beyond)
+    outputs = [value for value in graph.output if value.name in made]
+    part = ModelProto()
+    part.CopyFrom(content)
+    del part.graph.node[:], part.graph.output[:], part.graph.initializer[:]
+    part.graph.node.extend(nodes)
+    part.graph.node.extend(
+        helper.make_node("Shape", [name], [f"{name}/shape"], name=f"{name}/shape") for name in ends
+    )
+    part.graph.output.extend(outputs)
+    part.graph.output.extend(
+        helper.make_tensor_value_info(f"{name}/shape", onnx.TensorProto.INT64, None)
+        for name in ends
+    )
+    part.graph.initializer.extend(_read(graph, nodes))
+    path.write_bytes(part.SerializeToString())
+    return len(ends), len(part.graph.input) + len(part.graph.output)
+
+
+def _read(graph: GraphProto, nodes: Sequence[Any]) -> list[Any]:
+    names = {name for node in nodes for name in node.input}
+    return [tensor for tensor in graph.initializer if tensor.name in names]
+
+
+def _quick_calls(
+    sessions: Sequence[OnnxSession], inputs: Inputs, limit: float, now: Callable[[], int]
+) -> list[float]:
+    """Return the seconds of a quick call of each session; they take turns."""
+    times: list[list[float]] = [[] for _ in sessions]
+    end = now() + round(limit * 1e9)
+    for session in sessions:
+        for _ in range(WARM_UP):
+            session(*inputs.args, **inputs.kwargs)
+    while len(times[0]) < MIN_ROUNDS * CALLS or (
+        len(times[0]) < MAX_ROUNDS * CALLS and now() < end
+    ):
+        for session, seconds in zip(sessions, times, strict=True):
+            for _ in range(CALLS):
+                begin = now()
+                session(*inputs.args, **inputs.kwargs)
+                seconds.append((now() - begin) * 1e-9)
+    return [float(np.quantile(seconds, QUICK)) for seconds in times]
