@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import onnx
-from onnx import GraphProto, ModelProto, helper
 
 from torchgauge.analyze.onnx.ran_nodes import places
 from torchgauge.analyze.timeline.node_times import QUICK, GraphPart, RecordingCost
@@ -22,10 +20,15 @@ from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
 
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
 CPU = "CPUExecutionProvider"
 # Cuts are at equal shares of the time, and around each node that takes more than one of them.
 SHARES = 6
 CALLS, WARM_UP, MIN_ROUNDS, MAX_ROUNDS = 8, 3, 5, 40
+# At least so many rounds have to fit into so many times the limit.
+LONGEST = 4
 # All sessions on a graph hold their own weights.
 MOST_BYTES = 2 << 30
 # How much longer or shorter the optimised graph, opened again, may take than the model's own call.
@@ -64,8 +67,13 @@ def graph_parts(
     is_flat = all(node.container < 0 and node.calls == 1 for node in ran.graph.nodes)
     cuts = cut_places([float(ran.seconds[node]) for node in order])
     size = sum(file.stat().st_size for file in ran.file.parent.glob(f"{ran.file.stem}.*"))
-    if not (in_order and is_flat and cuts) or size * (len(cuts) + 1) > MOST_BYTES or None in index:
+    sessions_needed = len(cuts) + 2
+    seconds_needed = MIN_ROUNDS * CALLS * sessions_needed * float(ran.seconds.sum())
+    too_large = size * sessions_needed > MOST_BYTES or seconds_needed > LONGEST * limit
+    if not (in_order and is_flat and cuts) or too_large or None in index:
         return []
+    import onnx
+
     content = onnx.load(ran.file, load_external_data=False)
     sessions, beside = list[OnnxSession](), list[float]()
     settings = {**model.settings, "graph_optimization_level": "ORT_DISABLE_ALL"}
@@ -107,23 +115,26 @@ def _write(content: ModelProto, kept: Set[int | None], path: Path) -> tuple[int,
 
     The latter are inputs and outputs.
     """
+    from onnx import TensorProto, helper
+
     graph = content.graph
     nodes = [node for index, node in enumerate(graph.node) if index in kept]
     made = {name for node in nodes for name in node.output if name}
     beyond = {n for i, node in enumerate(graph.node) if i not in kept for n in node.input}
     ends = sorted(made & beyond)
     outputs = [value for value in graph.output if value.name in made]
-    part = ModelProto()
+    part = type(content)()
     part.CopyFrom(content)
-    del part.graph.node[:], part.graph.output[:], part.graph.initializer[:]
+    stored = {tensor.name for tensor in graph.initializer}
+    del part.graph.node[:], part.graph.output[:], part.graph.initializer[:], part.graph.input[:]
+    part.graph.input.extend(value for value in graph.input if value.name not in stored)
     part.graph.node.extend(nodes)
     part.graph.node.extend(
         helper.make_node("Shape", [name], [f"{name}/shape"], name=f"{name}/shape") for name in ends
     )
     part.graph.output.extend(outputs)
     part.graph.output.extend(
-        helper.make_tensor_value_info(f"{name}/shape", onnx.TensorProto.INT64, None)
-        for name in ends
+        helper.make_tensor_value_info(f"{name}/shape", TensorProto.INT64, None) for name in ends
     )
     part.graph.initializer.extend(_read(graph, nodes))
     path.write_bytes(part.SerializeToString())
