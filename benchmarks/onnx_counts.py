@@ -37,7 +37,7 @@ from torchgauge.readers.onnx.onnx_file import read_graph
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.records.work.cost import Cost
 
-TOLERANCE, DIGITS, NAMED = 0.005, 1e-5, 3
+TOLERANCE, DIGITS, NAMED = 0.005, 1e-9, 3
 
 
 class Tensors(NamedTuple):

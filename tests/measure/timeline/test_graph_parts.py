@@ -19,4 +19,4 @@ from torchgauge.measure.timeline.graph_parts import cut_places
     ],
 )
 def test_cuts(seconds, cuts):
-    assert cut_places(seconds) == cuts
+    assert cut_places(seconds, 6) == cuts

@@ -31,7 +31,7 @@ _WEIGHTS: dict[str, tuple[int, ...]] = {
                      "Attention", "BiasGelu", "FastGelu", "BiasAdd"), (1, 2)),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3, 7)),
     **dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), (0, 1)),
-    **dict.fromkeys(("Gather", "Upsample"), (0,)),
+    **dict.fromkeys(("Gather", "GatherND", "Upsample"), (0,)),
     **dict.fromkeys(("PRelu", "MatMulNBits", "MatMulBnb4", "ConvInteger", "MatMulInteger"), (1,)),
     "DynamicQuantizeMatMul": (1, 4),
     "MatMulIntegerToFloat": (1, 6),
@@ -168,7 +168,7 @@ def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
                 continue
             is_floating = "float" in stored[name].dtype
             if position in positions.get(node.operator, ()):
-                read.update({name} if is_floating or node.operator != "Gather" else ())
+                read.update({name} if is_floating or not node.operator.startswith("Gather") else ())
             elif positions is _WEIGHTS and node.operator in _BY_CHANNEL and is_floating:
                 read.update({name} if _is_vector(stored[name].shape) else ())
     return read

@@ -1,7 +1,8 @@
 """The layer of each node of an ONNX graph, by four rules, the surest first.
 
 1. weights: the node alone reads an initializer that is named as a parameter, such as
-   `layer1.0.conv1.weight` (or as an alias of one, since exporters store equal parameters once);
+   `layer1.0.conv1.weight` (or as an alias of one, since exporters store equal parameters once),
+   unless 2 or 3 say that a module around that one is called;
 2. metadata: the exporter noted the scopes of modules on the node;
 3. names: the node is named by its scopes, `/layer1/layer1.0/conv1/Conv`, or it makes a value that a
    node of the original graph makes;
@@ -49,7 +50,11 @@ def with_layers(graph: Graph, original: Graph | None = None) -> Graph:
     first_layers: list[_Layer | None] = []
     for index, node in enumerate(graph.nodes):
         noted = _noted(node)
-        layer = weights.get(index) or noted or _named(node, layer_by_name, repeated)
+        scope = noted or _named(node, layer_by_name, repeated)
+        layer = weights.get(index) or scope
+        if original is None and layer is not None and scope is not None and scope.path:
+            # A module that reads the weights of one inside it, which is not called.
+            layer = scope if layer.path.startswith(f"{scope.path}.") else layer
         layer = None if layer is not None and not _usable(layer.path) else layer
         if layer is not None and not layer.type and noted is not None and noted.path == layer.path:
             layer = layer._replace(type=noted.type)

@@ -58,8 +58,8 @@ def timed_nodes(
 
 def places(nodes: Sequence[RecordedNode], optimised: Graph) -> list[int | None]:
     """Return the index of each recorded node in the graph that ran."""
-    found = _Places(optimised.nodes)
-    return [found.index_of(node) for node in nodes]
+    finder = _Places(optimised.nodes)
+    return [finder.index_of(node) for node in nodes]
 
 
 class _Places:

@@ -95,10 +95,10 @@ def node_times(
     outside = min(quick, cost.call + cost.value * values)
     inside, recording = quick - outside, float(record.sum())
     own, unscaled, taken_off = np.zeros(count), 0.0, 0.0
-    known = sum(part.seconds for part in parts)
-    for part in parts if known else (GraphPart(tuple(range(count)), inside),):
+    in_parts = sum(part.seconds for part in parts)
+    for part in parts if in_parts else (GraphPart(tuple(range(count)), inside),):
         nodes = np.array(part.nodes, int)
-        seconds = part.seconds * inside / (known or inside or 1.0)
+        seconds = part.seconds * inside / (in_parts or inside or 1.0)
         costs = record[nodes]
         added = float(span[nodes].sum()) - seconds
         factor = _factor(added, float(costs.sum()), CALL_SPREAD * quick)

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
 
 CPU = "CPUExecutionProvider"
-# Cuts are at equal shares of the time, and around each node that takes more than one of them.
-SHARES = 6
+# Cuts are at equal shares of the time, of fewer in a large or slow graph, and around each node that
+# takes more than a share.
+SHARES = (12, 6, 3)
 CALLS, WARM_UP, MIN_ROUNDS, MAX_ROUNDS = 8, 3, 5, 40
-# At least so many rounds have to fit into so many times the limit.
+# The fewest rounds have to fit into this many times the limit.
 LONGEST = 4
 # All sessions on a graph hold their own weights.
 MOST_BYTES = 2 << 30
@@ -65,17 +66,17 @@ def graph_parts(
     order, index = ran.order(), places(ran.recorded.nodes, ran.graph)
     in_order = model.provider == CPU and "execution_mode" not in model.settings
     is_flat = all(node.container < 0 and node.calls == 1 for node in ran.graph.nodes)
-    cuts = cut_places([float(ran.seconds[node]) for node in order])
     size = sum(file.stat().st_size for file in ran.file.parent.glob(f"{ran.file.stem}.*"))
-    sessions_needed = len(cuts) + 2
-    seconds_needed = MIN_ROUNDS * CALLS * sessions_needed * float(ran.seconds.sum())
-    too_large = size * sessions_needed > MOST_BYTES or seconds_needed > LONGEST * limit
-    if not (in_order and is_flat and cuts) or too_large or None in index:
+    seconds = MIN_ROUNDS * CALLS * float(ran.seconds.sum())
+    most_cuts = min(MOST_BYTES // max(1, size), LONGEST * limit / max(seconds, 1e-9)) - 2
+    places_of_cuts = (cut_places(ran.seconds[order], shares) for shares in SHARES)
+    cuts = next((cuts for cuts in places_of_cuts if len(cuts) <= most_cuts), [])
+    if not (in_order and is_flat and cuts) or None in index:
         return []
     import onnx
 
     content = onnx.load(ran.file, load_external_data=False)
-    sessions, beside = list[OnnxSession](), list[float]()
+    sessions, remainders = list[OnnxSession](), list[float]()
     settings = {**model.settings, "graph_optimization_level": "ORT_DISABLE_ALL"}
     ends = [*cuts, len(order)]
     try:
@@ -83,26 +84,26 @@ def graph_parts(
             path = ran.file.with_name(f"part{end}.onnx")
             shapes, values = _write(content, {index[node] for node in order[:end]}, path)
             sessions.append(OnnxSession(path, model.options, settings))
-            beside.append(cost.call + cost.value * values + cost.tiny * shapes)
+            remainders.append(cost.call + cost.value * values + cost.tiny * shapes)
     except InputError:  # the runtime opens some of its own graphs only as they were optimised
         return []
-    whole, *quick = _quick_calls([model, *sessions], inputs, limit, now)
-    if abs(quick[-1] / whole - 1) > TOLERANCE:
+    model_call, *quick = _quick_calls([model, *sessions], inputs, limit, now)
+    if abs(quick[-1] / model_call - 1) > TOLERANCE:
         return []
-    inside = np.diff([0.0, *np.maximum.accumulate(np.subtract(quick, beside))])
+    inside = np.diff([0.0, *np.maximum.accumulate(np.subtract(quick, remainders))])
     return [
         GraphPart(tuple(order[begin:end]), max(0.0, float(seconds)))
         for begin, end, seconds in zip([0, *cuts], ends, inside, strict=True)
     ]
 
 
-def cut_places(seconds: Sequence[float]) -> list[int]:
-    """Return after how many nodes to cut."""
+def cut_places(seconds: Sequence[float] | np.ndarray, shares: int) -> list[int]:
+    """Return after how many nodes to cut, for about so many shares of the time."""
     ends = np.cumsum(seconds)
     if not len(ends) or not ends[-1] > 0:
         return []
-    share, cuts = ends[-1] / SHARES, set[int]()
-    for number in range(1, SHARES):
+    share, cuts = ends[-1] / shares, set[int]()
+    for number in range(1, shares):
         node = int(np.searchsorted(ends, number * share))
         middle = ends[node] - seconds[node] / 2
         large = seconds[node] > share
@@ -110,7 +111,7 @@ def cut_places(seconds: Sequence[float]) -> list[int]:
     return sorted(cuts - {0, len(seconds)})
 
 
-def _write(content: ModelProto, kept: Set[int | None], path: Path) -> tuple[int, int]:
+def _write(content: ModelProto, indices: Set[int | None], path: Path) -> tuple[int, int]:
     """Write the graph with some of its nodes; return how many values go on, and how many it has.
 
     The latter are inputs and outputs.
@@ -118,11 +119,10 @@ def _write(content: ModelProto, kept: Set[int | None], path: Path) -> tuple[int,
     from onnx import TensorProto, helper
 
     graph = content.graph
-    nodes = [node for index, node in enumerate(graph.node) if index in kept]
-    made = {name for node in nodes for name in node.output if name}
-    beyond = {n for i, node in enumerate(graph.node) if i not in kept for n in node.input}
-    ends = sorted(made & beyond)
-    outputs = [value for value in graph.output if value.name in made]
+    nodes = [node for index, node in enumerate(graph.node) if index in indices]
+    outputs = {name for node in nodes for name in node.output if name}
+    read_later = {n for i, node in enumerate(graph.node) if i not in indices for n in node.input}
+    ends = sorted(outputs & read_later)
     part = type(content)()
     part.CopyFrom(content)
     stored = {tensor.name for tensor in graph.initializer}
@@ -132,7 +132,7 @@ def _write(content: ModelProto, kept: Set[int | None], path: Path) -> tuple[int,
     part.graph.node.extend(
         helper.make_node("Shape", [name], [f"{name}/shape"], name=f"{name}/shape") for name in ends
     )
-    part.graph.output.extend(outputs)
+    part.graph.output.extend(value for value in graph.output if value.name in outputs)
     part.graph.output.extend(
         helper.make_tensor_value_info(f"{name}/shape", TensorProto.INT64, None) for name in ends
     )

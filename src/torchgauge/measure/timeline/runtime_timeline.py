@@ -238,7 +238,7 @@ def _call(model: Callable[..., object], placement: Placement) -> Callable[[], ob
 
 
 def _turns(
-    step: Step, instrumented: Callable[[], object], events: int, effort: Effort,
+    step: Callable[[], object], instrumented: Callable[[], object], events: int, effort: Effort,
     now: Callable[[], int],
 ) -> _Turns:  # fmt: skip
     """Time bare and instrumented calls in turn, in rounds of a few."""

@@ -64,10 +64,9 @@ def target(profile: Profile) -> Section:
             gpu = machine.gpus[index]
             hardware = f"{gpu.name}, {units.size(gpu.memory, 3)}; {machine.cpu}"
     software, settings = profile.environment.software, profile.environment.settings
-    versions = [f"torch {software.torch}" if software.torch else ""]
     runtime = target_info.runtime.partition(",")[0]
-    versions += [f"{runtime} {version}" if (version := software.libraries.get(runtime)) else ""]
-    versions += [f"Python {software.python}"]
+    versions = [f"torch {software.torch}" if software.torch else "", f"Python {software.python}"]
+    versions += [f"{runtime} {software.libraries.get(runtime, '')}".strip()]
     versions += [f"CUDA {software.cuda}" if software.cuda else ""]
     versions += [f"{settings.threads} threads" if settings.threads else ""]
     mode = "training step" if target_info.training else "inference"
