@@ -21,7 +21,9 @@ _BUFFERS = """
 """
 # Names that exporters make up: `val_40`, `onnx::Conv_193`, `/layer/Constant_output_0`, `312`.
 _MADE_UP = re.compile(r"val_\d+|onnx::.*|.*/.*|\d+|(?:_?tensor_constant|lifted_tensor_)\d+")
-_MADE = "weight_bias"  # of a convolution into which the dynamo exporter folds a normalisation
+_FOLDED_BIAS = (
+    "weight_bias"  # of a convolution into which the dynamo exporter folds a normalisation
+)
 _NUMBERED = re.compile(r"_\d+\Z")
 # Where an operator takes weights, by the positions of its inputs.
 _WEIGHTS: dict[str, tuple[int, ...]] = {
@@ -117,7 +119,9 @@ def made_elements(graph: Graph) -> int:
     It transposes weights, and multiplies those of a convolution with a normalisation after it.
     """
     stored = parameter_elements(graph).items()
-    return sum(elements for name, elements in stored if made_up(name) or name.endswith(_MADE))
+    return sum(
+        elements for name, elements in stored if made_up(name) or name.endswith(_FOLDED_BIAS)
+    )
 
 
 def computed_convolutions(graph: Graph) -> int:

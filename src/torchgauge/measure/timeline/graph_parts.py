@@ -98,7 +98,7 @@ def graph_parts(
 
 
 def cut_places(seconds: Sequence[float] | np.ndarray, shares: int) -> list[int]:
-    """Return after how many nodes to cut, for about so many shares of the time."""
+    """Return after how many nodes to cut, for this number of shares of the time, about."""
     ends = np.cumsum(seconds)
     if not len(ends) or not ends[-1] > 0:
         return []
