@@ -155,6 +155,27 @@ class TestOpenVino:
         assert raised.value.id == "provider-missing"
 
 
+CTRL_C = """
+import os, signal, sys
+from pathlib import Path
+from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+model = OpenVinoModel(Path(sys.argv[1]), RuntimeOptions("openvino")).counting()
+del model
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
+def test_ctrl_c_after_openvino_is_one(path):
+    done = subprocess.run([sys.executable, "-c", CTRL_C, path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
 SILENT = """
 import sys, threading
 from torchgauge.targets.runtimes.openvino_model import import_openvino

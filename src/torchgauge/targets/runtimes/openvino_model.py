@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,8 +29,7 @@ class OpenVinoModel(RuntimeModel):
         self, path: Path, options: RuntimeOptions, settings: Mapping[str, Any] | None = None
     ) -> None:
         self.path, self.options = path, options
-        self._runtime = import_openvino()
-        self._core = self._runtime.Core()
+        self._core = _core()
         self.provider = _device(self._core, options.provider)
         threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
         self.settings = (threads if self.provider == "CPU" else {}) | dict(settings or {})
@@ -113,6 +113,16 @@ def import_openvino() -> ModuleType:
             del sys.modules[_TELEMETRY]
     module: ModuleType = openvino
     return module
+
+
+@functools.cache
+def _core() -> Any:
+    """Return OpenVINO's core, one for the whole process.
+
+    The CPU's plugin gives the thread that loads it a stack for signals, and frees that with its
+    core; with two cores a freed one stays in place, and the next signal ends the process.
+    """
+    return import_openvino().Core()
 
 
 def _device(core: Any, name: str | None) -> str:
