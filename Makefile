@@ -71,7 +71,7 @@ docs: $(VENV)/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/dev $(VENV)/peers
-	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene \
+	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene exported_programs \
 		costs_speed costs_torchvision costs_models costs_events decode readers timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers \
 		generation_fit generation_hand_timing generation_held_out load_client monitor_cost trainers \

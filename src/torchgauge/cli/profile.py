@@ -41,6 +41,7 @@ TARGET is one of
   hf:llama-3-8b, hf:gpt2-xl, hf:t5-3b, …    a published size of one, with random weights
   a folder                                  what Hugging Face's save_pretrained wrote
   file.pt2, file.pt                         torch.export, AOTInductor, TorchScript; needs --trust
+  file.pte                                  an ExecuTorch program; needs --trust
   file.onnx                                 an ONNX file; --input gives its free dimensions
 
 With --threshold it ends with 3 if a limit is exceeded and with 4 if one cannot be decided. A

@@ -102,7 +102,7 @@ def _zone(files: SystemFiles, folder: str, part: EnergyPart) -> Counter:
     from zeus.device.cpu.rapl import RAPLFile
 
     number = folder.rpartition("/")[2].split(":")[1]
-    name = f"{'memory of ' * (part == 'dram')}package {number}"
+    name = f"{'memory' if part == 'dram' else 'package'} {number}"
     try:
         zone = RAPLFile(str(files.root / folder))
     except ZeusCPUNoPermissionError:

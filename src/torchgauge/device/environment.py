@@ -35,7 +35,7 @@ VARIABLES = (
 )
 LIBRARIES = (
     *("numpy", "torchvision", "timm", "transformers", "triton"),
-    *("onnxruntime", "openvino"),
+    *("onnxruntime", "openvino", "executorch"),
 )
 
 

@@ -28,8 +28,9 @@ def judged(
     tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, environment: Environment
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
-    # The nodes of an ONNX file's tree have the work of the graph already.
-    tree = tree if cost.counted_on == "onnx" else with_costs(tree, cost)
+    # The nodes of a graph's tree have its work already; a compiled library's have none.
+    if cost.counted_on not in ("onnx", "executorch", "aotinductor"):
+        tree = with_costs(tree, cost)
     rounding = _rounding(environment)
     # Other load may have slowed one of the two alone.
     times = [seconds for seconds in (latency and latency.median, tree.root.time) if seconds]
@@ -91,10 +92,26 @@ def phases(
 
 def no_module(target: Target) -> MeasurementWarning:
     """Return the warning that a target is a plain callable."""
+    message = f"{target.name} is a plain callable: the parameters that it uses are not known."
+    if target.kind == "aotinductor":
+        message = (
+            f"{target.name} is a compiled library: its parameters are inside, and neither they nor "
+            "its work nor its layers are known. The figures of memory are without them."
+        )
     return MeasurementWarning(
         id="not-a-module",
-        message=f"{target.name} is a plain callable: the parameters that it uses are not known.",
+        message=message,
         probe="size",
+    )
+
+
+def no_parameters(target: Target) -> MeasurementWarning:
+    """Return the warning that the parameters of a program are not known."""
+    return MeasurementWarning(
+        id="parameters-unknown",
+        message=f"{target.name} stores constants, and does not mark the parameters among them.",
+        probe="size",
+        remedy="--etrecord FILE, the record of how it was lowered, has parameters and layers.",
     )
 
 

@@ -26,7 +26,14 @@ from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure.derived import bounds, judged, meta_device, no_module, phases
+from torchgauge.measure.derived import (
+    bounds,
+    judged,
+    meta_device,
+    no_module,
+    no_parameters,
+    phases,
+)
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
@@ -182,6 +189,8 @@ def _size(placement: Placement, runner: Runner) -> Size | None:
         runner.warnings.append(no_module(target))
         return None
     size = runner.attempt("size", lambda: size_probe.size_of(target))
+    if size is None and target.graph is not None:
+        runner.warnings.append(no_parameters(target))
     if size is not None:
         runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
     return size

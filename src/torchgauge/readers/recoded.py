@@ -1,6 +1,6 @@
 """The text of a trace in Kineto's format, whichever of the formats below its file has.
 
-Files of rocprofv3 and of XLA (`xplane.pb`) are read and translated as a whole.
+Files of rocprofv3, of XLA (`xplane.pb`) and of ExecuTorch are read and translated as a whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import BinaryIO
 
 from torchgauge.errors import InputError
 from torchgauge.progress import Progress
-from torchgauge.readers.dialects import rocprof, xplane
+from torchgauge.readers.dialects import etdump, rocprof, xplane
+from torchgauge.readers.executorch.dump_file import is_dump
 from torchgauge.readers.unpacking import unpacked
 from torchgauge.reading import Bound, too_large
 
@@ -42,6 +43,8 @@ def trace_text(
         yield _translated(texts, name, rocprof.as_kineto)
     elif xplane.is_xplane(name, first):
         yield _translated(texts, name, xplane.as_trace)
+    elif is_dump(first):
+        yield _translated(texts, name, etdump.as_kineto)
     else:
         yield from texts
 

@@ -14,6 +14,8 @@ from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.precisions import precision_named
 from torchgauge.targets.runtimes.runtime_options import USUAL_RUNTIME, RuntimeOptions, is_onnx
 
+PROGRAM = ".pte"
+
 
 @dataclasses.dataclass(frozen=True)
 class TargetRequest:
@@ -31,6 +33,7 @@ class TargetRequest:
         loss: The text of --loss; None is the loss that the model returns.
         optimizer: The text of --optimizer; None is AdamW.
         runtime: How an ONNX file is run.
+        etrecord: How a program of ExecuTorch was lowered: its layers and parameters.
 
     Device and precision are kept by the names that the program has for them.
 
@@ -48,6 +51,7 @@ class TargetRequest:
     loss: str | None = None
     optimizer: str | None = None
     runtime: RuntimeOptions = USUAL_RUNTIME
+    etrecord: Path | None = None
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
@@ -68,21 +72,31 @@ class TargetRequest:
         return self.trust or (is_onnx(self.spec) and self.device != "meta")
 
     def _check_runtime(self) -> None:
-        """Refuse options of runtimes for other targets; what an ONNX file takes is on the host."""
-        if not is_onnx(self.spec):
+        """Refuse options of runtimes for other targets; what a file takes is on the host."""
+        program = self.spec.lower().endswith(PROGRAM)
+        if self.etrecord is not None and not program:
+            raise InputError(
+                "--etrecord belongs to a program of ExecuTorch (.pte).",
+                id="option-conflict",
+                remedy="Leave it out.",
+            )
+        if not is_onnx(self.spec) and not program:
             return
+        subject = "A program of ExecuTorch" if program else "An ONNX file"
         if self.device == "auto":
             object.__setattr__(self, "device", "cpu")
         if self.device not in ("cpu", "meta"):
             raise InputError(
-                f"An ONNX file does not run on --device {self.device}.",
+                f"{subject} does not run on --device {self.device}.",
                 id="option-conflict",
                 cause="What runs it is a provider of its runtime; its inputs are on the host.",
-                remedy="Give --provider cuda in place of --device.",
+                remedy="Leave --device out: it runs where it was lowered for."
+                if program
+                else "Give --provider cuda in place of --device.",
             )
         if self.training or self.precision is not None:
             raise InputError(
-                "An ONNX file is measured as it is: without a training step, in its own precision.",
+                f"{subject} is measured as it is: without a training step, in its own precision.",
                 id="option-conflict",
                 remedy="Leave --train and --precision out, or measure the torch model.",
             )
@@ -99,8 +113,8 @@ class Target:
     """A loaded model (or any callable) with example inputs.
 
     `kind` names how it was got ("module", "callable", "python", "torchvision", "timm",
-    "huggingface", "exported", "aotinductor", "torchscript", "onnx"); `files` are the weight files
-    that were read; `graph` is what an ONNX file computes;
+    "huggingface", "exported", "aotinductor", "torchscript", "onnx", "executorch"); `files` are the
+    weight files that were read; `graph` is what an ONNX file or an ExecuTorch program computes;
     `tokens` and `images` are what one call processes, None where nothing says so.
     """
 

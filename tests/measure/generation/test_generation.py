@@ -4,12 +4,16 @@ import copy
 import os
 import signal
 
+import msgspec
 import pytest
 import torch
 from tests.support import language_models as models
 
 from torchgauge.api.generations import measure_generation
 from torchgauge.errors import InputError
+from torchgauge.records.record import Interval
+from torchgauge.records.work.energy import Energy
+from torchgauge.report.content.generation import generation_words as words
 
 # What only costs time is left out.
 BARE = {"effort": "quick", "trees": False, "memory": False, "roofs": False, "progress": False}
@@ -279,3 +283,29 @@ def test_trees_of_a_prefill_and_a_step():
     for tree, work in zip(generation.trees, generation.cells[3].work[::2], strict=True):
         assert tree.cost.flops == work.flops
         assert any(node.path == "model.layers.0.self_attn" for node in tree.cost.nodes)
+
+
+def test_energy_is_of_a_call_and_of_one_that_makes_a_token(monkeypatch):
+    """A call of 4 tokens takes 22 J, one of a single token 10 J: 4 J a token after the first."""
+    pytest.importorskip("zeus")
+    model, asked, forwards = models.llama(), [], []
+
+    def joules(call, device, *, samples, tokens):
+        forwards.clear()
+        call()
+        asked.append((len(forwards), samples, tokens))
+        value = 6.0 + 4.0 * len(forwards)
+        ends = Interval(low=value - 0.3, high=value + 0.3, scope="process")
+        return Energy(joules=value, interval=ends, above_idle=1.0, per_token=value / tokens)
+
+    monkeypatch.setattr("torchgauge.measure.generation.generation.of_calls", joules)
+    model.register_forward_pre_hook(lambda *_: forwards.append(1))
+    generation = measured(model, energy=True)
+    assert asked == [(4, 1, 4), (1, 1, 8)]
+    (cell,) = generation.cells
+    assert cell.decode_energy == pytest.approx((4.0, 0.2))
+    shown = dict(words.energies(generation))
+    assert shown["of that, to the first token"] == "10.0 J, 1.25 J a token of the prompt"
+    assert shown["a token after the first"] == "4.00 J ± 200 mJ, by the calls' difference"
+    unknown = msgspec.structs.replace(cell, prefill_energy=Energy(reason="no counter"))
+    assert unknown.decode_energy is None

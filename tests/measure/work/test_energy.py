@@ -82,7 +82,7 @@ def test_packages_and_memories_are_added_and_parts_of_a_package_are_not(machine)
     machine.zone("intel-rapl-mmio:0", "package-0", 50)
     energy = machine.energy(samples=4, tokens=10)
     assert [(c.name, c.part) for c in energy.counters] == [
-        ("package 0", "package"), ("memory of package 0", "dram"), ("package 1", "package"),
+        ("package 0", "package"), ("memory 0", "dram"), ("package 1", "package"),
     ]  # fmt: skip
     assert energy.power == pytest.approx(90, rel=0.01)
     # A window also has the clock's own readings: a call is as long as its share of the windows.
@@ -253,10 +253,28 @@ def test_a_slow_counter_gets_longer_windows():
 
 
 def test_a_fall_is_a_wrap_only_where_it_is_plausible():
-    assert consumed(99.0, 1.0, 1.0, 100.0) == (2.0, True)
+    assert consumed(9_999.0, 1.0, 1.0, 10_000.0) == (2.0, True)
     assert consumed(5.0, 1.0, 1.0, 262_143.0) == (None, False)
     assert consumed(5.0, 1.0, 1.0, None) == (None, False)
     assert consumed(5.0, 6.5, 1.0, None) == (1.5, False)
+
+
+def test_a_counter_that_may_have_wrapped_twice_is_unknown(machine, monkeypatch):
+    assert consumed(5.0, 6.0, 132.0, 262_143.0) == (None, False)
+    machine.zone("intel-rapl:0", "package-0", 50)
+    monkeypatch.setattr(f"{__name__}.CALL", 140.0)
+    energy = machine.energy()
+    assert energy.joules is None
+    assert "more than once" in energy.reason
+
+
+def test_without_a_counter_of_the_memory_the_report_says_so(machine):
+    machine.zone("intel-rapl:0", "package-0", 50)
+    machine.zone("intel-rapl:0:0", "core", 40)
+    rows = {row.label: row for row in time_sections.energy(machine.energy()).rows}
+    assert rows["memory"].value == "unknown"
+    machine.zone("intel-rapl:0:1", "dram", 10)
+    assert "memory" not in {row.label for row in time_sections.energy(machine.energy()).rows}
 
 
 def test_the_counters_of_zeus_agree_where_nothing_wraps(machine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 import types
@@ -16,6 +17,7 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
+from torchgauge.targets.loaders import exported
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.target import TargetRequest
 
@@ -129,6 +131,28 @@ def test_what_is_no_program_is_said_from_the_child(name, folder, capsys):
     assert error["cause"]
 
 
+@pytest.mark.parametrize(
+    ("member", "kind"),
+    [
+        ("models/code/__torch__/torchvision/models/resnet.py", "torchscript"),
+        ("code/models/model.json", "exported"),
+        ("serialized_exported_program.json", "exported"),
+        ("models/data/aotinductor/model/a.wrapper.so", "aotinductor"),
+        ("models/data.pkl", None),
+    ],
+)
+def test_a_kind_is_known_by_where_its_members_are(member, kind, tmp_path, monkeypatch):
+    path, kinds = tmp_path / "saved", []
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, b"")
+    loaders = {name: lambda _, name=name: kinds.append(name) for name in exported._LOADERS}
+    monkeypatch.setattr(exported, "_LOADERS", loaders)
+    assert refused(TargetRequest(str(path), trust=True)).id == (
+        "target-unknown" if kind is None else "program-unreadable"
+    )
+    assert kinds == ([] if kind is None else [kind])
+
+
 @pytest.mark.parametrize("name", ["state.pt", "garbage.pt"])
 def test_a_checkpoint_is_no_program(name, folder):
     error = refused(TargetRequest(str(folder / name), trust=True))
@@ -156,10 +180,44 @@ def test_a_package_of_aotinductor_is_run_as_a_function(tmp_path, monkeypatch):
     assert target.model(1) == (str(path), 1)
 
 
-@pytest.mark.parametrize("name", ["model.pte", "dump.etdp", "lowered.etrecord"])
-def test_what_executorch_wrote_is_not_read(name, tmp_path):
-    (tmp_path / name).write_bytes(b"<\x00\x00\x00ET12")
-    error = refused(TargetRequest(str(tmp_path / name), trust=True))
-    assert error.id == "target-not-supported"
-    assert "ExecuTorch" in error.cause
-    assert ".pt2" in error.remedy
+@pytest.mark.slow
+def test_a_real_package_has_latency_memory_and_size_and_says_what_is_unknown(tmp_path, capsys):
+    path, example = tmp_path / "compiled.pt2", torch.ones(2, 4)
+    program = torch.export.export(network(), (example,))
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    arguments = [str(path), "--trust", "--input", "2x4"]
+    assert main(["profile", *arguments, *QUICK]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["target"]["kind"] == "aotinductor"
+    assert record["latency"]["processes"][0]["samples"]
+    assert record["size"] is None
+    assert record["memory"]["peak"] >= 2 * 4 * 4 + 2 * 2 * 4
+    warnings = {warning["id"] for warning in record["warnings"]}
+    assert "not-a-module" in warnings
+
+
+@pytest.mark.slow
+def test_a_library_whose_classes_a_program_returns_is_imported_for_it(tmp_path, capsys):
+    import transformers
+
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = transformers.BertConfig(num_attention_heads=2, vocab_size=50, **sizes)
+    path = tmp_path / "bert.pt2"
+    model = transformers.BertModel(config, add_pooling_layer=False).eval()
+    torch.export.save(torch.export.export(model, (torch.ones(1, 8, dtype=torch.int64),)), path)
+    assert main(["profile", str(path), "--trust", "--detail", "layers", *QUICK]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["size"]["parameters"] == tg.measure_size(model).parameters
+
+
+def test_why_a_program_cannot_be_loaded_is_said_as_torch_logged_it(folder, monkeypatch):
+    def fails(_):
+        try:
+            raise RuntimeError("of a newer opset")
+        except RuntimeError:
+            logging.getLogger("torch.export").warning("while reading", exc_info=True)
+        raise RuntimeError("check the warnings above")
+
+    monkeypatch.setattr(torch.export, "load", fails)
+    error = refused(TargetRequest(str(folder / "program.pt2"), trust=True))
+    assert error.cause == "of a newer opset"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.records.model_facts import Facts
 
+_SETTINGS = {"onnxruntime": "intra_op_num_threads", "openvino": "INFERENCE_NUM_THREADS"}
+
 
 def _single(_facts: Facts) -> int:
     return 1
@@ -21,9 +23,8 @@ def _cores(facts: Facts) -> int:
 
 
 def _code(facts: Facts, number: int) -> str:
-    names = {"onnxruntime": "intra_op_num_threads", "openvino": "INFERENCE_NUM_THREADS"}
     if facts.runtime:
-        return f"model = model.reopen({names[facts.runtime]}={number})"
+        return f"model = model.reopen({_SETTINGS.get(facts.runtime, 'threads')}={number})"
     return f"torch.set_num_threads({number})"
 
 
@@ -31,6 +32,8 @@ def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
     def reason(facts: Facts) -> str | None:
         if facts.cuda:
             return "The work is on a GPU."
+        if facts.runtime and facts.runtime not in _SETTINGS:
+            return "The runtime chooses its threads."
         thread_count = number(facts)
         if thread_count == facts.threads:
             return f"It runs on {thread_count} already."

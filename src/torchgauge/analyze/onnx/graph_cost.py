@@ -54,7 +54,7 @@ def graph_cost(graph: Graph) -> Cost:
             if amounts[0]
         ),
         backward=False,
-        counted_on="onnx",
+        counted_on=graph.format,
         warnings=(*graph.warnings, *_custom(graph)),
     )
 
@@ -63,12 +63,13 @@ def graph_facts(graph: Graph) -> GraphFacts:
     """Return what a record says of the graph."""
     rules: Counter[LayerRule] = Counter(node.rule for node in graph.nodes)
     return GraphFacts(
+        format=graph.format,
         producer=graph.producer,
         opsets=graph.opsets,
         nodes=len(graph.nodes),
         nodes_by_rule=dict(rules.most_common()),
-        made_parameters=made_elements(graph),
-        computed_convolutions=computed_convolutions(graph),
+        made_parameters=made_elements(graph) if graph.format == "onnx" else 0,
+        computed_convolutions=computed_convolutions(graph) if graph.format == "onnx" else 0,
     )
 
 

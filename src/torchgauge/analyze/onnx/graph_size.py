@@ -61,8 +61,13 @@ _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float6
 _QUANTISED = ("int8", "uint8", "int4", "uint4", "int2", "uint2", "int32")
 
 
-def graph_size(graph: Graph) -> Size:
-    """Count what the file stores: each stored tensor once, however often it is used."""
+def graph_size(graph: Graph) -> Size | None:
+    """Count what the file stores: each stored tensor once, however often it is used.
+
+    None of a program that does not tell parameters from other constants.
+    """
+    if graph.format != "onnx" and not any(tensor.parameter for tensor in graph.initializers):
+        return None
     parameters = parameter_elements(graph)
     by_dtype: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     sums = {True: [0, 0], False: [0, 0]}
@@ -139,6 +144,8 @@ def computed_convolutions(graph: Graph) -> int:
 
 def is_parameter(tensor: Initializer, *, is_weight: bool) -> bool:
     """Return whether a stored tensor is a parameter of the model."""
+    if tensor.parameter is not None:
+        return tensor.parameter
     last = tensor.name.rpartition(".")[2]
     if last in _BUFFERS.split():
         return False

@@ -12,6 +12,7 @@ from torchgauge.records.trace.kernel import Kernel
 
 OUTSIDE_NODES = "outside the nodes"
 MOST_NAMED = 4  # operators of a node that was made of several
+_TYPES = {"onnx": "ONNX", "executorch": "ExecuTorch"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _Rows:
             parent=parent,
             calls=1,
             path=path,
-            type=self.types.get(path, "" if path else "ONNX"),
+            type=self.types.get(path, "" if path else _TYPES[self.graph.format]),
             host=0,
             flops=work[0],
             bytes=work[1],

@@ -20,18 +20,21 @@ _LAYERS = {
     "Proton": "no layers: the tree begins with the scopes that were marked",
     "torch.compile": "no layers: the tree has the phases of compilation",
     "rocprof": "no layers and no operators: the tree has the program's own ranges",
+    "ExecuTorch": "no layers: `torchgauge profile FILE.pte --etrecord FILE` has them",
 }
 _SHAPES = {
     "JAX": "no shapes: FLOPs and bytes are unknown",
     "Proton": "no shapes and no launch configurations: FLOPs, bytes and occupancy are unknown",
     "torch.compile": "no shapes: FLOPs and bytes are unknown",
     "rocprof": "no shapes: FLOPs and bytes are unknown",
+    "ExecuTorch": "no shapes: FLOPs and bytes are unknown",
 }
 _MEMORY = {
     "JAX": "no allocations: memory is unknown",
     "Proton": "no allocations and no copies: memory and transfers are unknown",
     "torch.compile": "no allocations: memory is unknown",
     "rocprof": "no allocations: memory is unknown",
+    "ExecuTorch": "no allocations: memory is unknown",
 }
 # "launch" is Proton's; "Trace" has the profiler's own marks.
 _COUNTED = frozenset(

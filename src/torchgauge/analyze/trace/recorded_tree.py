@@ -26,6 +26,7 @@ STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d{1,18})")
 _MARKING = {
     "JAX": "Mark parts of the host's code with jax.profiler.TraceAnnotation.",
     "Proton": "Mark parts with triton.profiler.scope.",
+    "ExecuTorch": "`torchgauge profile FILE.pte --trust --etrecord FILE` has the layers.",
     "rocprof": "Mark parts with ROCTX, and record them: rocprofv3 --marker-trace.",
 }
 

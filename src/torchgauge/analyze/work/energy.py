@@ -37,7 +37,7 @@ class CounterReadings(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """Joules between two readings; None where the counter was reset between them."""
+    """Joules between two readings; None where the counter was reset, or may have wrapped twice."""
 
     joules: float | None
     wrapped: bool = False
@@ -45,6 +45,8 @@ class Consumed(NamedTuple):
 
 def consumed(before: float, after: float, seconds: float, limit: float | None) -> Consumed:
     """Return the joules between two readings of a counter that wraps around at `limit`."""
+    if _may_wrap_twice(seconds, limit):
+        return Consumed(None)
     if after >= before:
         return Consumed(after - before)
     if limit is None:
@@ -52,6 +54,11 @@ def consumed(before: float, after: float, seconds: float, limit: float | None) -
     joules = after + limit - before
     plausible = 0 <= joules <= MOST_POWER * max(seconds, 1e-3)
     return Consumed(joules, wrapped=True) if plausible else Consumed(None)
+
+
+def _may_wrap_twice(seconds: float, limit: float | None) -> bool:
+    """Return whether a counter may have come round to where it was, unseen."""
+    return limit is not None and seconds * MOST_POWER >= limit
 
 
 def window_length(periods: Sequence[float]) -> float:
@@ -127,7 +134,10 @@ def _counter(
     joules = math.fsum(j for j, _ in consumptions)
     reason = ""
     if not call_count:
+        too_long = all(_may_wrap_twice(seconds, reading.range) for seconds in times)
         reason = "It was reset in every window."
+        if times and too_long:
+            reason = "A call takes so long that the counter may wrap around more than once."
     elif joules == 0:
         reason = "It did not move during the calls."
     return EnergyCounter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torchgauge.analyze.work.recorded_operands import arguments
@@ -15,7 +15,7 @@ from torchgauge.formulas.operand import Described, MissingOperandError, MissingT
 from torchgauge.formulas.registry import KEYWORDS, as_work, find
 from torchgauge.formulas.shapes import like, outputs, pointwise
 from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
-from torchgauge.formulas.work import Work
+from torchgauge.formulas.work import FREE, Work
 from torchgauge.formulas.written import is_out, written
 
 
@@ -44,17 +44,34 @@ def recorded_work(name: str, texts: Texts) -> Recorded:
     overload = name.partition("::")[2].partition(".")[2]
     if overload.endswith(("out", "grad_input")):  # the last is written, of any size before
         operands = operands[:-1]
+    return _attempted(lambda: _work(name, operands), lambda: recorded_bytes(name, operands))
+
+
+def known_work(name: str, operands: tuple[Any, ...], result: Any) -> Recorded:
+    """Return the work of a call as `recorded_work` does, where its outputs are known as well."""
+    plain, work_kind = name.partition(".")[0], kernel_kind(name)
+    if work_kind not in ("formula", "free", "pointwise", "reduction"):
+        return Recorded(None, reason="it has no formula")
+    free = work_kind == "free"
+    moved = free and plain in STILL
+    return _attempted(
+        lambda: FREE if free else _work(name, operands, result),
+        lambda: 0 if moved else bytes_of(plain, operands, {}, result),
+    )
+
+
+def _attempted(work: Callable[[], Work | None], moved: Callable[[], int | None]) -> Recorded:
     try:
-        work = _work(name, operands)
+        result = work()
+        if result is None:
+            return Recorded(None, reason="its formula needs values")
+        return Recorded(result, moved())
     except MissingOperandError as error:
         return Recorded(None, reason=f"the trace does not say {error}")
     except TorchgaugeError as error:
         return Recorded(None, reason=error.message)
     except Exception as error:  # noqa: BLE001 - a formula may be the user's: unknown, never a crash
         return Recorded(None, reason=f"its formula failed: {type(error).__name__}: {error}")
-    if work is None:
-        return Recorded(None, reason="its formula needs values")
-    return Recorded(work, recorded_bytes(name, operands))
 
 
 def free_bytes(name: str, texts: Texts) -> int | None:
@@ -67,14 +84,16 @@ def free_bytes(name: str, texts: Texts) -> int | None:
     return recorded_bytes(name, arguments(texts.dims, texts.types, texts.strides, texts.inputs))
 
 
-def _work(name: str, operands: tuple[Any, ...]) -> Work | None:
+def _work(name: str, operands: tuple[Any, ...], result: Any = None) -> Work | None:
+    """Return the work of a call; its outputs follow from its operands where `result` is None."""
     plain = name.partition(".")[0]
     work_kind = kernel_kind(name)
     if work_kind == "formula":
-        return _by_formula(plain, operands)
+        return _by_formula(plain, operands, result)
     short = _base(plain).removeprefix("aten::")
     if work_kind == "pointwise":
-        return pointwise_work(short, operands, pointwise(plain, operands))
+        written = pointwise(plain, operands) if result is None else result
+        return pointwise_work(short, operands, written)
     if not operands or not isinstance(operands[0], Described):
         raise MissingOperandError("the sizes of an operand")
     if short in ("max", "min") and any(isinstance(operand, Described) for operand in operands[1:]):
@@ -82,7 +101,7 @@ def _work(name: str, operands: tuple[Any, ...]) -> Work | None:
     return reduction_work(short, operands)
 
 
-def _by_formula(plain: str, operands: tuple[Any, ...]) -> Work | None:
+def _by_formula(plain: str, operands: tuple[Any, ...], result: Any) -> Work | None:
     registered = find(plain) or find(plain.removesuffix("_"))
     if registered is None:
         return None
@@ -92,7 +111,7 @@ def _by_formula(plain: str, operands: tuple[Any, ...]) -> Work | None:
     first, keywords = KEYWORDS.get(plain.removesuffix("_"), (len(operands), ""))
     named = dict(zip(keywords.split(), operands[first:], strict=False))
     if wants_outputs:
-        named["outputs"] = outputs(plain, operands)
+        named["outputs"] = outputs(plain, operands) if result is None else result
     result = formula(*_fitting(formula, operands[:first]), **named)
     return None if result is None else as_work(result)
 

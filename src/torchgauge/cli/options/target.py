@@ -66,6 +66,10 @@ def add_run_options(
         action="store_true",
         help="load a file that holds a program, in a process of its own",
     )
+    group.add_argument(
+        "--etrecord", type=typed, metavar="FILE",
+        help="ETRecord of an ExecuTorch program: its layers and parameters",
+    )  # fmt: skip
 
 
 def add_runtime_options(group: argparse._ArgumentGroup, *, axes: bool = True) -> None:
@@ -177,6 +181,7 @@ def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
         "weights": options.weights,
         "device": options.device,
         "trust": options.trust,
+        "etrecord": getattr(options, "etrecord", None),
     }
     if "provider" in options and "runtime" not in fields:
         fields["runtime"] = RuntimeOptions(

@@ -117,9 +117,9 @@ def _runtime_facts(placement: Placement) -> dict[str, Any]:
         return {}
     options = model.options
     return {
-        "runtime": options.runtime,
+        "runtime": model.runtime,
         "optimization": options.optimization or "",
-        "openvino": options.runtime == "openvino" or _installed("openvino"),
+        "openvino": model.runtime == "openvino" or _installed("openvino"),
     }
 
 

@@ -47,6 +47,7 @@ from torchgauge.records.generation.cell import GenerationCell, StageWork
 from torchgauge.records.generation.fit import GenerationPrediction
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.targets import members
 from torchgauge.targets.builds.source import Source
@@ -98,6 +99,7 @@ class _Measurement:
         self._effort = effort_named(options.effort)
         assistant = None if draft is None else draft.model
         prompts = Prompts.of_placement(placement, has_inputs=has_inputs)
+        self._prompts, self._assistant = prompts, assistant
         self._grid = Grid(
             prompts, generator(placement.model, assistant, options), options, assistant
         )
@@ -161,15 +163,26 @@ class _Measurement:
     def _with_energy(self, cell: GenerationCell, run: CellRun) -> GenerationCell:
         if not self._options.energy or not cell.done:
             return cell
-        tokens = cell.batch * cell.new_tokens
-        energy = self._runner.attempt(
+        energy = self._energy(self._grid, run, cell.batch * cell.new_tokens)
+        prefill = None
+        if energy is not None and energy.joules is not None and cell.new_tokens > 1:
+            prefill = self._energy(self._first_token_grid(), run, cell.batch * cell.prompt)
+        return replace(cell, energy=energy, prefill_energy=prefill)
+
+    def _energy(self, grid: Grid, run: CellRun, tokens: int) -> Energy | None:
+        return self._runner.attempt(
             "energy",
             lambda: of_calls(
-                self._grid.caller(run), self._placement.device, samples=cell.batch, tokens=tokens
+                grid.caller(run), self._placement.device, samples=run.batch, tokens=tokens
             ),
             tells=False,
         )
-        return replace(cell, energy=energy)
+
+    def _first_token_grid(self) -> Grid:
+        """Return the grid whose calls make one token, which are the prefill alone."""
+        options = dataclasses.replace(self._options, new_tokens=1)
+        caller = generator(self._placement.model, self._assistant, options)
+        return Grid(self._prompts, caller, options, self._assistant)
 
     def _roofs(self) -> Roofs | None:
         """Return the device's roofs: those that are stored, or quickly measured where none are."""

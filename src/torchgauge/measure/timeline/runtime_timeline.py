@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from torchgauge import units
+from torchgauge.analyze.executorch.dump_nodes import recorded_call
 from torchgauge.analyze.onnx.graph_cost import graph_facts
 from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.analyze.onnx.node_tree import TimedNode, node_rows
@@ -38,6 +39,7 @@ from torchgauge.records.onnx.graph import Graph, GraphFacts, LayerRule
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.executorch_program import ExecuTorchProgram
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
 from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
@@ -45,6 +47,7 @@ from torchgauge.temporary import TemporaryFolder
 
 WARM_UP, MIN_CALLS, MAX_CALLS, A_ROUND = 3, 4, 400, 8
 MAX_EVENTS = 60_000
+EVENTS_A_NODE = 3  # of an ETDump, which is read in Python
 # By how much the nodes' times without the costs may differ from the bare call.
 UNEXPLAINED = 0.15
 # Recorded over bare call, above which the graph is also cut into parts. Below it the profile errs
@@ -86,7 +89,7 @@ def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> 
         runner.warnings.append(
             MeasurementWarning(
                 id="options-of-torch",
-                message="--trace, --lines and --nvtx record torch, and nothing of an ONNX file.",
+                message="--trace, --lines and --nvtx record torch, and nothing of another runtime.",
                 probe="timeline",
             )
         )
@@ -120,7 +123,9 @@ def _measured(
     assert graph is not None  # noqa: S101 - an ONNX file has one
     if isinstance(model, OpenVinoModel):
         return _by_counters(model, placement, step, graph, effort, now)
-    assert isinstance(model, OnnxSession)  # noqa: S101 - there are two runtimes
+    if isinstance(model, ExecuTorchProgram):
+        return _by_dump(model, placement, step, graph, effort, now)
+    assert isinstance(model, OnnxSession)  # noqa: S101 - there are three runtimes
     return _by_profile(model, placement, step, graph, effort, now)
 
 
@@ -231,6 +236,35 @@ def _by_counters(
         **_bare(turns),
     )
     return _tree(graph, nodes, max(0.0, bare - counted * scale), counting_pass, [])
+
+
+def _by_dump(
+    model: ExecuTorchProgram,
+    placement: Placement,
+    step: Step,
+    graph: Graph,
+    effort: Effort,
+    now: Callable[[], int],
+) -> RuntimeTree:
+    """Return the tree by ExecuTorch's own events, which add little: times are scaled down alone."""
+    recording = model.recording()
+    turns = _turns(step, _call(recording, placement), EVENTS_A_NODE * len(graph.nodes), effort, now)
+    folder = TemporaryFolder()
+    try:
+        runs = recording.runs(folder.path)[-len(turns.instrumented) :]
+    finally:
+        folder.remove()
+    call, bare = recorded_call(runs, graph), statistics.median(turns.bare)
+    counted = sum(node.seconds for node in call.nodes)
+    scale = min(1.0, bare / counted) if counted else 1.0
+    nodes = [dataclasses.replace(node, seconds=node.seconds * scale) for node in call.nodes]
+    events = Pass(
+        name="ExecuTorch's events",
+        steps=len(turns.instrumented),
+        duration=statistics.median(turns.instrumented),
+        **_bare(turns),
+    )
+    return _tree(graph, nodes, max(0.0, bare - counted * scale), events, [])
 
 
 def _call(model: Callable[..., object], placement: Placement) -> Callable[[], object]:

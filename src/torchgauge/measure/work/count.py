@@ -13,6 +13,7 @@ from torchgauge.analyze.memory.training_passes import Passes
 from torchgauge.analyze.onnx.graph_cost import graph_facts
 from torchgauge.analyze.work.other_device import estimate_on_device
 from torchgauge.errors import InputError, ModelError, TorchgaugeError
+from torchgauge.measure.derived import no_parameters
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.memory.simulated_step import simulate
@@ -67,6 +68,8 @@ def _count(
     size = size_probe.size_of(dataclasses.replace(placement.target, model=placement.model))
     inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
     training, warnings = None, list[MeasurementWarning]()
+    if size is None and graph is not None:
+        warnings.append(no_parameters(placement.target))
     if module is not None and size is not None and options.backward:
         training = _training(request, placement, options, cost, warnings)
     return Count(

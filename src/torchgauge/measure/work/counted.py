@@ -17,10 +17,11 @@ from torchgauge.measure.forward import opened
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.work.cost import Cost
+from torchgauge.records.work.cost import OUTSIDE, Cost, CostNode, CostRow
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.target import Target
 
 LARGEST = 4 << 30  # bytes of a model that is given values on the CPU where it fails on meta
 
@@ -37,15 +38,32 @@ def measure_cost(placement: Placement, *, backward: bool) -> Cost:
     if placement.target.graph is not None:
         if backward:
             raise InputError(
-                f"{placement.target.name} is an ONNX file, which has no backward pass.",
+                f"{placement.target.name} runs in a runtime of its own, without a backward pass.",
                 id="option-conflict",
                 remedy="Leave --backward and --train out, or give the torch model.",
             )
         return graph_cost(placement.target.graph)
+    if placement.target.kind == "aotinductor":
+        return _unknown(placement.target)
     with placement.arithmetic():
         return cost_probe.measure(
             placement.model, placement.inputs, backward=backward, device=placement.device
         )
+
+
+def _unknown(target: Target) -> Cost:
+    """Return the cost of a compiled library: it calls few of torch's operators, and tells none."""
+    return Cost(
+        nodes=(CostNode(name=target.name, path="", kind="", parent=-1, calls=1, parameters=None),),
+        rows=(
+            CostRow(
+                node=0, operator=OUTSIDE, phase="forward", dtype="",
+                calls=1, has_formula=False,
+            ),
+        ),
+        backward=False,
+        counted_on=target.kind,
+    )  # fmt: skip
 
 
 def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:

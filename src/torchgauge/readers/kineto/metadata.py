@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.readers.dialects.rocprof import RECORDER
+from torchgauge.readers.dialects import etdump, rocprof
 from torchgauge.readers.kineto.decoding import Event, Header
 from torchgauge.records.trace.events import ThreadId, TraceMetadata
 
@@ -55,6 +55,7 @@ def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
     devices = _first(headers, "devices", list[dict[str, Any]])
     distributed = _first(headers, "distributed", dict[str, Any])
     numbers = {field: _first(headers, field, int) for field in NUMBERED}
+    recorder = _first(headers, "recorder", str)
     return TraceMetadata(
         origin=origin,
         base_time=_first(headers, "base_time", _Since1970),
@@ -62,7 +63,7 @@ def metadata(origin: int, headers: list[Header], names: Names) -> TraceMetadata:
         display_time_unit=_first(headers, "display_time_unit", str),
         trace_name=_first(headers, "trace_name", str),
         # Of files that were translated.
-        recorder=RECORDER if _first(headers, "recorder", str) == RECORDER else None,
+        recorder=recorder if recorder in (etdump.RECORDER, rocprof.RECORDER) else None,
         devices=tuple(devices or ()),
         distributed=distributed,
         versions=dict(versions(numbers, distributed)),

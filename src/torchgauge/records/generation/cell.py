@@ -94,6 +94,7 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         memory: The peak of the last decode step.
         work: Of the prefill and of the first and last decode step.
         energy: Joules of a call; None where they were not asked for.
+        prefill_energy: Joules of a call that makes one token, by tokens of the prompts.
     """
 
     batch: int
@@ -118,11 +119,26 @@ class GenerationCell(Record, frozen=True, kw_only=True):
     memory: Memory | None = None
     work: tuple[StageWork, ...] = ()
     energy: Energy | None = None
+    prefill_energy: Energy | None = None
 
     @property
     def done(self) -> bool:
         """True where its times are known."""
         return self.status == "done"
+
+    @property
+    def decode_energy(self) -> tuple[float, float] | None:
+        """Joules of a token after the first, and half their interval, by the calls' difference."""
+        energy, prefill = self.energy, self.prefill_energy
+        tokens = self.batch * (self.new_tokens - 1)
+        if energy is None or prefill is None or tokens < 1:
+            return None
+        if energy.joules is None or prefill.joules is None:
+            return None
+        if energy.interval is None or prefill.interval is None:
+            return None
+        half = energy.interval.half_width + prefill.interval.half_width
+        return (energy.joules - prefill.joules) / tokens, half / tokens
 
     @property
     def timed_calls(self) -> tuple[GenerationCall, ...]:

@@ -1,4 +1,4 @@
-"""The graph of an ONNX file: values, nodes, their layers and their work; no onnx, no torch."""
+"""The graph of an ONNX file or an ExecuTorch program: values, nodes, their layers and work."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from torchgauge.records.record import MeasurementWarning, Record
 # How a node's layer was found, the surest first. "neighbours" is an estimate; a node with the rule
 # "none" has no layer.
 LayerRule = Literal["weights", "metadata", "names", "neighbours", "none"]
+# What wrote the file.
+GraphFormat = Literal["onnx", "executorch"]
 Attribute = int | float | str | tuple[int | float | str, ...]
 
 
@@ -44,7 +46,8 @@ class Initializer(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A tensor that the file stores: a parameter of the model, or a constant of its computation.
 
     `shape` has as many elements as are stored, `bytes` of them; of a sparse tensor the values.
-    `shared` names the initializer before it that is at the same place of an external file.
+    `shared` names the initializer before it that is at the same place of an external file;
+    `parameter` says whether it is one, None where the file does not.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Initializer(Record, frozen=True, kw_only=True, omit_defaults=True):
     shape: tuple[int, ...]
     bytes: int
     shared: str = ""
+    parameter: bool | None = None
 
 
 class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +122,10 @@ class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Graph(Record, frozen=True, kw_only=True):
     """What an ONNX file computes, its functions expanded and its subgraphs' nodes among the nodes.
 
+    Of an ExecuTorch program the nodes are a method's instructions.
+
     Attributes:
+        format: Which of the two it is.
         name: The name of the file without its suffix.
         producer: The program that wrote the file, with its version.
         opsets: The version of each domain that it imports.
@@ -133,6 +140,7 @@ class Graph(Record, frozen=True, kw_only=True):
         warnings: What was not understood, such as shapes that do not fit.
     """
 
+    format: GraphFormat = "onnx"
     name: str
     producer: str = ""
     opsets: dict[str, int]
@@ -151,6 +159,7 @@ class GraphFacts(Record, frozen=True, kw_only=True):
     """What a count or a profile says of the graph it is about.
 
     Attributes:
+        format: Whether it is an ONNX file, or an ExecuTorch program with its instructions.
         producer: The program that wrote the file, with its version.
         opsets: The version of each domain that it imports.
         nodes: How many nodes there are, those of subgraphs and expanded functions included.
@@ -162,6 +171,7 @@ class GraphFacts(Record, frozen=True, kw_only=True):
             with the batch normalisation after it.
     """
 
+    format: GraphFormat = "onnx"
     producer: str = ""
     opsets: dict[str, int]
     nodes: int

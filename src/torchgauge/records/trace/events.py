@@ -214,8 +214,8 @@ class TraceMetadata:
     `origin` is the earliest timestamp in ns: since 1970, or since `base_time` (ns since 1970) where
     there is one. `devices` and `distributed` are the file's own properties, unchanged; of JAX's
     traces `devices` has number ("id") and kind ("name") of each. `recorder` is who wrote the file:
-    "PyTorch", "JAX", "Proton", "torch.compile", "rocprof" or "torch_npu". `versions` are of
-    CUDA, HIP, their drivers and NCCL, by name. `accelerator` is what the devices are called
+    "PyTorch", "JAX", "Proton", "torch.compile", "rocprof", "torch_npu" or "ExecuTorch". `versions`
+    are of CUDA, HIP, their drivers and NCCL, by name. `accelerator` is what the devices are called
     ("TPU"), None for GPUs.
     """
 

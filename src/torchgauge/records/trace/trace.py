@@ -43,9 +43,10 @@ class Contents(Record, frozen=True, kw_only=True):
 
     `layers` says whose ranges of layers there are, None without any. `begin` and `end` are ns since
     1970, None where the file's clock has another origin. `recorder` is "PyTorch", "JAX", "Proton",
-    "torch.compile", "rocprof" or "torch_npu", None where the file does not say; of JAX and Proton
-    `operators` are the host's spans, of torch.compile the phases of compilation. `steps` are those
-    that it marks. `uncounted` are spans of categories that no figure counts, most first.
+    "torch.compile", "rocprof", "torch_npu" or "ExecuTorch", None where the file does not say; of
+    JAX and Proton `operators` are the host's spans, of torch.compile the phases of compilation.
+    `steps` are those that it marks. `uncounted` are spans of categories that no figure counts, most
+    first.
     """
 
     events: int

@@ -186,6 +186,8 @@ def _conditions(count: Count) -> str:
         "meta": "meta tensors, nothing computed",
         "fake": "fake tensors, nothing computed",
         "onnx": "types that the graph infers, nothing computed",
+        "executorch": "sizes that the program has, nothing computed",
+        "aotinductor": "a compiled library, whose work is not known",
     }
     tensors = descriptions.get(count.cost.counted_on, f"{count.cost.counted_on} tensors")
     return f"{passes} of {shapes}; {tensors}"

@@ -208,6 +208,9 @@ def energy(record: Energy) -> Section:
         power = f"{units.significant(record.power, 4)} W" if record.power else units.UNKNOWN
         rows.append(Row("power", prefix + power, f"{windows}, {record.duration:.1f} s"))
     rows += [_counter(counter) for counter in record.counters]
+    parts = {counter.part for counter in record.counters if counter.joules is not None}
+    if record.joules is not None and "package" in parts and "dram" not in parts:
+        rows.append(Row("memory", units.UNKNOWN, "It has no counter here, and is not in the sum."))
     how = "unknown" if record.joules is None else record.how
     return Section("Energy", how, tuple(rows), headlines=("a call", "a token"))
 

@@ -1,4 +1,4 @@
-"""The graph of an ONNX file: who wrote it, and how the layers of its nodes were found."""
+"""The graph of an ONNX file or a program: who wrote it, and how its nodes' layers were found."""
 
 from __future__ import annotations
 
@@ -21,15 +21,21 @@ def graph(facts: GraphFacts) -> Section:
     """Say what the file is, and how many nodes, and how much time, each rule found the layer of."""
     versions = [f"{domain or 'ai.onnx'} {version}" for domain, version in facts.opsets.items()]
     writer = [f"written by {facts.producer}"] if facts.producer else []
+    program = facts.format == "executorch"
     rows = [
-        Row("nodes", f"{facts.nodes:,}", "; ".join([*versions, *writer])),
+        Row(
+            "instructions" if program else "nodes",
+            f"{facts.nodes:,}",
+            "; ".join([*versions, *writer]),
+        ),
         _layers("in layers", "of the nodes", facts.nodes_by_rule),
     ]
     if facts.time_by_rule:
         rows.append(_layers("time", "of the nodes' time, in layers", facts.time_by_rule))
     if facts.made_parameters or facts.computed_convolutions:
         rows.append(_changed(facts))
-    return Section("ONNX graph", "counted", tuple(rows))
+    title = "ExecuTorch program" if program else "ONNX graph"
+    return Section(title, "counted", tuple(rows))
 
 
 def _changed(facts: GraphFacts) -> Row:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +22,10 @@ from torchgauge.targets.loaders import exported_layers, script_layers
 from torchgauge.targets.target import Target, TargetRequest
 
 EXPORTED = ".pt2"
-# Members that the archives of the two kinds have; checkpoints, which hold no code, have none.
-_PROGRAMS = {"models/": "exported", "serialized_exported_program": "exported",
-             "data/aotinductor/": "aotinductor", "code/": "torchscript"}  # fmt: skip
+_UNKNOWN_CLASS = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
+# What the archives of each kind have below their root; checkpoints, which hold no code, have none.
+_PROGRAMS = {"models/": "exported", "data/aotinductor/": "aotinductor", "code/": "torchscript"}
+_OLDER = "serialized_exported_program"
 
 
 def matches(path: Path) -> bool:
@@ -39,7 +43,14 @@ def _kind(path: Path) -> str | None:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return damaged
-    kinds = (_PROGRAMS[sign] for sign in _PROGRAMS if any(sign in name for name in names))
+    if any(name.startswith(_OLDER) for name in names):
+        return "exported"
+    below_root = tuple(name.partition("/")[2] for name in names)
+    kinds = (
+        kind
+        for beginning, kind in _PROGRAMS.items()
+        if any(name.startswith(beginning) for name in below_root)
+    )
     return next(kinds, damaged)
 
 
@@ -80,12 +91,44 @@ def load(request: TargetRequest, path: Path) -> Target:
 
 
 def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
-    program = torch.export.load(path)
+    program = _read(path)
     module = exported_layers.with_layers(program.module())
     if program.example_inputs is None:
         return module, None
     args, kwargs = program.example_inputs
     return module, Inputs(args, kwargs)
+
+
+def _read(path: Path) -> torch.export.ExportedProgram:
+    """Return the program in a file; a library whose classes it returns is imported for it.
+
+    torch logs what was wrong, and raises an error that does not say it.
+    """
+    reasons = _Reasons()
+    log = logging.getLogger("torch.export")
+    log.addFilter(reasons)
+    try:
+        return torch.export.load(path)
+    except RuntimeError as error:
+        unknown = _UNKNOWN_CLASS.match(str(reasons.last or ""))
+        if unknown is None:
+            raise (reasons.last or error) from error
+        importlib.import_module(unknown[1])
+        return torch.export.load(path)
+    finally:
+        log.removeFilter(reasons)
+
+
+class _Reasons(logging.Filter):
+    """Keeps the last exception that was logged, which is not printed then."""
+
+    last: BaseException | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is printed."""
+        logged = record.exc_info[1] if record.exc_info else None
+        self.last = logged or self.last
+        return logged is None
 
 
 def _scripted(path: Path) -> tuple[torch.nn.Module, Inputs | None]:

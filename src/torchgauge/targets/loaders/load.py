@@ -18,7 +18,7 @@ from torchgauge.signals import restoring
 from torchgauge.similar import did_you_mean
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.random_tensors import SEED
-from torchgauge.targets.loaders import exported, onnx_file, python_factory
+from torchgauge.targets.loaders import executorch_file, exported, onnx_file, python_factory
 from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
 from torchgauge.targets.runtimes.runtime_options import is_onnx
@@ -26,8 +26,8 @@ from torchgauge.targets.target import Target, TargetRequest
 
 FORMS = (
     "file.py:factory or package.module:factory (returns a model, or (model, inputs)); "
-    "a Hugging Face folder (with config.json); a saved program (.pt2, TorchScript); an .onnx file; "
-    "hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
+    "a Hugging Face folder (with config.json); a saved program (.pt2, TorchScript, .pte); "
+    "an .onnx file; hf:ARCHITECTURE; torchvision:NAME; timm:NAME"
 )
 UNSUPPORTED = {
     ".pt2": "an exported program",
@@ -35,13 +35,15 @@ UNSUPPORTED = {
     ".pth": "a checkpoint",
     ".ts": "a TorchScript program",
     ".bin": "a checkpoint",
-    ".pte": "an ExecuTorch program, which runs in a runtime of its own",
     ".etdp": "a recording of ExecuTorch",
     ".etrecord": "a record of how ExecuTorch lowered a program",
     ".safetensors": "a checkpoint",
 }
 LIBRARIES = ("torchvision", "timm", "hf")
-EXECUTORCH = (".pte", ".etdp", ".etrecord")
+EXECUTORCH = {
+    ".etdp": "Read it by `torchgauge trace FILE`",
+    ".etrecord": "Give the program (.pte), and this file by --etrecord",
+}
 CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 
 
@@ -77,6 +79,8 @@ def _load(request: TargetRequest) -> Target:
         return huggingface.load_directory(request, path)
     if is_onnx(path.name):
         return onnx_file.load(request, path)
+    if path.suffix.lower() == executorch_file.SUFFIX:
+        return executorch_file.load(request, path)
     if exported.matches(path):
         return exported.load(request, path)
     if path.suffix in UNSUPPORTED:
@@ -157,8 +161,7 @@ def _unsupported(path: Path) -> InputError:
     remedy = "Write a file.py:factory that returns the model, and give that"
     if path.suffix in CHECKPOINTS:
         remedy += f"; where the file is a state dict, add --weights {path}"
-    if path.suffix in EXECUTORCH:
-        remedy = "Give the exported program (.pt2) that it was lowered from"
+    remedy = EXECUTORCH.get(path.suffix, remedy)
     return InputError(
         f"{path} cannot be loaded as a target.",
         id="target-not-supported",

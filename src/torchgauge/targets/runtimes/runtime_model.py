@@ -13,11 +13,11 @@ import torch
 
 from torchgauge.errors import InputError
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 
 
 class RuntimeModel(abc.ABC):
-    """An ONNX file in a runtime.
+    """An ONNX file, or a program of ExecuTorch, in a runtime.
 
     Attributes:
         path: The file.
@@ -59,7 +59,12 @@ class RuntimeModel(abc.ABC):
         """The runtime, what of it runs the model, and how far the graph is optimised."""
         level = self.options.optimization
         optimised = "" if level is None else f", graph optimisation {level}"
-        return f"{self.options.runtime}, {self.provider}{optimised}"
+        return f"{self.runtime}, {self.provider}{optimised}"
+
+    @property
+    def runtime(self) -> str:
+        """The name of the runtime."""
+        return self.options.runtime
 
     def arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the inputs of a call by name, as arrays on the tensors' memory."""
@@ -104,5 +109,7 @@ def opening(path: Path, runtime: str) -> Iterator[None]:
             id="model-not-opened",
             cause=" ".join(str(error).split()) or type(error).__name__,
             remedy="Check the file (onnx.checker.check_model), its operators and its version; an "
-            "operator of your own needs its library: --custom-ops FILE --trust.",
+            "operator of your own needs its library: --custom-ops FILE --trust."
+            if is_onnx(path.name)
+            else "Check that its backends and operators are in this build of the runtime.",
         ) from error

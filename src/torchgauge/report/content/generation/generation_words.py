@@ -12,6 +12,7 @@ from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.fit import StageFit
 from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval
+from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import Detailed
 
 STAGES: dict[str, Literal["prefill", "decode"]] = {"prefill": "prefill", "decode step": "decode"}
@@ -146,6 +147,17 @@ def energies(generation: Generation) -> Iterator[tuple[str, str]]:
             name(generation, cell),
             f"{prefix}{units.energy(energy.joules, 3)} a call, {above} above idle",
         )
+        if cell.prefill_energy is not None and cell.prefill_energy.joules is not None:
+            yield "of that, to the first token", prefix + _per_token(cell.prefill_energy)
+        if cell.decode_energy is not None:
+            joules, half = (units.energy(value, 3) for value in cell.decode_energy)
+            yield "a token after the first", f"{prefix}{joules} ± {half}, by the calls' difference"
+
+
+def _per_token(energy: Energy) -> str:
+    """Return the joules of a call, and of a token of its prompts."""
+    per_token = units.energy(energy.per_token, 3)
+    return f"{units.energy(energy.joules, 3)}, {per_token} a token of the prompt"
 
 
 def largest_batch(largest: LargestBatch) -> str:

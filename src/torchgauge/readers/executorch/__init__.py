@@ -1,0 +1,1 @@
+"""Files of ExecuTorch: programs, recordings of them, and records of how they were lowered."""
