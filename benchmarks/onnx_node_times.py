@@ -25,7 +25,7 @@ from onnx import TensorProto, helper
 
 from torchgauge.errors import InputError
 from torchgauge.measure.effort import USUAL
-from torchgauge.measure.timeline.runtime_timeline import profile_nodes
+from torchgauge.measure.timeline.profiled_nodes import profile_nodes
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.runtimes.onnx_session import OnnxSession

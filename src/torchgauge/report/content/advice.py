@@ -33,7 +33,7 @@ COLUMNS = (
 )
 
 # Candidates that were not tried for one reason are one row.
-MANY = 4
+GROUPED_FROM = 4
 
 
 def document(advice: Advice, _options: Options) -> Document:
@@ -93,11 +93,11 @@ def _other_trials(heading: str, trials: Sequence[Trial], tone: Tone) -> Facts:
     for trial in trials:
         by_reason.setdefault(words.reason(trial), []).append(trial)
     rows: list[tuple[str, str | Detailed]] = []
-    for reason, alike in by_reason.items():
-        if len(alike) < MANY:
-            rows += [(f"{words.SIGNS[trial.outcome]} {trial.id}", reason) for trial in alike]
+    for reason, of_reason in by_reason.items():
+        if len(of_reason) < GROUPED_FROM:
+            rows += [(f"{words.SIGNS[trial.outcome]} {trial.id}", reason) for trial in of_reason]
         else:
-            names = ", ".join(trial.id for trial in alike)
-            sign = words.SIGNS[alike[0].outcome]
-            rows.append((f"{sign} {len(alike)} others", f"{reason} {names}"))
+            names = ", ".join(trial.id for trial in of_reason)
+            sign = words.SIGNS[of_reason[0].outcome]
+            rows.append((f"{sign} {len(of_reason)} others", f"{reason} {names}"))
     return Facts(rows, heading, label=0, tone=tone)
