@@ -1,13 +1,12 @@
-"""Layers of ONNX nodes against the scopes that exporters record, names taken away by degrees.
+"""Layers of ONNX nodes against the modules that torch calls, names taken away by degrees.
 
     python -m benchmarks.onnx_layers --folder FOLDER   (as benchmarks.onnx_models wrote it)
 
-The truth is the scope that the dynamo exporter notes on each node, or that the TorchScript one
-writes into its name. Where the dynamo exporter folds a batch normalisation into a convolution it
-notes the scope of the former, so that these have no truth and are left out. A node's weight is its
-time in ONNX Runtime with all fusion off, one thread, on random inputs, from the runtime's own
-profile. Of each degree: the share of that time in the right layer, in the layer above, in no layer,
-and what the four rules found.
+The truth is found by values alone (`onnx_values.py`): the module that calls the torch operator
+whose output a node computes, or a part of which it is. A node's weight is its time in ONNX Runtime
+with all fusion off, one thread, on random inputs, from the runtime's own profile. Of each degree:
+the share of that time in the right layer, in the layer above, in no layer, and what the four rules
+found. Nodes that make whole numbers, or move a value that torch does not, have no truth.
 """
 
 from __future__ import annotations
@@ -23,28 +22,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import onnxruntime
+import torch
+from benchmarks.onnx_models import built
+from benchmarks.onnx_values import Origins, recorded, values_of
 
 from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.readers.onnx.onnx_file import read_graph
 from torchgauge.records.onnx.graph import Graph, GraphNode
 
 CALLS = 12
-CLASSES = "pkg.torch.onnx.class_hierarchy"
-
-
-def truth(graph: Graph) -> list[str | None]:
-    """Return the layer of each node by the exporter's own word."""
-    bare = msgspec.structs.replace(graph, initializers=())
-    nodes = with_layers(bare).nodes
-    return [
-        node.layer if node.rule in ("metadata", "names") and not _is_folded(node) else None
-        for node in nodes
-    ]
-
-
-def _is_folded(node: GraphNode) -> bool:
-    """Return whether a convolution took in a normalisation, whose scope the exporter then noted."""
-    return node.operator == "Conv" and "batch_norm" in node.metadata.get(CLASSES, "")
 
 
 def without_metadata(graph: Graph) -> Graph:
@@ -84,7 +70,7 @@ DEGREES = {"as exported": lambda graph: graph, "no metadata": without_metadata,
            "no names either": without_names}  # fmt: skip
 
 
-def node_times(path: Path, graph: Graph) -> dict[str, float]:
+def node_times(path: Path, feed: dict[str, np.ndarray]) -> dict[str, float]:
     """Return seconds by the name of a node, with graph optimisation off."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -93,13 +79,6 @@ def node_times(path: Path, graph: Graph) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         options.profile_file_prefix = f"{folder}/profile"
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        random = np.random.default_rng(0)
-        feed = {
-            name: random.integers(0, 2, graph.values[name].sizes).astype(np.int64)
-            if graph.values[name].dtype == "int64"
-            else random.standard_normal(graph.values[name].sizes, np.float32)
-            for name in graph.inputs
-        }
         for _ in range(CALLS):
             session.run(None, feed)
         events = json.loads(Path(session.end_profiling()).read_text())
@@ -110,18 +89,21 @@ def node_times(path: Path, graph: Graph) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in durations.items()}
 
 
-def judged(graph: Graph, layers: list[str | None], times: dict[str, float]) -> Counter[str]:
+def judged(
+    graph: Graph, layers: list[set[str]], names: list[str], times: dict[str, float]
+) -> Counter[str]:
     """Return time by outcome and by rule, of the nodes whose true layer is known."""
     outcome: Counter[str] = Counter()
-    for node, true, name in zip(graph.nodes, layers, (n.name for n in graph.nodes), strict=True):
+    for node, right, name in zip(graph.nodes, layers, names, strict=True):
         seconds = times.get(name, 0.0)
-        if true is None or not seconds:
+        outcome["nodes"] += seconds
+        if not right or not seconds:
             continue
         outcome["all"] += seconds
         outcome[node.rule] += seconds
-        if node.layer == true:
+        if node.layer in right:
             outcome["right"] += seconds
-        elif node.layer is not None and node.layer == true.rpartition(".")[0]:
+        elif node.layer in {layer.rpartition(".")[0] for layer in right}:
             outcome["above"] += seconds
         elif node.layer is None:
             outcome["unknown"] += seconds
@@ -135,34 +117,35 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     totals: defaultdict[tuple[str, str], list[Counter[str]]] = defaultdict(list)
+    torch.set_num_threads(1)
     for path in sorted(options.folder.glob("*.onnx")):
         if options.only not in path.name:
             continue
         graph = read_graph(path)
-        layers, times = truth(graph), node_times(path, graph)
+        model, value = built(path.name.rsplit(".", 2)[0])
+        feed = {graph.inputs[0]: value.numpy()}
+        true = Origins(graph, recorded(model, value), values_of(path, feed))
+        layers = [true.layers(index) for index in range(len(graph.nodes))]
+        times, names = node_times(path, feed), [node.name for node in graph.nodes]
         line = []
         for degree, change in DEGREES.items():
-            found = with_layers(change(graph))
-            # Times are by the names that the file has.
-            named = [
-                msgspec.structs.replace(node, name=original.name)
-                for node, original in zip(found.nodes, graph.nodes, strict=True)
-            ]
-            outcome = judged(msgspec.structs.replace(found, nodes=tuple(named)), layers, times)
+            outcome = judged(with_layers(change(graph)), layers, names, times)
             totals[path.name.split(".")[-2], degree].append(outcome)
             right, above = (outcome[key] / (outcome["all"] or 1) for key in ("right", "above"))
             line.append(f"{degree} {right:.1%} (+{above:.1%})")
-        print(f"{path.name:45} {'; '.join(line)}", flush=True)
+        judged_share = outcome["all"] / (outcome["nodes"] or 1)
+        print(f"{path.name:45} {'; '.join(line)}; judged {judged_share:.1%}", flush=True)
     for (exporter, degree), outcomes in totals.items():
         shares = {
             key: statistics.mean(outcome[key] / (outcome["all"] or 1) for outcome in outcomes)
             for key in ("right", "above", "unknown", "weights", "metadata", "names", "neighbours")
         }
         worst = min(outcome["right"] / (outcome["all"] or 1) for outcome in outcomes)
+        judged_share = statistics.mean(o["all"] / (o["nodes"] or 1) for o in outcomes)
         print(
             f"{exporter:6} {degree:16} {len(outcomes)} files: "
             + ", ".join(f"{key} {share:.1%}" for key, share in shares.items() if share)
-            + f"; worst right {worst:.1%}"
+            + f"; worst right {worst:.1%}, judged {judged_share:.1%}"
         )
 
 

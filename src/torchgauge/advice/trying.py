@@ -94,7 +94,8 @@ class Attempt:
         was_tried = (
             self.outcome != "untried" or self.screening is not None or "output" in self.trial_fields
         )
-        assumed = candidate.assumed(self.facts)
+        is_fit = not (candidate.needs_module and self.facts.runtime)
+        assumed = candidate.assumed(self.facts) if is_fit else ()
         return Trial(
             id=candidate.id,
             title=candidate.title,

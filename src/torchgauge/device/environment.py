@@ -33,7 +33,10 @@ VARIABLES = (
     "ONEDNN_MAX_CPU_ISA",
     "MALLOC_ARENA_MAX",
 )
-LIBRARIES = ("numpy", "torchvision", "timm", "transformers", "triton")
+LIBRARIES = (
+    *("numpy", "torchvision", "timm", "transformers", "triton"),
+    *("onnxruntime", "openvino", "executorch"),
+)
 
 
 def environment() -> Environment:

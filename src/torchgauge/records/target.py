@@ -19,7 +19,7 @@ class TargetDescription(Record, frozen=True, kw_only=True):
     `precision` is the dtype of the arithmetic that was asked for ("fp32", "bf16", …) or "native"
     where the model was left as it is; `precision_method` is "native", "cast", "autocast" or
     "tf32". `batch`, `tokens` and `images` per call are None where the inputs do not say.
-    `runtime` is what runs an ONNX file, with its version, its provider and settings.
+    `runtime` is what runs an ONNX file, with its provider and level of optimisation.
     """
 
     spec: str

@@ -18,7 +18,7 @@ NUMBERS = ("batch", "threads", "interop", "seq_len")
 WORDS = {
     "precision": (*PRECISIONS, "int8"),
     "compile": MODES,
-    "optimization": LEVELS,
+    "optimization": tuple(LEVELS),
     "runtime": RUNTIMES,
 }
 SWITCH = {"yes": True, "no": False, "true": True, "false": False}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
+from onnx import numpy_helper
 from tests.support import onnx_files
 from tests.support.onnx_files import model, node, weight
 
@@ -93,6 +95,26 @@ def test_a_note_that_is_no_list_of_scopes(graph_of, note):
 )
 def test_scopes_in_a_name(name, path):
     assert scope_path(name) == path
+
+
+def test_a_module_that_is_called_again_is_one_layer(graph_of):
+    """The TorchScript exporter numbers its calls; one with weights of its own has that name."""
+    names = ["/b/act/Relu", "/b/act_1/Relu", "/b/act_2/Relu", "/b/act_4/Relu", "/b/fc/Relu",
+             "/b/fc_1/Mul"]  # fmt: skip
+    values = ["x", *"abcdef"]
+    nodes = [
+        node(
+            name.rpartition("/")[2],
+            [values[index], *(["b.fc_1.weight"] if "fc_1" in name else [])],
+            [values[index + 1]],
+            name=name,
+        )
+        for index, name in enumerate(names)
+    ]
+    graph = graph_of(model(nodes, [weight("b.fc_1.weight", 8)]))
+    assert [layer for layer, _ in layers(graph)] == [
+        "b.act", "b.act", "b.act", "b.act_4", "b.fc", "b.fc_1",
+    ]  # fmt: skip
 
 
 def test_an_optimised_graph_has_the_layers_of_the_original(graph_of):
@@ -200,6 +222,34 @@ def test_size_counts_parameters_and_constants(graph_of):
     assert size.bytes == 4 * (108 + 256 + 256 + 4)
     assert size.disk_bytes == graph.file_bytes
     assert floating_precision(graph) == "fp32"
+
+
+def test_scales_of_quantised_weights_are_no_parameters_and_packed_ones_count_unpacked(graph_of):
+    stored = [
+        numpy_helper.from_array(np.ones((4, 3, 3, 3), np.int8), "conv.weight_quantized"),
+        weight("conv.weight_scale", 4),
+        numpy_helper.from_array(np.ones(4, np.int32), "conv.bias_quantized"),
+        weight("conv.bias_scale", 4),
+        numpy_helper.from_array(np.ones((16, 1, 16), np.uint8), "fc.weight_Q4"),
+        weight("fc.weight_scales", 16),
+        weight("onnx::Concat_7", 1, 4, 1, 1),
+    ]
+    content = model(
+        [
+            node("DequantizeLinear", ["conv.weight_quantized", "conv.weight_scale"], ["w"], axis=0),
+            node("DequantizeLinear", ["conv.bias_quantized", "conv.bias_scale"], ["b"], axis=0),
+            node("Conv", ["x", "w", "b"], ["y"]),
+            node("Concat", ["onnx::Concat_7", "x"], ["z"], axis=2),
+            node("MatMulNBits", ["x", "fc.weight_Q4", "fc.weight_scales"], ["o"],
+                 domain="com.microsoft", K=32, N=16, bits=4, block_size=32),
+        ],
+        stored,
+        domains=["com.microsoft"],
+    )  # fmt: skip
+    graph = graph_of(content)
+    size = graph_size(graph)
+    assert (size.parameters, size.buffers) == (108 + 4 + 32 * 16 + 4, 4 + 4 + 16)
+    assert graph_facts(graph).made_parameters == 4
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchgauge.analyze.timeline.node_times import RecordingCost, node_times, own_spans
+from torchgauge.analyze.timeline.node_times import (
+    GraphPart,
+    RecordingCost,
+    node_times,
+    own_spans,
+)
 from torchgauge.readers.onnxruntime_profile import RecordedCall, RecordedCalls, RecordedNode
 
 # Seconds: 6 µs a node, none for tensors; a bare call takes 10 µs beside its nodes.
@@ -72,6 +77,19 @@ class TestTimes:
             RecordedCalls([node("a"), node("b")], recorded), [40e-6] * 20, COST, values=0
         )
         assert times.seconds * 1e6 == pytest.approx([10, 20], abs=0.5)
+
+    def test_bare_parts_tell_where_recording_costs_more(self):
+        """Recording takes 6 µs of each tiny node, and 26 of the one whose weights it evicts."""
+        truth = np.array([2.0, 2.0, 80.0, 2.0])
+        recorded = [call(list(truth + np.array([6, 6, 26, 6]))) for _ in range(20)]
+        calls = RecordedCalls([node(name) for name in "abcd"], recorded)
+        parts = [GraphPart((0, 1), 4e-6), GraphPart((2,), 80e-6), GraphPart((3,), 2e-6)]
+        bare = [(10 + truth.sum()) * 1e-6] * 20
+        times = node_times(calls, bare, COST, values=0, parts=parts)
+        assert times.seconds * 1e6 == pytest.approx(truth, abs=0.1)
+        whole = node_times(calls, bare, COST, values=0)
+        assert whole.seconds[2] * 1e6 > 85
+        assert whole.seconds.sum() == pytest.approx(times.seconds.sum())
 
     def test_a_call_without_nodes_is_outside_of_them(self):
         times = node_times(RecordedCalls([], [call([])]), [5e-6], COST, values=2)

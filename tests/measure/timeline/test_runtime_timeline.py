@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import onnx
@@ -11,8 +12,15 @@ import torch
 from tests.support import onnx_files
 
 import torchgauge as tg
+from torchgauge.analyze.timeline.node_times import RecordingCost
 from torchgauge.cli.main import main
 from torchgauge.errors import ModelError
+from torchgauge.measure.effort import QUICK
+from torchgauge.measure.timeline.graph_parts import RanGraph, graph_parts
+from torchgauge.measure.timeline.profiled_nodes import profile_nodes
+from torchgauge.targets.builds.source import Source
+from torchgauge.targets.target import TargetRequest
+from torchgauge.temporary import TemporaryFolder
 
 pytestmark = pytest.mark.thorough
 
@@ -42,6 +50,28 @@ def test_work_is_that_of_the_file_and_layers_are_found(profile):
     for layer in ("body.0", "body.2", "head"):
         assert profile.tree.find(layer).flops > 0
     assert sum(profile.graph.time_by_rule.values()) > 0
+
+
+def test_parts_of_the_graph_take_what_a_bare_call_does(path):
+    """The graph as it ran, in another layout, is cut and opened again."""
+    placement = Source.of_request(TargetRequest(str(path))).open()
+    model, args = placement.model, placement.inputs.args
+    now = time.perf_counter_ns
+    profiled = profile_nodes(model, placement, lambda: model(*args), QUICK, now)
+    folder = TemporaryFolder()
+    try:
+        recording = model.recording(folder.path)
+        ran = RanGraph(
+            recording.graph_file, profiled.graph, profiled.recorded, profiled.times.seconds
+        )
+        cost = RecordingCost(0.0, 0.0, 0.0, 0.0)
+        parts = graph_parts(model, ran, cost, placement.inputs, 0.2, now)
+    finally:
+        folder.remove()
+    # A busy machine may make the whole, opened again, differ too much; then there are none.
+    nodes = [number for part in parts for number in part.nodes]
+    assert nodes in ([], ran.order())
+    assert not parts or len(parts) > 1
 
 
 def test_fusions_are_named(profile):

@@ -68,6 +68,64 @@ def test_sizes_that_are_computed(tmp_path):
     assert graph.values["y"].shape == (5, 2, 6)
 
 
+def test_sizes_by_a_remainder_and_backwards(tmp_path):
+    """Padding to a multiple, as the TorchScript exporter writes it: pads in the reverse order."""
+    numbers = {"size": 5, "window": 4, "first": -1, "last": -9, "back": -1, "axis": 0}
+    stored = [numpy_helper.from_array(np.array([n]), name) for name, n in numbers.items()]
+    stored.append(numpy_helper.from_array(np.zeros(3, np.int64), "before"))
+    graph = read(
+        tmp_path,
+        model(
+            [
+                node("Mod", ["size", "window"], ["rest"]),
+                node("Concat", ["before", "rest"], ["pads"], axis=0),
+                node("Slice", ["pads", "first", "last", "axis", "back"], ["reversed"]),
+                node("Pad", ["x", "reversed"], ["y"]),
+            ],
+            stored,
+            x=(5, 3),
+        ),
+    )
+    assert graph.values["y"].shape == (6, 3)
+    stop = numpy_helper.from_array(np.array([-3]), "last")  # of more than two elements
+    content = model(
+        [node("Slice", ["sizes", "first", "last", "axis", "back"], ["n"]),
+         node("Expand", ["x", "n"], ["y"])],
+        [numpy_helper.from_array(np.array([9, 4, 5, 3]), "sizes"), stop,
+         *(tensor for tensor in stored if tensor.name in ("first", "axis", "back"))],
+        x=(1, 1),
+    )  # fmt: skip
+    assert read(tmp_path, content).values["y"].shape == (3, 5)
+
+
+def test_a_batch_is_that_of_free_first_dimensions(tmp_path):
+    infos = [helper.make_tensor_value_info("x", FLOAT, ["n", 4]),
+             helper.make_tensor_value_info("scale", FLOAT, [1])]  # fmt: skip
+    result = helper.make_tensor_value_info("y", FLOAT, None)
+    graph = helper.make_graph([node("Mul", ["x", "scale"], ["y"])], "g", infos, [result])
+    content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    assert read(tmp_path, content, batch=3).values["y"].shape == (3, 4)
+    with pytest.raises(InputError, match="cannot be called") as raised:
+        read(tmp_path, onnx_files.convolutional(), batch=3)
+    assert "batch is fixed in the file: 1" in raised.value.cause
+
+
+def test_only_tensors_of_the_same_bytes_are_one(tmp_path):
+    """Files of equal names in two folders, and a tensor without elements, hold others."""
+    tensors = []
+    for name, location, size in (("a", "one/w", 4), ("b", "two/w", 4), ("c", "one/w", 0),
+                                 ("d", "one/w", 4)):  # fmt: skip
+        (tmp_path / location).parent.mkdir(exist_ok=True)
+        (tmp_path / location).write_bytes(bytes(16))
+        tensor = TensorProto(name=name, data_type=FLOAT, dims=[size])
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", location), ("offset", "0"), ("length", str(4 * size))):
+            tensor.external_data.add(key=key, value=value)
+        tensors.append(tensor)
+    graph = read(tmp_path, model([node("Relu", ["x"], ["y"])], tensors))
+    assert [tensor.shared for tensor in graph.initializers] == ["", "", "", "a"]
+
+
 def test_free_dimensions_are_given_once(tmp_path):
     """A name that one input gives a size has it everywhere."""
     graph = helper.make_graph(

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.records.model_facts import Facts
+from torchgauge.targets.runtimes.runtime_options import LEVELS
 
-_LEVELS = {
-    "off": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 _USUAL = "all"
 _OPENVINO = """\
 from torchgauge.targets.runtimes.open_runtime import open_runtime
@@ -26,7 +21,7 @@ def _level(name: str) -> Candidate:
     return Candidate(
         id=f"graph-{name}",
         title=f"graph optimisation: {name}",
-        code=fixed(f'model = model.reopen(graph_optimization_level="{_LEVELS[name]}")'),
+        code=fixed(f'model = model.reopen(graph_optimization_level="{LEVELS[name]}")'),
         reason=reason,
         step="inference",
         order="rewrite",

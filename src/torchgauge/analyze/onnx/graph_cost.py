@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from torchgauge.analyze.onnx.graph_size import parameter_elements
+from torchgauge.analyze.onnx.graph_size import (
+    computed_convolutions,
+    made_elements,
+    parameter_elements,
+)
 from torchgauge.records.onnx.graph import Graph, GraphFacts, GraphNode, LayerRule
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
@@ -64,6 +68,8 @@ def graph_facts(graph: Graph) -> GraphFacts:
         opsets=graph.opsets,
         nodes=len(graph.nodes),
         nodes_by_rule=dict(rules.most_common()),
+        made_parameters=made_elements(graph) if graph.format == "onnx" else 0,
+        computed_convolutions=computed_convolutions(graph) if graph.format == "onnx" else 0,
     )
 
 
@@ -122,7 +128,7 @@ class _Layers:
         parameters = self._parameters()
         return tuple(
             CostNode(
-                name=path.rpartition(".")[2] if path else self._graph.name or "graph",
+                name=path.rpartition(".")[2] if path else self._graph.name,
                 path=path,
                 kind=self._types.get(path, ""),
                 parent=parent,

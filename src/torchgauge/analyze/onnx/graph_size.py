@@ -21,6 +21,9 @@ _BUFFERS = """
 """
 # Names that exporters make up: `val_40`, `onnx::Conv_193`, `/layer/Constant_output_0`, `312`.
 _MADE_UP = re.compile(r"val_\d+|onnx::.*|.*/.*|\d+|(?:_?tensor_constant|lifted_tensor_)\d+")
+_FOLDED_BIAS = (
+    "weight_bias"  # of a convolution into which the dynamo exporter folds a normalisation
+)
 _NUMBERED = re.compile(r"_\d+\Z")
 # Where an operator takes weights, by the positions of its inputs.
 _WEIGHTS: dict[str, tuple[int, ...]] = {
@@ -30,22 +33,32 @@ _WEIGHTS: dict[str, tuple[int, ...]] = {
                      "Attention", "BiasGelu", "FastGelu", "BiasAdd"), (1, 2)),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3, 7)),
     **dict.fromkeys(("MatMul", "FusedMatMul", "Einsum"), (0, 1)),
-    **dict.fromkeys(("Gather", "Upsample"), (0,)),
-    **dict.fromkeys(("PRelu", "MatMulNBits", "MatMulBnb4", "ConvInteger", "MatMulInteger",
-                     "DynamicQuantizeMatMul", "MatMulIntegerToFloat"), (1,)),
-    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), (3, 8)),
+    **dict.fromkeys(("Gather", "GatherND", "Upsample"), (0,)),
+    **dict.fromkeys(("PRelu", "MatMulNBits", "MatMulBnb4", "ConvInteger", "MatMulInteger"), (1,)),
+    "DynamicQuantizeMatMul": (1, 4),
+    "MatMulIntegerToFloat": (1, 6),
+    "QGemm": (3, 6),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul"), (3, 8)),
     "DeformConv": (1, 3),
     "SkipLayerNormalization": (2, 3, 4),
     "SkipSimplifiedLayerNormalization": (2, 3),
     "EmbedLayerNormalization": (2, 3, 4, 5, 6),
     "MultiHeadAttention": (3,),
     "DequantizeLinear": (0,),
-    # A bias that a plain exporter adds by itself, a scale: one value for each channel.
-    **dict.fromkeys(("Add", "Mul", "Sub", "Div"), ()),
 }  # fmt: skip
-_BY_CHANNEL = ("Add", "Mul", "Sub", "Div")
+# Where it takes scales and zero points of quantised values.
+_SCALES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
+    **dict.fromkeys(("MatMulNBits", "MatMulBnb4", "DynamicQuantizeMatMul"), (2, 3)),
+    "MatMulIntegerToFloat": (2, 3, 4, 5),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"),
+                    (1, 2, 4, 5, 6, 7)),
+    "QGemm": (1, 2, 4, 5, 7, 8),
+}  # fmt: skip
+# A bias that an exporter adds by itself, a scale, a class token: one value for each channel.
+_BY_CHANNEL = ("Add", "Mul", "Sub", "Div", "Concat")
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "float64"}
-_QUANTISED = ("int8", "uint8", "int4", "uint4", "int2", "uint2")
+_QUANTISED = ("int8", "uint8", "int4", "uint4", "int2", "uint2", "int32")
 
 
 def graph_size(graph: Graph) -> Size | None:
@@ -62,7 +75,7 @@ def graph_size(graph: Graph) -> Size | None:
         if tensor.shared:
             continue
         for entry in (sums[tensor.name in parameters], by_dtype[tensor.dtype or "unknown"]):
-            entry[0] += math.prod(tensor.shape)
+            entry[0] += parameters.get(tensor.name, math.prod(tensor.shape))
             entry[1] += tensor.bytes
     return Size(
         parameters=sums[True][0],
@@ -89,12 +102,44 @@ def floating_precision(graph: Graph) -> str:
 
 def parameter_elements(graph: Graph) -> dict[str, int]:
     """Return the elements of each parameter by its name; of several at one place the first."""
-    weights = _in_weight_positions(graph)
-    return {
-        tensor.name: math.prod(tensor.shape)
-        for tensor in graph.initializers
-        if not tensor.shared and is_parameter(tensor, is_weight=tensor.name in weights)
+    weights, scales = _read_at(graph, _WEIGHTS), _read_at(graph, _SCALES)
+    packed = {
+        node.inputs[1]: int(node.attributes["N"]) * int(node.attributes["K"])  # type: ignore[arg-type]
+        for node in graph.nodes
+        if node.operator in ("MatMulNBits", "MatMulBnb4")
+        and all(isinstance(node.attributes.get(name), int) for name in "NK")
     }
+    return {
+        tensor.name: packed.get(tensor.name, math.prod(tensor.shape))
+        for tensor in graph.initializers
+        if not tensor.shared
+        and tensor.name not in scales
+        and is_parameter(tensor, is_weight=tensor.name in weights)
+    }
+
+
+def made_elements(graph: Graph) -> int:
+    """Return the elements of parameters that the exporter named, since it computed their values.
+
+    It transposes weights, and multiplies those of a convolution with a normalisation after it.
+    """
+    stored = parameter_elements(graph).items()
+    return sum(
+        elements for name, elements in stored if made_up(name) or name.endswith(_FOLDED_BIAS)
+    )
+
+
+def computed_convolutions(graph: Graph) -> int:
+    """Return how many convolutions have weights that the exporter computed.
+
+    Most took in the batch normalisation after them.
+    """
+    return sum(
+        "batch_norm" in node.metadata.get("pkg.torch.onnx.class_hierarchy", "")
+        or any(made_up(name) for name in node.inputs[1:2])
+        for node in graph.nodes
+        if node.operator in ("Conv", "ConvTranspose")
+    )
 
 
 def is_parameter(tensor: Initializer, *, is_weight: bool) -> bool:
@@ -119,23 +164,25 @@ def made_up(name: str) -> bool:
     return "." not in name and kind(f"aten::{stem}") != "unknown"
 
 
-def _in_weight_positions(graph: Graph) -> set[str]:
-    """Return the initializers that an operator takes as weights."""
+def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
+    """Return the initializers that operators read at these positions, of weights also vectors."""
     stored = {tensor.name: tensor for tensor in graph.initializers}
     sources = {name: name for name in stored}
     for node in graph.nodes:
         if node.operator == "Identity" and node.outputs and node.inputs[:1]:
             sources[node.outputs[0]] = sources.get(node.inputs[0], "")
-    weights: set[str] = set()
+    read: set[str] = set()
     for node in graph.nodes:
         for position, value in enumerate(node.inputs):
             name = sources.get(value, "")
             if name not in stored:
                 continue
-            by_channel = node.operator in _BY_CHANNEL and _is_vector(stored[name].shape)
-            if by_channel or position in _WEIGHTS.get(node.operator, ()):
-                weights.add(name)
-    return weights
+            is_floating = "float" in stored[name].dtype
+            if position in positions.get(node.operator, ()):
+                read.update({name} if is_floating or not node.operator.startswith("Gather") else ())
+            elif positions is _WEIGHTS and node.operator in _BY_CHANNEL and is_floating:
+                read.update({name} if _is_vector(stored[name].shape) else ())
+    return read
 
 
 def _is_vector(shape: tuple[int, ...]) -> bool:

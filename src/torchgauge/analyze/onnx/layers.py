@@ -1,7 +1,8 @@
 """The layer of each node of an ONNX graph, by four rules, the surest first.
 
 1. weights: the node alone reads an initializer that is named as a parameter, such as
-   `layer1.0.conv1.weight` (or as an alias of one, since exporters store equal parameters once);
+   `layer1.0.conv1.weight` (or as an alias of one, since exporters store equal parameters once),
+   unless 2 or 3 say that a module around that one is called;
 2. metadata: the exporter noted the scopes of modules on the node;
 3. names: the node is named by its scopes, `/layer1/layer1.0/conv1/Conv`, or it makes a value that a
    node of the original graph makes;
@@ -45,10 +46,15 @@ def with_layers(graph: Graph, original: Graph | None = None) -> Graph:
     """
     weights = _by_weights(graph)
     layer_by_name = {} if original is None else _by_output(original)
+    repeated = _repeated(graph if original is None else original)
     first_layers: list[_Layer | None] = []
     for index, node in enumerate(graph.nodes):
         noted = _noted(node)
-        layer = weights.get(index) or noted or _named(node, layer_by_name)
+        scope = noted or _named(node, layer_by_name, repeated)
+        layer = weights.get(index) or scope
+        if original is None and layer is not None and scope is not None and scope.path:
+            # A module that reads the weights of one inside it, which is not called.
+            layer = scope if layer.path.startswith(f"{scope.path}.") else layer
         layer = None if layer is not None and not _usable(layer.path) else layer
         if layer is not None and not layer.type and noted is not None and noted.path == layer.path:
             layer = layer._replace(type=noted.type)
@@ -127,7 +133,26 @@ def _by_output(original: Graph) -> dict[str, _Layer]:
     return layer_by_name
 
 
-def _named(node: GraphNode, layer_by_name: Mapping[str, _Layer]) -> _Layer | None:
+def _repeated(graph: Graph) -> dict[str, str]:
+    """Return the module's path for each path that the TorchScript exporter numbered.
+
+    It adds `_1`, `_2` to the last scope when a module is called again. A path that owns weights is
+    that of a module of this name.
+    """
+    paths = {path for node in graph.nodes if (path := scope_path(node.name))}
+    owned = {name.rpartition(".")[0] for name in owners(graph)}
+    modules: dict[str, str] = {}
+    for path in sorted(paths - owned, key=lambda path: (len(path), path)):
+        base, _, number = path.rpartition("_")
+        before = f"{base}_{int(number) - 1}" if number.isdecimal() else ""
+        if before and base in paths and (int(number) == 1 or before in modules):
+            modules[path] = base
+    return modules
+
+
+def _named(
+    node: GraphNode, layer_by_name: Mapping[str, _Layer], repeated: Mapping[str, str]
+) -> _Layer | None:
     """Return the layer by the node's outputs and its name."""
     names = [name for name in (*node.outputs, node.name) if name]
     for name in (*names, *map(_before_changes, names)):
@@ -136,7 +161,7 @@ def _named(node: GraphNode, layer_by_name: Mapping[str, _Layer]) -> _Layer | Non
     for name in (node.name, *node.outputs):
         path = scope_path(name)
         if path is not None:
-            return _Layer(path, "names")
+            return _Layer(repeated.get(path, path), "names")
     return None
 
 

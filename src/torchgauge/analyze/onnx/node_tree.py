@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from torchgauge.analyze.onnx.graph_cost import NO_LAYER
 from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.trace.kernel import Kernel
 
 OUTSIDE_NODES = "outside the nodes"
 MOST_NAMED = 4  # operators of a node that was made of several
-NO_LAYER = "(no layer)"
 _TYPES = {"onnx": "ONNX", "executorch": "ExecuTorch"}
 
 
@@ -110,7 +110,7 @@ class _Rows:
         work = self._work(self.folded) if parent < 0 else (0, 0, 0)
         above = path.rpartition(".")[0]
         return TreeRow(
-            name=path.removeprefix(f"{above}.") if path else self.graph.name or "graph",
+            name=path.removeprefix(f"{above}.") if path else self.graph.name,
             kind="layer" if path else "model",
             parent=parent,
             calls=1,

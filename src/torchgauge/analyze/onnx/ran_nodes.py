@@ -30,13 +30,12 @@ def timed_nodes(
 ) -> list[TimedNode]:
     """Return the recorded nodes with their origins and layers."""
     origins_of = origins(optimised, original)
-    places = _Places(optimised.nodes)
     kernels: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
     for number, name, durations in times.kernels:
         kernels.setdefault(number, []).append((name, durations))
     nodes = []
-    for number, node in enumerate(recorded.nodes):
-        place = places.index_of(node)
+    for number, place in enumerate(places(recorded.nodes, optimised)):
+        node = recorded.nodes[number]
         ran = optimised.nodes[place] if place is not None else None
         of_node = origins_of[place] if place is not None else ()
         holder = main_origin(of_node, original) if of_node else ran
@@ -55,6 +54,12 @@ def timed_nodes(
             )
         )
     return nodes
+
+
+def places(nodes: Sequence[RecordedNode], optimised: Graph) -> list[int | None]:
+    """Return the index of each recorded node in the graph that ran."""
+    finder = _Places(optimised.nodes)
+    return [finder.index_of(node) for node in nodes]
 
 
 class _Places:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,13 +26,22 @@ class RecordingCost:
     """Seconds by which the profiler prolongs a node, and what a bare call takes beside its nodes.
 
     `node` and `tensor`: for each node, and for each of its inputs and outputs. `call` and `value`:
-    of a bare call without nodes, and for each input and output of the model.
+    of a bare call without nodes, and for each input and output of the model. `tiny`: a node that
+    does next to nothing, in a bare call.
     """
 
     node: float
     tensor: float
     call: float
     value: float
+    tiny: float = 0.0
+
+
+class GraphPart(NamedTuple):
+    """Recorded nodes that run one after the other, and their seconds in a bare call together."""
+
+    nodes: tuple[int, ...]
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +65,11 @@ class NodeTimes:
 
 
 def node_times(
-    recorded: RecordedCalls, bare: Sequence[float], cost: RecordingCost, values: int
+    recorded: RecordedCalls,
+    bare: Sequence[float],
+    cost: RecordingCost,
+    values: int,
+    parts: Sequence[GraphPart] = (),
 ) -> NodeTimes:
     """Return the nodes' times of a call with nothing attached, of which `bare` has the seconds.
 
@@ -64,7 +78,8 @@ def node_times(
     begins are rounded down to microseconds, and so the mean of their differences has no bias,
     while the durations in the file, of which many are 0, are half a microsecond short each. What
     the recording adds to the nodes is what they take longer than a bare call without its
-    calibrated remainder; it is shared by what a node costs in graphs of tiny nodes.
+    calibrated remainder; it is shared by what a node costs in graphs of tiny nodes. So it is in
+    each of `parts` where bare calls tell how long these take; else the whole graph is one.
     """
     count = len(recorded.nodes)
     tiny = cost.node + cost.tensor * np.array([node.tensors for node in recorded.nodes], float)
@@ -79,16 +94,26 @@ def node_times(
     typical, quick = float(np.median(bare)), float(np.quantile(bare, QUICK))
     outside = min(quick, cost.call + cost.value * values)
     inside, recording = quick - outside, float(record.sum())
-    factor = _factor(float(span.sum()) - inside, recording, CALL_SPREAD * quick)
-    own = np.maximum(0.0, span - factor * record)
-    scale = inside / float(own.sum()) if own.any() else 0.0
-    outside = outside * typical / quick if own.any() else typical
+    own, unscaled, taken_off = np.zeros(count), 0.0, 0.0
+    in_parts = sum(part.seconds for part in parts)
+    for part in parts if in_parts else (GraphPart(tuple(range(count)), inside),):
+        nodes = np.array(part.nodes, int)
+        seconds = part.seconds * inside / (in_parts or inside or 1.0)
+        costs = record[nodes]
+        added = float(span[nodes].sum()) - seconds
+        factor = _factor(added, float(costs.sum()), CALL_SPREAD * quick)
+        own[nodes] = np.maximum(0.0, span[nodes] - factor * costs)
+        total = float(own[nodes].sum())
+        own[nodes] *= seconds / total if total else 0.0
+        unscaled, taken_off = unscaled + total, taken_off + factor * float(costs.sum())
+    scale = float(own.sum()) / unscaled if unscaled else 0.0
+    outside = quick - float(own.sum())
     ran = max(1.0, float(calls.sum()) / max(1, len(calls)))
     return NodeTimes(
-        seconds=own * scale * typical / quick,
+        seconds=own * typical / quick,
         calls=np.rint(np.median(calls, axis=0)).astype(np.int64) if len(calls) else calls,
-        outside=outside,
-        per_node=factor * recording / ran,
+        outside=outside * typical / quick,
+        per_node=taken_off / ran,
         calibrated=recording / ran,
         scale=scale,
         kernels=_kernels(recorded),

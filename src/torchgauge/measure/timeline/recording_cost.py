@@ -91,6 +91,7 @@ def _cost(single: _Tiny, narrow: _Tiny, wide: _Tiny, ends: _Tiny) -> RecordingCo
         tensor=per_tensor,
         call=max(0.0, call - 2 * value),
         value=value,
+        tiny=bare_node,
     )
 
 

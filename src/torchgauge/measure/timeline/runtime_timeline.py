@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,20 +13,24 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.executorch.dump_nodes import recorded_call
 from torchgauge.analyze.onnx.graph_cost import graph_facts
-from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.analyze.onnx.node_tree import TimedNode, node_rows
 from torchgauge.analyze.onnx.ran_nodes import counted_nodes, timed_nodes
 from torchgauge.analyze.statistics.median import median_interval
-from torchgauge.analyze.timeline.node_times import NodeTimes, RecordingCost, node_times
+from torchgauge.analyze.timeline.node_times import (
+    NodeTimes,
+)
 from torchgauge.clock import Clock, SystemClock
-from torchgauge.errors import MeasurementError
 from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import Step, prepared
-from torchgauge.measure.timeline.recording_cost import recording_cost
+from torchgauge.measure.timeline.profiled_nodes import (
+    Turns,
+    model_call,
+    profile_nodes,
+    take_turns,
+)
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
-from torchgauge.readers.onnx.onnx_file import read_graph
-from torchgauge.readers.onnxruntime_profile import RecordedCalls, RecordedNode, read_profile
+from torchgauge.readers.onnxruntime_profile import RecordedNode
 from torchgauge.records.onnx.graph import Graph, GraphFacts, LayerRule
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Pass, Tree
@@ -39,8 +41,6 @@ from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.temporary import TemporaryFolder
 
-WARM_UP, MIN_CALLS, MAX_CALLS, A_ROUND = 3, 4, 400, 8
-MAX_EVENTS = 60_000
 EVENTS_A_NODE = 3  # of an ETDump, which is read in Python
 # By how much the nodes' times without the costs may differ from the bare call.
 UNEXPLAINED = 0.15
@@ -52,23 +52,6 @@ class RuntimeTree(NamedTuple):
 
     tree: Tree
     time_by_rule: dict[LayerRule, float]
-
-
-class _Turns(NamedTuple):
-    """Seconds of bare and of instrumented calls that took turns."""
-
-    bare: list[float]
-    instrumented: list[float]
-
-
-class _SessionFacts(NamedTuple):
-    """What recording a node costs, and the graph as it runs: measured once for a session."""
-
-    cost: RecordingCost
-    graph: Graph
-
-
-_sessions: weakref.WeakKeyDictionary[OnnxSession, _SessionFacts] = weakref.WeakKeyDictionary()
 
 
 def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> RuntimeTree | None:
@@ -142,22 +125,9 @@ def _by_profile(
     effort: Effort,
     now: Callable[[], int],
 ) -> RuntimeTree:
-    folder = TemporaryFolder()
-    try:
-        recording = model.recording(folder.path)
-        turns = _turns(step, _call(recording, placement), len(graph.nodes), effort, now)
-        recorded = _without_warm_up(read_profile(recording.end()), len(turns.instrumented))
-        session = _sessions.get(model)
-        if session is None:
-            (tiny := folder.path / "tiny").mkdir()
-            cost = recording_cost(model, tiny, now)
-            session = _SessionFacts(cost, _optimised(recording.graph_file, graph))
-            _sessions[model] = session
-    finally:
-        folder.remove()
-    values = len(graph.inputs) + len(graph.outputs)
-    times = node_times(recorded, turns.bare, session.cost, values)
-    nodes = timed_nodes(recorded, times, session.graph, graph)
+    profiled = profile_nodes(model, placement, step, effort, now)
+    times, turns = profiled.times, profiled.turns
+    nodes = timed_nodes(profiled.recorded, times, profiled.graph, graph)
     profiler = Pass(
         name="ONNX Runtime's profiler",
         steps=len(turns.instrumented),
@@ -166,7 +136,7 @@ def _by_profile(
         per_tiny_node=times.calibrated,
         **_bare(turns),
     )
-    warnings = [*_fallen_back(model, recorded.nodes, nodes), *_unexplained(times)]
+    warnings = [*_fallen_back(model, profiled.recorded.nodes, nodes), *_unexplained(times)]
     return _tree(graph, nodes, times.outside, profiler, warnings)
 
 
@@ -180,7 +150,7 @@ def _by_counters(
 ) -> RuntimeTree:
     """Return the tree by OpenVINO's own counters: means of all calls in whole microseconds."""
     counting = model.counting()
-    turns = _turns(step, _call(counting, placement), len(graph.nodes), effort, now)
+    turns = take_turns(step, model_call(counting, placement), len(graph.nodes), effort, now)
     counters = counting.counters()
     bare = statistics.median(turns.bare)
     counted = sum(counter.seconds or 0.0 for counter in counters)
@@ -205,7 +175,9 @@ def _by_dump(
 ) -> RuntimeTree:
     """Return the tree by ExecuTorch's own events, which add little: times are scaled down alone."""
     recording = model.recording()
-    turns = _turns(step, _call(recording, placement), EVENTS_A_NODE * len(graph.nodes), effort, now)
+    turns = take_turns(
+        step, model_call(recording, placement), EVENTS_A_NODE * len(graph.nodes), effort, now
+    )
     folder = TemporaryFolder()
     try:
         runs = recording.runs(folder.path)[-len(turns.instrumented) :]
@@ -224,57 +196,11 @@ def _by_dump(
     return _tree(graph, nodes, max(0.0, bare - counted * scale), events, [])
 
 
-def _call(model: Callable[..., object], placement: Placement) -> Callable[[], object]:
-    inputs = placement.inputs
-    return lambda: model(*inputs.args, **inputs.kwargs)
-
-
-def _turns(
-    step: Step, instrumented: Callable[[], object], nodes: int, effort: Effort,
-    now: Callable[[], int],
-) -> _Turns:  # fmt: skip
-    """Time bare and instrumented calls in turn, in rounds of a few."""
-    for _ in range(WARM_UP):
-        step()
-        instrumented()
-    max_calls = max(MIN_CALLS, min(MAX_CALLS, MAX_EVENTS // max(1, nodes)))
-    end = now() + round(2 * effort.recording * 1e9)
-    turns = _Turns([], [])
-    while len(turns.bare) < MIN_CALLS or (len(turns.bare) < max_calls and now() < end):
-        for call, seconds in ((step, turns.bare), (instrumented, turns.instrumented)):
-            for _ in range(A_ROUND if turns.bare and turns.bare[0] < effort.recording / 40 else 1):
-                begin = now()
-                call()
-                seconds.append((now() - begin) * 1e-9)
-    return turns
-
-
-def _bare(turns: _Turns) -> dict[str, Any]:
+def _bare(turns: Turns) -> dict[str, Any]:
     return {
         "bare": statistics.median(turns.bare),
         "bare_interval": median_interval(turns.bare),
     }
-
-
-def _without_warm_up(recorded: RecordedCalls, calls: int) -> RecordedCalls:
-    if len(recorded.calls) < calls:
-        raise MeasurementError(
-            "ONNX Runtime's profile lacks calls.",
-            id="profile-unreadable",
-            cause=f"It has {len(recorded.calls)}, and {calls} were recorded.",
-            remedy="--detail summary measures without it.",
-        )
-    return RecordedCalls(recorded.nodes, recorded.calls[len(recorded.calls) - calls :])
-
-
-def _optimised(path: Path, original: Graph) -> Graph:
-    """Return the graph as it ran, with the layers that its own names tell."""
-    shapes = {
-        name: sizes
-        for name in original.inputs
-        if (kind := original.values.get(name)) is not None and (sizes := kind.sizes) is not None
-    }
-    return with_layers(read_graph(path, shapes), original)
 
 
 def _tree(

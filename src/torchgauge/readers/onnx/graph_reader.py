@@ -6,6 +6,7 @@ Types come from onnx's own inference, node by node, with what is known of values
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
     outputs = [value.name for value in model.graph.output]
     files = reader.files()
     return Graph(
-        name=model.graph.name,
+        name=path.stem,
         producer=producer(model),
         opsets=opsets(model),
         inputs=tuple(value.name for value in inputs),
@@ -89,7 +90,7 @@ class GraphReader:
         self._path = path
         self._bound = bound
         self.inference = Inference(model)
-        self._places: dict[tuple[str, int], str] = {}
+        self._places: dict[tuple[Path, int, int], str] = {}
         self._external: list[Path] = []
 
     def files(self) -> list[Path]:
@@ -117,14 +118,15 @@ class GraphReader:
         """Note an initializer, and return it as a value."""
         shape, shared = tuple(tensor.dims), ""
         file = external_file(tensor, self._path)
-        if file is not None:
-            self._external.append(file)
-            place = (file.name, external_range(tensor)[0])
-            shared = self._places.setdefault(place, tensor.name)
-            shared = "" if shared == tensor.name else shared
-        size = stored_bytes(tensor.data_type, int(np.prod(shape, dtype=object)))
+        size = stored_bytes(tensor.data_type, math.prod(shape))
         if size is None:
             size = sum(map(len, tensor.string_data))
+        if file is not None:
+            self._external.append(file)
+            if size:
+                place = (file, external_range(tensor)[0], size)
+                shared = self._places.setdefault(place, tensor.name)
+                shared = "" if shared == tensor.name else shared
         self.initializers.append(
             Initializer(
                 name=tensor.name,
@@ -206,7 +208,7 @@ class GraphReader:
 
 def _small(tensor: TensorProto, file: Path | None) -> Any | None:
     """Return the elements of a tensor that may decide a shape; None of others."""
-    elements = int(np.prod(tuple(tensor.dims), dtype=object))
+    elements = math.prod(tensor.dims)
     if elements > MAX_ELEMENTS or tensor.data_type not in ARRAYS:
         return None
     if file is None:

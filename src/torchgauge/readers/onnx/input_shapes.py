@@ -63,6 +63,10 @@ def resolve(graph: GraphProto, requested: RequestedShapes, path: Path) -> dict[s
         raise _unfit(path, f"It has {len(names)} inputs: {', '.join(names)}.")
     sizes = dict(zip(unnamed, requested.positional, strict=False)) | dict(requested.named)
     bound: dict[str, int] = {}
+    first_sizes = [shape[0] for value in inputs if (shape := dimensions(value.type))]
+    fixed = [size for size in first_sizes if isinstance(size, int) and size != requested.batch]
+    if requested.batch is not None and len(fixed) == len(first_sizes):
+        raise _unfit(path, f"The batch is fixed in the file: {', '.join(map(str, fixed))}.")
     for value in inputs:
         if value.type.WhichOneof("value") == "tensor_type":
             _set(value, sizes.get(value.name), requested.batch, bound, path)
@@ -86,7 +90,7 @@ def _set(
         for size in sizes:
             shape.dim.add().dim_value = size
         return
-    if sizes is None and declared and batch is not None:
+    if sizes is None and declared and batch is not None and not isinstance(declared[0], int):
         sizes = [batch]
     elif sizes is not None and declared is not None and len(sizes) != len(declared):
         raise _unfit(path, f"{value.name!r} has {len(declared)} dimensions, not {len(sizes)}.")

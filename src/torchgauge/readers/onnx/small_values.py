@@ -98,9 +98,9 @@ def _slice(values: _Values, attributes: _Attributes) -> list[Any]:
         axes, steps = attributes.get("axes"), None
     index = [slice(None)] * values[0].ndim
     for position, (start, end) in enumerate(zip(starts or (), ends or (), strict=True)):
-        step = steps[position] if steps else 1
-        stop = None if step < 0 and end < -values[0].ndim else end
-        index[axes[position] if axes else position] = slice(start, stop, step)
+        step, axis = steps[position] if steps else 1, axes[position] if axes else position
+        stop = None if step < 0 and end < -values[0].shape[axis] else end
+        index[axis] = slice(start, stop, step)
     return [values[0][tuple(index)]]
 
 
@@ -110,6 +110,10 @@ def _unsqueeze(values: _Values, attributes: _Attributes) -> list[Any]:
 
 def _squeeze(values: _Values, attributes: _Attributes) -> list[Any]:
     return [np.squeeze(values[0], _axes(values, attributes))]
+
+
+def _mod(values: _Values, attributes: _Attributes) -> list[Any]:
+    return [(np.fmod if attributes.get("fmod", 0) else np.mod)(values[0], values[1])]
 
 
 def _reshape(values: _Values, _attributes: _Attributes) -> list[Any]:
@@ -163,6 +167,7 @@ _RULES: dict[str, Callable[[_Values, _Attributes], list[Any] | None]] = {
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
     "Gather": _gather,
+    "Mod": _mod,
     "Range": _range,
     "Reshape": _reshape,
     "ReduceMax": _reduced(np.max),

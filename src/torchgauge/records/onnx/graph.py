@@ -126,7 +126,7 @@ class Graph(Record, frozen=True, kw_only=True):
 
     Attributes:
         format: Which of the two it is.
-        name: The graph's name.
+        name: The name of the file without its suffix.
         producer: The program that wrote the file, with its version.
         opsets: The version of each domain that it imports.
         inputs: Names of the inputs that a call gives.
@@ -165,6 +165,10 @@ class GraphFacts(Record, frozen=True, kw_only=True):
         nodes: How many nodes there are, those of subgraphs and expanded functions included.
         nodes_by_rule: How many of them each rule found the layer of.
         time_by_rule: Seconds of a call in nodes by that rule; empty where nothing was timed.
+        made_parameters: Elements of parameters that have a name of the exporter's, which transposed
+            or computed them.
+        computed_convolutions: Convolutions with weights that the exporter computed, most of them
+            with the batch normalisation after it.
     """
 
     format: GraphFormat = "onnx"
@@ -173,3 +177,5 @@ class GraphFacts(Record, frozen=True, kw_only=True):
     nodes: int
     nodes_by_rule: dict[LayerRule, int]
     time_by_rule: dict[LayerRule, float] = msgspec.field(default_factory=dict)
+    made_parameters: int = 0
+    computed_convolutions: int = 0

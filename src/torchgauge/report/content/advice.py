@@ -32,6 +32,9 @@ COLUMNS = (
     Column("error", priority=3, get=lambda trial: words.error(trial.output), tone="faint"),
 )
 
+# Candidates that were not tried for one reason are one row.
+GROUPED_FROM = 4
+
 
 def document(advice: Advice, _options: Options) -> Document:
     """Return what held with its code, what did not and why, and what to use."""
@@ -86,7 +89,15 @@ def _best(best: Best) -> list[Block]:
 
 
 def _other_trials(heading: str, trials: Sequence[Trial], tone: Tone) -> Facts:
-    rows: list[tuple[str, str | Detailed]] = [
-        (f"{words.SIGNS[trial.outcome]} {trial.id}", words.reason(trial)) for trial in trials
-    ]
+    by_reason: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_reason.setdefault(words.reason(trial), []).append(trial)
+    rows: list[tuple[str, str | Detailed]] = []
+    for reason, of_reason in by_reason.items():
+        if len(of_reason) < GROUPED_FROM:
+            rows += [(f"{words.SIGNS[trial.outcome]} {trial.id}", reason) for trial in of_reason]
+        else:
+            names = ", ".join(trial.id for trial in of_reason)
+            sign = words.SIGNS[of_reason[0].outcome]
+            rows.append((f"{sign} {len(of_reason)} others", f"{reason} {names}"))
     return Facts(rows, heading, label=0, tone=tone)

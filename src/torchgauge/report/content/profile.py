@@ -78,7 +78,8 @@ def conclusion(profile: Profile) -> list[Block]:
         pairs.append(("MFU", Detailed(row.value, f"  {row.note}")))
     if (slowest := slowest_leaf(profile.tree)) is not None:
         layer, share = slowest
-        detail = f"  {layer.row.type}, {units.percent(share)} of the step"
+        layer_type = f"{layer.row.type}, " if layer.row.type else ""
+        detail = f"  {layer_type}{units.percent(share)} of the step"
         pairs.append(("slowest layer", Detailed(layer.path, detail)))
     if profile.tree is not None and (parts := most_time(profile.tree)):
         pairs.append(("most time in", Detailed(", ".join(parts), "")))

@@ -64,11 +64,12 @@ def target(profile: Profile) -> Section:
             gpu = machine.gpus[index]
             hardware = f"{gpu.name}, {units.size(gpu.memory, 3)}; {machine.cpu}"
     software, settings = profile.environment.software, profile.environment.settings
+    runtime = target_info.runtime.partition(",")[0]
     versions = [f"torch {software.torch}" if software.torch else "", f"Python {software.python}"]
-    versions += [f"CUDA {software.cuda}" if software.cuda else ""]
+    versions += [f"{runtime} {software.libraries.get(runtime, '')}".strip()]
+    versions += [f"CUDA {software.cuda}"] if software.cuda else []
     versions += [f"{settings.threads} threads" if settings.threads else ""]
     mode = "training step" if target_info.training else "inference"
-    precision = _precision(target_info, settings)
     return Section(
         target_info.name,
         "",
@@ -76,8 +77,8 @@ def target(profile: Profile) -> Section:
             Row("target", target_info.spec),
             Row("weights", target_info.weights),
             Row("input", "; ".join(inputs) or "none"),
-            Row("run as", f"{mode}, {precision}, on {target_info.device}"),
-            *([Row("runtime", target_info.runtime)] if target_info.runtime else []),
+            Row("run as", f"{mode}, {_precision(target_info, settings)}, on {target_info.device}"),
+            *([Row("runtime", target_info.runtime)] if runtime else []),
             Row("machine", hardware),
             Row("software", ", ".join(filter(None, versions))),
         ),

@@ -170,7 +170,8 @@ def _tree(tree: Tree) -> Iterator[Group]:
     lines = []
     for (name, type_name), own in (+times).most_common(MAX_ROWS):
         share = f", {units.percent(own / root.time)} of the step" if root.time else ""
-        lines.append(f"{code(name)} ({code(type_name)}): {units.time(own, 3)}{share}")
+        kind = f" ({code(type_name)})" if type_name else ""
+        lines.append(f"{code(name)}{kind}: {units.time(own, 3)}{share}")
     yield Group(_title("Layers by their own time in a step", tree.tree.how), lines, rank=2)
 
 

@@ -32,8 +32,19 @@ def graph(facts: GraphFacts) -> Section:
     ]
     if facts.time_by_rule:
         rows.append(_layers("time", "of the nodes' time, in layers", facts.time_by_rule))
+    if facts.made_parameters or facts.computed_convolutions:
+        rows.append(_changed(facts))
     title = "ExecuTorch program" if program else "ONNX graph"
     return Section(title, "counted", tuple(rows))
+
+
+def _changed(facts: GraphFacts) -> Row:
+    """Return what of the parameters is not as the module had it."""
+    folded = facts.computed_convolutions
+    notes = ["elements of parameters have names that the exporter made up"]
+    if folded:
+        notes.append(f"weights of {folded} convolutions are computed: norms folded into them")
+    return Row("changed", f"{facts.made_parameters:,}", "; ".join(notes))
 
 
 def _layers(label: str, subject: str, amounts: Mapping[LayerRule, float]) -> Row:

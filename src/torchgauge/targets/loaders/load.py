@@ -21,6 +21,7 @@ from torchgauge.targets.inputs.random_tensors import SEED
 from torchgauge.targets.loaders import executorch_file, exported, onnx_file, python_factory
 from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
+from torchgauge.targets.runtimes.runtime_options import is_onnx
 from torchgauge.targets.target import Target, TargetRequest
 
 FORMS = (
@@ -76,7 +77,7 @@ def _load(request: TargetRequest) -> Target:
         from torchgauge.targets.huggingface import huggingface
 
         return huggingface.load_directory(request, path)
-    if path.suffix.lower() == onnx_file.SUFFIX:
+    if is_onnx(path.name):
         return onnx_file.load(request, path)
     if path.suffix.lower() == executorch_file.SUFFIX:
         return executorch_file.load(request, path)

@@ -18,7 +18,6 @@ from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.runtimes.open_runtime import open_runtime
 from torchgauge.targets.target import Target, TargetRequest
 
-SUFFIX = ".onnx"
 KIND = "onnx"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +32,6 @@ class ExecuTorchProgram(RuntimeModel):
         self.path, self.graph, self.options = path, graph, USUAL_RUNTIME
         self.settings: Mapping[str, Any] = {}
         self._runtime = import_executorch()
-        self.version = _version()
         backends = sorted({node.domain for node in graph.nodes if node.operator == "delegate"})
         self.provider = ", ".join(backends) or "its own kernels"
         self.input_names = graph.inputs
@@ -129,10 +127,3 @@ def import_executorch() -> ModuleType:
         return importlib.import_module(_LIBRARY)
     except ImportError as error:
         raise missing_extra("executorch", "executorch", "Running an ExecuTorch program") from error
-
-
-def _version() -> str:
-    try:
-        return version("executorch")
-    except PackageNotFoundError:
-        return "of an unknown version"

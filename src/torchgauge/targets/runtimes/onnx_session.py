@@ -12,14 +12,8 @@ import torch
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, opening
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+from torchgauge.targets.runtimes.runtime_options import LEVELS, RuntimeOptions
 
-_LEVELS = {
-    "off": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
 _PROVIDER = "ExecutionProvider"
 _FATAL = 4  # of its levels of logging: what it raises is enough
 
@@ -39,11 +33,10 @@ class OnnxSession(RuntimeModel):
     ) -> None:
         self.path, self.options = path, options
         self._runtime = import_onnxruntime()
-        self.version = str(self._runtime.__version__)
         self.provider = _provider(self._runtime, options.provider)
         chosen: dict[str, Any] = {"intra_op_num_threads": torch.get_num_threads()}
         if options.optimization is not None:
-            chosen["graph_optimization_level"] = _LEVELS[options.optimization]
+            chosen["graph_optimization_level"] = LEVELS[options.optimization]
         self.settings = chosen | dict(settings or {})
         self._session = self._open()
         self.input_names = tuple(value.name for value in self._session.get_inputs())

@@ -29,7 +29,6 @@ class OpenVinoModel(RuntimeModel):
         self, path: Path, options: RuntimeOptions, settings: Mapping[str, Any] | None = None
     ) -> None:
         self.path, self.options = path, options
-        self.version = str(import_openvino().__version__).partition("-")[0]
         self._core = _core()
         self.provider = _device(self._core, options.provider)
         threads = {"INFERENCE_NUM_THREADS": torch.get_num_threads()}
@@ -74,7 +73,7 @@ class OpenVinoModel(RuntimeModel):
         return self.reopen(PERF_COUNT=True)
 
     def counters(self) -> list[NodeCounter]:
-        """Return what the counters say of the last call."""
+        """Return what the counters say of a call: means of all calls so far."""
         origins = dict(self._origins())
         return [
             NodeCounter(

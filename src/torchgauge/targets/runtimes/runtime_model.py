@@ -13,7 +13,7 @@ import torch
 
 from torchgauge.errors import InputError
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.targets.runtimes.runtime_options import SUFFIX, RuntimeOptions
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 
 
 class RuntimeModel(abc.ABC):
@@ -23,7 +23,6 @@ class RuntimeModel(abc.ABC):
         path: The file.
         options: How it is run.
         settings: What `reopen` set beyond them, by the runtime's own names.
-        version: The runtime's.
         provider: What runs it, by the runtime's own name.
         warnings: Reasons to doubt that it runs as asked.
     """
@@ -31,7 +30,6 @@ class RuntimeModel(abc.ABC):
     path: Path
     options: RuntimeOptions
     settings: Mapping[str, Any]
-    version: str
     provider: str
     warnings: tuple[MeasurementWarning, ...] = ()
     input_names: tuple[str, ...]
@@ -58,10 +56,10 @@ class RuntimeModel(abc.ABC):
 
     @property
     def description(self) -> str:
-        """The runtime with its version, and what runs the model."""
+        """The runtime, what of it runs the model, and how far the graph is optimised."""
         level = self.options.optimization
         optimised = "" if level is None else f", graph optimisation {level}"
-        return f"{self.runtime} {self.version}, {self.provider}{optimised}"
+        return f"{self.runtime}, {self.provider}{optimised}"
 
     @property
     def runtime(self) -> str:
@@ -112,6 +110,6 @@ def opening(path: Path, runtime: str) -> Iterator[None]:
             cause=" ".join(str(error).split()) or type(error).__name__,
             remedy="Check the file (onnx.checker.check_model), its operators and its version; an "
             "operator of your own needs its library: --custom-ops FILE --trust."
-            if path.suffix == SUFFIX
+            if is_onnx(path.name)
             else "Check that its backends and operators are in this build of the runtime.",
         ) from error

@@ -9,8 +9,13 @@ from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
 
 RUNTIMES = ("onnxruntime", "openvino")
-LEVELS = ("off", "basic", "extended", "all")
-SUFFIX = ".onnx"
+# The levels of graph optimisation, by ONNX Runtime's own names.
+LEVELS = {
+    "off": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +41,7 @@ class RuntimeOptions:
     def __post_init__(self) -> None:
         _check("runtime", self.runtime, RUNTIMES)
         if self.optimization is not None:
-            _check("optimization", self.optimization, LEVELS)
+            _check("optimization", self.optimization, tuple(LEVELS))
         if self.runtime != RUNTIMES[0] and (self.optimization or self.custom_ops):
             raise InputError(
                 "Graph optimisation levels and custom operator libraries are ONNX Runtime's.",
@@ -48,7 +53,7 @@ class RuntimeOptions:
 
 def is_onnx(spec: str) -> bool:
     """Return whether a target is an ONNX file, by its name."""
-    return spec.lower().endswith(SUFFIX)
+    return spec.lower().endswith(".onnx")
 
 
 def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
