@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+# Without importing it: that would change the tests' own process.
+needs_openvino = pytest.mark.skipif(
+    find_spec("openvino") is None, reason="needs openvino: make test-all installs it"
+)
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node
 

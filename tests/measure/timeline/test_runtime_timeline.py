@@ -94,6 +94,7 @@ def test_a_provider_that_leaves_nodes_to_the_cpu_is_named(path, capsys):
 
 
 @pytest.mark.slow
+@onnx_files.needs_openvino
 def test_openvino_s_counters_make_a_tree_too(path):
     record = tg.profile(path, runtime="openvino", effort="quick", roofs=False)
     assert record.tree.passes[0].name == "OpenVINO's counters"

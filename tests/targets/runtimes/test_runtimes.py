@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +135,7 @@ class TestOnnxRuntime:
 
 
 @pytest.mark.thorough
+@onnx_files.needs_openvino
 class TestOpenVino:
     def test_it_returns_the_same_and_counts_its_nodes(self, path):
         from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
@@ -170,7 +170,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
+@onnx_files.needs_openvino
 def test_ctrl_c_after_openvino_is_one(path):
     done = subprocess.run([sys.executable, "-c", CTRL_C, path], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
@@ -187,7 +187,7 @@ assert not list(__import__("pathlib").Path.home().iterdir())
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(find_spec("openvino") is None, reason="OpenVINO is not installed")
+@onnx_files.needs_openvino
 def test_openvino_reports_to_nobody(tmp_path):
     environment = os.environ | {"HOME": str(tmp_path)}
     done = subprocess.run(
