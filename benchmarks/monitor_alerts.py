@@ -17,12 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest
 
-from torchgauge.analyze.monitoring.level_change import (
-    Block,
-    LevelChanges,
-    level_changes,
-    trimmed_mean,
-)
+from torchgauge.analyze.monitoring.level_blocks import Block, trimmed_mean
+from torchgauge.analyze.monitoring.level_change import LevelChanges, level_changes
 from torchgauge.records.monitoring.histogram import PER_OCTAVE
 
 MINUTES = 1440

@@ -41,14 +41,20 @@ def test_a_result_comes_later_and_stays_until_its_data_change():
     assert known.result("a", 2, lambda: "third") == ("second", True)
 
 
-def test_an_error_is_raised_and_another_state_is_another_try():
+def test_an_error_is_raised_and_tried_again_with_another_state_or_later():
     executor = Waiting()
-    known = Analyses(executor)
+    known = Analyses(executor, now=lambda: now)
+    now = 0.0
     known.result("a", 1, lambda: 1 / 0)
     executor.run()
     with pytest.raises(ZeroDivisionError):
         known.result("a", 1, lambda: 1)
+    assert known.result("a", 2, lambda: 1 / 0) == (None, False)
+    executor.run()
+    now = analyses.RETRY + 1
     assert known.result("a", 2, lambda: 1) == (None, False)
+    executor.run()
+    assert known.result("a", 2, lambda: 1) == (1, True)
 
 
 def test_the_least_used_ones_are_forgotten(monkeypatch):

@@ -8,6 +8,7 @@ from torchgauge.analyze.history.alerts import Rule
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history.store import Store
 from torchgauge.history.trend import trend
+from torchgauge.live import history_view
 from torchgauge.records.trend import Trend
 from torchgauge.report.page import page_trend
 
@@ -143,6 +144,29 @@ def test_rules_of_a_file(location):
     assert state["kind"] == "alert"
     assert [alert.partition(":")[0] for alert in state["alerts"]] == ["slow"]
     assert view.fleet("other")["rows"][0]["state"]["kind"] == "steady"
+    view.close()
+
+
+@pytest.mark.parametrize("part", ["judgement", "_figure"])
+def test_a_failure_is_shown_at_its_target_alone(location, monkeypatch, part):
+    original = getattr(history_view, part)
+
+    def failing(*arguments):
+        if len(arguments) == 1 or "net.py:make" in arguments:
+            raise ZeroDivisionError("nothing to divide by")
+        return original(*arguments)
+
+    monkeypatch.setattr(history_view, part, failing)
+    view = history(location)
+    other, net = view.fleet()["rows"]
+    assert net["state"]["kind"] == "failed"
+    assert net["runs"] == DAYS
+    (text,) = net["state"]["alerts"]
+    assert text.endswith("ZeroDivisionError: nothing to divide by")
+    if part == "judgement":
+        assert net["main"]["value"] == "11.03 ms"
+        assert other["state"]["kind"] == "unknown"
+        assert view.target(net["key"])["state"] == net["state"]
     view.close()
 
 

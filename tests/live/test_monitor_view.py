@@ -110,6 +110,27 @@ def test_alerts_and_what_cannot_be_judged():
         assert (state["kind"], state["alerts"]) == judged
 
 
+def test_a_judgement_that_fails_is_shown_at_its_series_alone():
+    def judge(windows, _now):
+        if windows[-1].labels["monitor"] == "bad":
+            raise KeyError("rule")
+        return "steady", []
+
+    bad, good = monitors(("bad", "good"), looks=2, judge=judge).rows()["rows"]
+    assert (bad["state"]["kind"], good["state"]["kind"]) == ("failed", "steady")
+    assert "KeyError: 'rule'" in bad["state"]["alerts"][0]
+
+
+def test_a_look_that_fails_is_said_and_the_next_one_succeeds():
+    looks = Looks()
+    looks.look(window([1.0], 1000, 1004))
+    looks.look(None)  # a defect of ours
+    assert looks.view.rows()["error"]["id"] == "live-failed"
+    assert len(looks.view.rows()["rows"]) == 1
+    looks.look(window([1.0], 1009, 1014))
+    assert looks.view.rows()["error"] is None
+
+
 def test_layers_are_with_their_monitor():
     view = monitors(looks=3)
     (row,) = view.rows()["rows"]

@@ -72,6 +72,14 @@ def test_figures_as_json(server):
     assert json.loads(body)["window"]["count"] == 204
 
 
+def test_an_answer_that_cannot_be_made_is_an_error_and_told():
+    errors = []
+    with served(Site(None, object()), errors=errors) as server:
+        status, _, body = ask(server, "/api/fleet")
+    assert (status, json.loads(body)["id"]) == (500, "live-failed")
+    assert "AttributeError" in errors[0]
+
+
 def test_names_of_strangers_command_nothing(server):
     """No markup and no character that turns the writing is in an answer; the names are."""
     _, _, body = ask(server, "/api/fleet")

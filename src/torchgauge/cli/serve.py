@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from torchgauge.errors import TorchgaugeError
     from torchgauge.live.history_reader import HistoryReader
     from torchgauge.live.routes import Site
     from torchgauge.records.monitoring.window import Window
@@ -106,7 +107,7 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.judgements import DEFAULT_RULES
     from torchgauge.live.monitor_view import MonitorView
     from torchgauge.live.routes import Site
-    from torchgauge.live.stored_levels import StoredLevels
+    from torchgauge.live.stored_judgements import StoredJudgements
     from torchgauge.live.window_judgements import judge
 
     all_rules = None if options.alerts is None else rules.read(options.alerts)
@@ -120,16 +121,13 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     if reader is not None:
         run_rules = DEFAULT_RULES if all_rules is None else all_rules.rules
         history = HistoryView(reader, executor, run_rules)
-    origin, read = _windows(options, reader)
+    origin, read, trouble = _windows(options, reader)
     if read is not None:
         judged = judge(())
         if all_rules is not None:
-            rules_of_levels = [rule for rule in all_rules.window_rules if rule.kind == "level"]
-            levels = None
-            if reader is not None:
-                levels = StoredLevels(reader, rules_of_levels, executor)
-            judged = judge(all_rules.rules, all_rules.window_rules, levels)
-        monitors = MonitorView(origin, read, judged)
+            stored = StoredJudgements(reader, [*all_rules.rules, *all_rules.window_rules], executor)
+            judged = judge(all_rules.rules, all_rules.window_rules, stored)
+        monitors = MonitorView(origin, read, judged, trouble=trouble)
         monitors.update_for_ever()
     if history is not None:
         history.fleet()  # the first page shall not wait for it
@@ -138,17 +136,20 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
 
 def _windows(
     options: argparse.Namespace, reader: HistoryReader | None
-) -> tuple[str, Callable[[], list[Window]] | None]:
-    """Return where windows come from, and what reads the new ones: a folder, else the history."""
+) -> tuple[str, Callable[[], list[Window]] | None, Callable[[], TorchgaugeError | None]]:
+    """Return where windows come from, a folder or else the history, and what reads the new ones.
+
+    The last item returns what could not be read.
+    """
     from torchgauge.live.stored_windows import StoredWindows
     from torchgauge.monitoring.folder import MonitorFolder
 
     if options.monitor is not None:
         folder = MonitorFolder(options.monitor or None)
-        return str(folder.path), folder.windows
+        return str(folder.path), folder.windows, folder.trouble
     if reader is not None and (stored := StoredWindows(reader)).has_any():
-        return reader.display_name, stored
-    return "", None
+        return reader.display_name, stored, lambda: None
+    return "", None, lambda: None
 
 
 def _chosen_token() -> str | None:

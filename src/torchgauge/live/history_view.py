@@ -12,10 +12,12 @@ from sqlalchemy import Connection
 from torchgauge import units
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import PREFIX
+from torchgauge.errors import StoreError
 from torchgauge.history import fleet
 from torchgauge.history.fleet import SeriesRuns, TargetRuns
 from torchgauge.history.trend import DEFAULT_METRICS
 from torchgauge.live.analyses import Analyses
+from torchgauge.live.failures import failed_state
 from torchgauge.live.history_reader import HistoryReader
 from torchgauge.live.judgements import DEFAULT_RULES, Judgement, judgement
 from torchgauge.live.trend_view import TrendView, unknown
@@ -51,7 +53,7 @@ class HistoryView:
         """Return a row for each target whose name holds `words`, the newest first."""
         targets = self._current()
         fitting = [entry for entry in targets.values() if words.lower() in entry.target.lower()]
-        rows = [self._row(entry) | {"state": self._state_of(entry)} for entry in fitting[:limit]]
+        rows = [self._guarded_row(entry) for entry in fitting[:limit]]
         return {
             "store": self._reader.display_name,
             "targets": len(targets),
@@ -119,13 +121,25 @@ class HistoryView:
             raise unknown("The history has no such target.")
         return entry
 
+    def _guarded_row(self, entry: TargetRuns) -> dict[str, Any]:
+        """Return a target's row; of one that cannot be made, a row that says so."""
+        try:
+            return self._row(entry) | {"state": self._state_of(entry)}
+        except StoreError:  # of all rows alike
+            raise
+        except Exception as error:  # noqa: BLE001 - the other rows are as good as before
+            return _head(entry) | {"state": failed_state(error)}
+
     def _state_of(self, entry: TargetRuns) -> dict[str, Any]:
         """Return the state of a target's alerts; that of fewer runs while these are analyzed."""
-        judged, _ = self._judgements.result(
-            entry.target,
-            (entry.runs, entry.newest),
-            lambda: judgement(self._reader, entry.target, self._rules),
-        )
+        try:
+            judged, _ = self._judgements.result(
+                entry.target,
+                (entry.runs, entry.newest),
+                lambda: judgement(self._reader, entry.target, self._rules),
+            )
+        except Exception as error:  # noqa: BLE001 - the figures are as good as before
+            return failed_state(error)
         if judged is None:
             return {"kind": "pending", "alerts": [], "unjudged": []}
         steady = judged.judged and not judged.unjudged
@@ -145,12 +159,8 @@ class HistoryView:
         main = next((by_name[name] for name in DEFAULT_METRICS if name in by_name), None)
         side = [by_name.get(name) for name in _SIDE_METRICS]
         series = SeriesRuns(identity, entry.runs, entry.newest)
-        return {
-            "key": fleet.key(entry.target),
-            "target": short(entry.target),
+        return _head(entry) | {
             "place": _place(series),
-            "runs": entry.runs,
-            "newest": entry.newest,
             "main": _figure(main),
             "side": [_figure(trend if trend is not main else None) for trend in side],
             "curve": [] if main is None else [float(f"{v:.4g}") for v in main.values],
@@ -158,6 +168,20 @@ class HistoryView:
 
     def _read_series(self, entry: TargetRuns) -> list[SeriesRuns]:
         return self._reader.query(fleet.series_of_target, entry.target)
+
+
+def _head(entry: TargetRuns) -> dict[str, Any]:
+    """Return a target's row without figures."""
+    return {
+        "key": fleet.key(entry.target),
+        "target": short(entry.target),
+        "place": "",
+        "runs": entry.runs,
+        "newest": entry.newest,
+        "main": None,
+        "side": [None] * len(_SIDE_METRICS),
+        "curve": [],
+    }
 
 
 def _chosen(all_series: Sequence[SeriesRuns], series_key: str) -> SeriesRuns:

@@ -13,8 +13,8 @@ import msgspec
 
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.history.fleet import key
-from torchgauge.live.failures import error_fields
-from torchgauge.live.window_judgements import Judge, Kind
+from torchgauge.live.failures import error_fields, expected, failed_state
+from torchgauge.live.window_judgements import Judge
 from torchgauge.records.monitoring.histogram import Histogram, boundary
 from torchgauge.records.monitoring.window import LATENCY, LAYER, Key, Window, merged
 from torchgauge.report.page import page_trend
@@ -36,6 +36,7 @@ class MonitorView:
 
     The windows of one look begin and end with it, so that those of many processes, which write at
     different moments, are one. The first window of a series is all that it has recorded before.
+    `trouble` returns what could not be read at the last look.
     """
 
     def __init__(
@@ -44,33 +45,46 @@ class MonitorView:
         read: Callable[[], Iterable[Window]],
         judge: Judge,
         now: Callable[[], float] = time.time,
+        trouble: Callable[[], TorchgaugeError | None] = lambda: None,
     ) -> None:
         self._folder = folder
+        self._trouble = trouble
         self._read = read
         self._judge = judge
         self._now = now
         self._lock = threading.Lock()
         self._windows: dict[Key, deque[Window]] = {}
-        self._judged: dict[Key, tuple[Kind, list[str]]] = {}
+        self._states: dict[Key, dict[str, Any]] = {}
         self._last_look = math.inf
         self._error: TorchgaugeError | None = None
 
     def update(self) -> None:
         """Take the windows that were recorded since the last look; an error is shown."""
         try:
-            windows, now = list(self._read()), self._now()
-        except TorchgaugeError as error:
-            self._error = error
-            return
-        self._error = None
+            self._look()
+            self._error = self._trouble()
+        except Exception as error:  # noqa: BLE001 - the next look may succeed
+            self._error = expected(error)
+
+    def _look(self) -> None:
+        windows, now = list(self._read()), self._now()
         with self._lock:
             for window in windows:
                 held = self._windows.setdefault(window.key, deque(maxlen=HELD_WINDOWS))
-                if len(held) or len(self._windows) <= 2 * MAX_SERIES:
-                    held.append(_of_look(window, self._last_look, now) if held else window)
+                held.append(_of_look(window, self._last_look, now) if held else window)
+            by_end = sorted(self._windows.items(), key=lambda item: (item[1][-1].end, len(item[1])))
+            for series, _ in by_end[: -2 * MAX_SERIES]:  # such as of processes that ended long ago
+                del self._windows[series]
             self._last_look = now
-            copies = {series: list(held) for series, held in self._windows.items() if held}
-        self._judged = {series: self._judge(held, now) for series, held in copies.items()}
+            copies = {series: list(held) for series, held in self._windows.items()}
+        self._states = {series: self._judged(held, now) for series, held in copies.items()}
+
+    def _judged(self, windows: list[Window], now: float) -> dict[str, Any]:
+        try:
+            kind, alerts = self._judge(windows, now)
+        except Exception as error:  # noqa: BLE001 - the other series are judged all the same
+            return failed_state(error)
+        return {"kind": kind, "alerts": [short(text) for text in alerts], "unjudged": []}
 
     def update_for_ever(self) -> threading.Thread:
         """Look now, and again every `LOOK` seconds in a thread that ends with the process."""
@@ -91,7 +105,7 @@ class MonitorView:
             newest = {
                 series: list(held)[-CURVE_WINDOWS:]
                 for series, held in self._windows.items()
-                if held and series[0] != LAYER
+                if series[0] != LAYER
             }
         ordered = sorted(newest.items(), key=lambda entry: (_name(entry[1][-1]), entry[0]))
         return {
@@ -106,7 +120,7 @@ class MonitorView:
         Raises InputError `live-unknown`.
         """
         with self._lock:
-            held = {key: list(windows) for key, windows in self._windows.items() if windows}
+            held = {key: list(windows) for key, windows in self._windows.items()}
         windows = next((w for series, w in held.items() if _series_key(series) == series_key), None)
         if windows is None:
             raise InputError(
@@ -161,11 +175,11 @@ class MonitorView:
         }
 
     def _state(self, windows: list[Window]) -> dict[str, Any]:
-        kind: str
-        kind, alerts = self._judged.get(windows[-1].key, ("unknown", []))
-        if not alerts and self._now() - windows[-1].end > SILENT_AFTER:
-            kind = "silent"
-        return {"kind": kind, "alerts": [short(text) for text in alerts], "unjudged": []}
+        unknown: dict[str, Any] = {"kind": "unknown", "alerts": [], "unjudged": []}
+        state = self._states.get(windows[-1].key, unknown)
+        if not state["alerts"] and self._now() - windows[-1].end > SILENT_AFTER:
+            return state | {"kind": "silent"}
+        return state
 
 
 def _of_look(window: Window, begin: float, end: float) -> Window:
@@ -245,4 +259,5 @@ def _page_unit(window: Window) -> tuple[str, float]:
 
 
 def _scaled(value: float | None, factor: float = 1.0) -> float | None:
-    return None if value is None else float(f"{value * factor:.5g}")
+    scaled = math.inf if value is None else float(f"{value * factor:.5g}")
+    return scaled if math.isfinite(scaled) else None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from torchgauge.errors import InputError, StoreError, TorchgaugeError
-from torchgauge.live.failures import error_fields
+from torchgauge.live.failures import error_fields, expected
 from torchgauge.live.history_view import LISTED_TARGETS, HistoryView
 from torchgauge.live.monitor_view import MonitorView
 from torchgauge.report.page import html
@@ -87,10 +87,15 @@ def respond(site: Site, address: str) -> Response:
         if path in _ANSWERS:
             return _json(_ANSWERS[path](site, query))
     except (ValueError, UnicodeError):
-        return _json(error_fields(_bad_address()), 400)
+        return failure_response(_bad_address(), 400)
     except TorchgaugeError as error:
-        return _json(error_fields(error), _status(error))
-    return _json(error_fields(_no_address()), 404)
+        return failure_response(error, _status(error))
+    return failure_response(_no_address(), 404)
+
+
+def failure_response(error: TorchgaugeError, status: int) -> Response:
+    """Return the response that says what an error says."""
+    return _json(error_fields(error), status)
 
 
 def _query(text: str) -> dict[str, str]:
@@ -105,8 +110,8 @@ def _fleet(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
     if site.history is not None:
         try:
             history = site.history.fleet(words, limit)
-        except TorchgaugeError as error:
-            history = {"error": error_fields(error)}
+        except Exception as error:  # noqa: BLE001 - said where the models would be
+            history = {"error": error_fields(expected(error))}
     return {
         "history": history,
         "monitors": None if site.monitors is None else site.monitors.rows(),

@@ -16,7 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from torchgauge.errors import InputError
 from torchgauge.live.access import Access, cookie, sent_token
-from torchgauge.live.routes import Response, Site, respond
+from torchgauge.live.failures import expected
+from torchgauge.live.routes import Response, Site, failure_response, respond
 
 IDLE = 30.0  # seconds after which a connection without requests is closed
 MAX_CONNECTIONS = 64
@@ -119,7 +120,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             )
         if not access.takes(token):
             return self.send_error(HTTPStatus.UNAUTHORIZED)
-        response = respond(self.server.site, self.path)
+        try:
+            response = respond(self.server.site, self.path)
+        except Exception as error:  # noqa: BLE001 - an answer says so, and so does the terminal
+            self.server.handle_error()
+            response = failure_response(expected(error), 500)
         if response.status == 200 and self.headers.get("If-None-Match") == response.tag:
             response = response._replace(status=304, body=b"")
             return self._send(response, {"ETag": self.headers["If-None-Match"]})

@@ -13,7 +13,7 @@ from torchgauge.analyze.monitoring.window_alerts import (
     window_alerts,
     window_series,
 )
-from torchgauge.live.stored_levels import StoredLevels
+from torchgauge.live.stored_judgements import StoredJudgements
 from torchgauge.records.monitoring.window import LATENCY, REQUEST, Window
 
 Kind = Literal["alert", "steady", "unknown", "unruled"]
@@ -28,13 +28,13 @@ DEFAULT_RULES = tuple(
 def judge(
     rules: Sequence[Rule],
     window_rules: Sequence[WindowRule] = DEFAULT_RULES,
-    levels: StoredLevels | None = None,
+    stored: StoredJudgements | None = None,
 ) -> Judge:
     """Return what holds windows of an hour against rules.
 
-    Objectives and thresholds of windows are judged, levels by what a history has; growth needs
-    days, and is unknown here. A window of more than five minutes, such as the first look at what
-    ran before, is not evidence about now.
+    Objectives and thresholds of windows are judged here; levels and growth, which need days, by
+    what a history has. A window of more than five minutes, such as the first look at what ran
+    before, is not evidence about now.
     """
     thresholds = [
         rule for rule in rules if rule.kind == "threshold" and rule.metric.startswith(PREFIX)
@@ -47,7 +47,7 @@ def judge(
         fitting = [rule for rule in objectives if rule.fits(windows[-1])]
         results = [window_alerts(rule, recent, now) for rule in fitting]
         results += [alerts(rule, series) for rule in thresholds if any(map(rule.fits, series))]
-        results += [] if levels is None else levels.alerts(windows[-1])
+        results += [] if stored is None else stored.alerts(windows[-1])
         texts = [f"{alert.rule}: {alert.message}" for result in results for alert in result or []]
         if texts or not results:
             return ("alert" if texts else "unruled"), texts

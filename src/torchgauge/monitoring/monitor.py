@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import random
-import re
 import socket
 import threading
 import time
@@ -18,13 +17,14 @@ import msgspec
 
 from torchgauge.monitoring.background import background
 from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
+from torchgauge.monitoring.compaction import compact
 from torchgauge.monitoring.delivery import LAST_WAIT, Batch, Delivery, Receiver
-from torchgauge.monitoring.folder import MonitorFolder, monitor_folder
+from torchgauge.monitoring.folder import MonitorFolder, new_file
 from torchgauge.monitoring.function_calls import Timing, takes_time, timed_stream
 from torchgauge.monitoring.meter import Meter, gaps
 from torchgauge.monitoring.monitor_options import MonitorOptions
 from torchgauge.monitoring.problems import Problems
-from torchgauge.monitoring.process_file import SUFFIX, ProcessFile
+from torchgauge.monitoring.process_file import ProcessFile
 from torchgauge.monitoring.readings import memory_readings
 from torchgauge.monitoring.series import Series
 from torchgauge.records.headline.figure import Unit
@@ -224,12 +224,13 @@ class Monitor:
 
         Of other processes that is what they wrote last, `interval` seconds ago at most.
         """
-        own = self.process_state(time.time())
         with self._problems.noting("folder"):
             if self._reader is None:
                 self._reader = MonitorFolder(self.options.folder)
+            # The file of a closed monitor may have become part of another one.
+            own = None if self._closed and self._file else self.process_state(time.time())
             return self._reader.totals(self.name, own)
-        return list(own.windows)
+        return list(self.totals())
 
     def tick(self, now: float) -> None:
         """Write the process's file, and close the window if it has ended; raises nothing."""
@@ -249,12 +250,14 @@ class Monitor:
                 self.close_windows(now)
 
     def _write(self, now: float) -> None:
+        is_first = self._file is None
         with self._problems.noting("folder"):
             if self._file is None:
-                folder = monitor_folder(self.options.folder)
-                folder.mkdir(parents=True, exist_ok=True)
-                self._file = ProcessFile(folder / self._file_name())
+                self._file = new_file(self.options.folder, self.name, self._process)
             self._file.write(msgspec.msgpack.encode(self.process_state(now)))
+        if is_first and self._file is not None:
+            with self._problems.noting("compaction"):
+                compact(self._file.path, self.name, socket.gethostname())
 
     def process_state(self, now: float) -> ProcessState:
         """Return all that this process has recorded, as it is written."""
@@ -268,10 +271,6 @@ class Monitor:
             windows=self.totals(),
             problems=self.status,
         )
-
-    def _file_name(self) -> str:
-        name = re.sub(r"[^\w.-]", "_", self.name)
-        return f"{name}-{self._process}-{os.urandom(4).hex()}{SUFFIX}"
 
     def close_windows(self, now: float) -> tuple[Window, ...]:
         """Close the current window of each series, hand them on, and return them."""

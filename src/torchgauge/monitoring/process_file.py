@@ -9,7 +9,9 @@ blocks are reserved in advance, so that a disk that is full later refuses no wri
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import struct
 import zlib
 from pathlib import Path
@@ -71,6 +73,10 @@ class ProcessFile:
         self._write_at(entry + _CHECKED.pack(zlib.crc32(entry)), _ENTRIES[turn])
         self._number = number
 
+    def flush(self) -> None:
+        """Wait until it is on the disk."""
+        os.fsync(self._descriptor)
+
     def close(self) -> None:
         """Close the file, which ends the lock; a forked process closes its own descriptor only."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -96,7 +102,7 @@ def read(path: Path) -> tuple[bytes | None, bool | None]:
 
     The data are None if there was no whole write yet, or the file is another's. Raises OSError.
     """
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_open_plain) as file:
         alive = _is_locked(file.fileno())
         for _ in range(3):  # the owner may have written twice since the entries were read
             file.seek(0)
@@ -107,6 +113,15 @@ def read(path: Path) -> tuple[bytes | None, bool | None]:
                 if len(data) == entry.length and zlib.crc32(data) == entry.checksum:
                     return data, alive
     return None, alive
+
+
+def _open_plain(path: str, flags: int) -> int:
+    """Open a file, and nothing that makes its reader wait, such as a pipe."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return descriptor
 
 
 def _entry(content: bytes, position: int) -> _Entry | None:

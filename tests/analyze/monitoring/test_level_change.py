@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchgauge.analyze.monitoring.level_change import (
-    DAY,
-    Block,
-    Budget,
-    blocks_of,
-    level_changes,
-    trimmed_mean,
-)
+from torchgauge.analyze.monitoring import level_change
+from torchgauge.analyze.monitoring.level_blocks import Block, blocks_of, trimmed_mean
+from torchgauge.analyze.monitoring.level_change import DAY, Budget, level_changes
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
@@ -83,6 +78,39 @@ def test_hours_that_differ_much_raise_the_step_that_can_be_told():
     hours = rng.normal(0, 0.1, 12 * 24 + 1)
     blocks = [b._replace(level=b.level + hours[int((b.end - 1.7e9) // 3600)]) for b in blocks]
     assert level_changes(blocks).smallest > 0.2
+
+
+def test_a_level_that_jumps_each_day_at_an_hour_is_no_change_then_and_one_at_other_hours(
+    monkeypatch,
+):
+    jumps = np.random.default_rng(2).normal(0, 0.05, 17)
+
+    def rises(**step):
+        blocks = [
+            block._replace(level=block.level + jumps[int((block.end - 1.7e9) // DAY)])
+            for block in days(16, **step)
+        ]
+        return [change for change in level_changes(blocks).changes if change.size > 0]
+
+    assert rises() == []
+    (change,) = rises(step=0.1, at=12.5)
+    assert change.begin == pytest.approx(1.7e9 + 12.5 * DAY, abs=3600)
+    monkeypatch.setattr(level_change, "UNEQUAL_HOURS", math.inf)
+    assert rises()
+
+
+def test_the_sum_is_reached_as_seldom_as_the_budget_allows():
+    """Hours do not differ, blocks are independent: simulated, and Siegmund's mean."""
+    plan = level_change._plan(0.1, 0.0, 0.05**2, allowed=300.0)
+    rng, alarms, blocks = np.random.default_rng(0), 0, 60_000
+    total = 0.0
+    for difference in rng.normal(0, 0.05, blocks).tolist():
+        step, low = plan.step, plan.low
+        total = max(total + (step - low) * (difference - (step + low) / 2) / 0.05**2, 0.0)
+        if total >= plan.threshold:
+            alarms, total = alarms + 1, 0.0
+    assert plan.low == 0.0
+    assert blocks / alarms == pytest.approx(300.0, rel=0.25)
 
 
 def window(begin, values, seconds=60.0):

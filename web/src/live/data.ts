@@ -11,7 +11,7 @@ export interface Failure {
 }
 
 export interface State {
-  kind: "alert" | "steady" | "unknown" | "unruled" | "pending" | "silent";
+  kind: "alert" | "steady" | "unknown" | "unruled" | "pending" | "silent" | "failed";
   alerts: string[];
   /** Figures with too few runs. */
   unjudged: string[];

@@ -10,7 +10,7 @@ import { ago, failure, number, since, stateBadge } from "./words";
 
 const EVERY = 2; // seconds
 const MORE = 100;
-const ORDER: State["kind"][] = ["alert", "silent", "unknown", "pending", "unruled", "steady"];
+const ORDER: State["kind"][] = ["alert", "failed", "silent", "unknown", "pending", "unruled", "steady"];
 
 /** Draw the view; returns what ends it. */
 export function fleet(host: HTMLElement): () => void {

@@ -14,11 +14,15 @@ export function sparkline(values: (number | null)[], label: string): SVGElement 
   const span = Math.max(most - least, Math.abs(most) * 0.02) || 1;
   const low = (most + least - span) / 2;
   const y = (value: number) => HEIGHT - PAD - ((value - low) / span) * (HEIGHT - 2 * PAD);
-  let path = "";
-  let broken = true;
+  const place = (at: number) => `${x(at).toFixed(1)} ${y(values[at]!).toFixed(1)}`;
+  let line = "";
+  let area = "";
   values.forEach((value, at) => {
-    if (value !== null) path += `${broken ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
-    broken = value === null;
+    if (value === null) return;
+    const begins = at === 0 || values[at - 1] === null;
+    line += `${begins ? "M" : "L"}${place(at)}`;
+    area += begins ? `M${x(at).toFixed(1)} ${HEIGHT}L${place(at)}` : `L${place(at)}`;
+    if (values[at + 1] == null) area += `L${x(at).toFixed(1)} ${HEIGHT}Z`;
   });
   const last = values.findLastIndex((value) => value !== null);
   return svg(
@@ -27,8 +31,8 @@ export function sparkline(values: (number | null)[], label: string): SVGElement 
     ...(last < 0
       ? []
       : [
-          svg("path", { class: "area", d: `${path}L${x(last).toFixed(1)} ${HEIGHT}L${x(values.findIndex((value) => value !== null)).toFixed(1)} ${HEIGHT}Z` }),
-          svg("path", { class: "line", d: path }),
+          svg("path", { class: "area", d: area }),
+          svg("path", { class: "line", d: line }),
           svg("circle", { class: "dot", cx: x(last), cy: y(values[last]!), r: 2.6 }),
         ]),
   );

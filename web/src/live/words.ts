@@ -10,6 +10,7 @@ const SIGNS: Record<State["kind"], [sign: string, text: string]> = {
   unruled: ["–", "no rule"],
   pending: ["…", "checking"],
   silent: ["◌", "silent"],
+  failed: ["✕", "not judged"],
 };
 const MEANINGS: Record<State["kind"], string> = {
   alert: "",
@@ -18,6 +19,7 @@ const MEANINGS: Record<State["kind"], string> = {
   unruled: "No rule is about it.",
   pending: "The newest runs are being analyzed.",
   silent: "Nothing was recorded lately.",
+  failed: "The judgement failed.",
 };
 
 export function stateBadge(state: State): HTMLElement {

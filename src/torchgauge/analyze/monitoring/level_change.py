@@ -1,13 +1,15 @@
 """Changes of a monitored series' level, with a budget of false alarms.
 
 1. Calls next to each other make blocks; a block's level is the trimmed mean of the logarithms.
-2. From it the usual level is taken: the median of the days before at the same time of day, and how
-   much higher or lower than that the series was in the hours before.
+2. From it the usual level is taken: the trimmed mean of the days before at the same time of day,
+   and how much higher or lower than that the series was in the hours before.
 3. The differences are summed up by Page's rule (CUSUM) as log-likelihood ratios: of a level that is
-   higher by the smallest step of interest, against one no higher than hours usually differ. Their
-   variance is multiplied by the integrated autocorrelation time of the blocks before.
+   higher by the smallest step of interest, against a lower one. Their variance is multiplied by the
+   integrated autocorrelation time of the blocks before.
 4. The sum at which a change is reported is the one whose mean time between false alarms is what the
-   budget allows, by Siegmund's approximation.
+   budget allows, by Siegmund's approximation, of hours that differ as those before did: an hour of
+   the day that differs more than others, as after a nightly job, by a deviation of its own. The
+   lower level is the one with which a step is found soonest.
 
 Sources: Page, "Continuous inspection schemes", Biometrika 41 (1954); Siegmund, "Sequential
 Analysis" (1985), equation 2.52 with the overshoot 1.166; of the autocorrelation time Geyer (1992).
@@ -17,55 +19,45 @@ How often it is wrong: benchmarks/monitor_alerts.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.analyze.monitoring.level_blocks import HOUR, TRIMMED, Block
 from torchgauge.analyze.statistics.autocorrelation import cautious, initial_positive_sequence
-from torchgauge.records.monitoring.histogram import PER_OCTAVE, Histogram
-from torchgauge.records.monitoring.window import Window
 
-HOUR, DAY = 3600.0, 86400.0
-# Calls of a block: fewer are joined with those that follow, within an hour.
-BLOCK_CALLS = 50
+DAY = 86400.0
 # Days before with which a block is compared, and the fewest for that.
 DAYS, FEWEST_DAYS = 14, 5
 # Blocks within so many seconds of the same time of day are compared; what is usual is looked up
 # for every five minutes.
 NEARBY, LOOKUP_SPACING = 1800.0, 300.0
-# Blocks that tell how much higher the series is today, up to an hour before; and the fewest.
-RECENT, FEWEST_RECENT = 90, 20
-# Of the logarithms at either end, which the level leaves out.
-TRIMMED = 0.1
+# Blocks that tell how much higher the series is today, up to an hour before: the most, the fewest,
+# and the seconds in which they are if these have so many.
+RECENT, FEWEST_RECENT, RECENT_TIME = 150, 20, 6 * HOUR
 # A block further off than so many deviations counts as if it were there.
 MOST_DEVIATIONS = 3.0
 # Blocks that a change needs at least, however far they are off: bad minutes are none.
 FEWEST_BLOCKS = 4
-# An hour's level lies within this many of the deviations of hours.
-HOUR_DEVIATIONS = 2.5
-# The part of a step by which hours may differ and it is still told.
-MOST_WANDER = 0.6
+# A step is told if it is as many of the standard deviations by which hours differ.
+STEP_DEVIATIONS = 4.2
+# An hour of the day differs more than others if the mean square of its levels, and of those next to
+# it, is as many times theirs.
+UNEQUAL_HOURS = 4.0
+# Lower levels that are tried, as parts of the step.
+LOWER_LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 OVERSHOOT = 1.166
-# The least sum, whatever the budget: e^4 to 1.
-LEAST_SUM = 4.0
+# The least sum, whatever the budget: e^4 to 1; and the largest.
+LEAST_SUM, LARGEST_SUM = 4.0, 200.0
 
 _Floats = npt.NDArray[np.float64]
 _Integers = npt.NDArray[np.int64]
-
-
-class Block(NamedTuple):
-    """Calls next to each other, until `end` (seconds since 1970).
-
-    `level` is their trimmed mean logarithm, `variance` its variance times the calls.
-    """
-
-    end: float
-    calls: int
-    level: float
-    variance: float
+# Levels of hours in their standard deviations, and how often hours have them.
+_HOURS: _Floats = np.linspace(-5, 5, 101)
+_WEIGHTS: _Floats = np.exp(-(_HOURS**2) / 2) / np.exp(-(_HOURS**2) / 2).sum()
 
 
 @dataclass(frozen=True)
@@ -99,26 +91,6 @@ class LevelChanges(NamedTuple):
     unknown: str = ""
 
 
-def blocks_of(windows: Iterable[Window]) -> list[Block]:
-    """Return the blocks of one series: windows in order, small ones joined."""
-    blocks: list[Block] = []
-    parts: list[Histogram] = []
-    calls, begin = 0, 0.0
-    for window in sorted(windows, key=lambda window: window.begin):
-        if not window.histogram.counts:
-            continue
-        if parts and window.end - begin > HOUR:
-            parts, calls = [], 0  # too few calls in an hour: of these nothing is told
-        if not parts:
-            begin = window.begin
-        parts.append(window.histogram)
-        calls += window.histogram.count
-        if calls >= BLOCK_CALLS:
-            blocks.append(Block(window.end, calls, *_location(parts)))
-            parts, calls = [], 0
-    return sorted(blocks)
-
-
 def level_changes(
     blocks: Sequence[Block], step: float = 0.1, budget: Budget | None = None
 ) -> LevelChanges:
@@ -135,18 +107,29 @@ def level_changes(
 
 
 class _Usual(NamedTuple):
-    """By how much hours `wander`, the variance of blocks `extra` to their calls', and their τ."""
+    """The variance of blocks `extra` to their calls', their τ, and by how much hours differ.
 
-    wander: float
+    `hours` are the standard deviations by hour of the day (UTC).
+    """
+
     extra: float
     tau: float
+    hours: tuple[float, ...]
 
-    def ratio(self, difference: float, variance: float, step: float) -> float:
-        """Return the log-likelihood ratio of a level higher by `step` to one by `wander`."""
+
+class _Plan(NamedTuple):
+    """What finds a level higher by `step`, and not by `low`: a sum that reaches `threshold`."""
+
+    step: float
+    low: float
+    threshold: float
+
+    def ratio(self, difference: float, variance: float, tau: float) -> float:
+        """Return the log-likelihood ratio of the two levels, of a block."""
         reach = MOST_DEVIATIONS * math.sqrt(variance)
-        difference = min(max(difference, -reach), step + reach)
-        middle = (step + self.wander) / 2
-        return (step - self.wander) * (difference - middle) / (variance * self.tau)
+        difference = min(max(difference, -reach), self.step + reach)
+        middle = (self.step + self.low) / 2
+        return (self.step - self.low) * (difference - middle) / (variance * tau)
 
 
 @dataclass
@@ -190,25 +173,25 @@ class _Watch:
             today = np.flatnonzero(self._day == day)
             self._from_days[today] = self._levels[today] - self._same_time(today)
             usual = self._usual(day) if day >= FEWEST_DAYS else None
-            step = max(self._step, usual.wander / MOST_WANDER) if usual is not None else 0.0
-            smallest = math.expm1(step) if usual is not None else smallest
-            threshold = self._threshold(day, step, usual) if usual is not None else 0.0
+            plans = {} if usual is None else self._plans(day, usual)
+            smallest = min((math.expm1(plan.step) for plan in plans.values()), default=smallest)
             for index in today.tolist():
                 difference = self._differences[index] = self._difference(index)
                 if usual is None or not math.isfinite(difference):
                     continue
+                plan = plans[usual.hours[int(self._ends[index] // HOUR) % 24]]
                 variance = float(self._noise[index]) + usual.extra
                 for total in sums:
-                    ratio = usual.ratio(total.sign * difference, variance, step)
-                    total.add(index, ratio, threshold / FEWEST_BLOCKS)
-                moved = next((total for total in sums if total.value >= threshold), None)
+                    ratio = plan.ratio(total.sign * difference, variance, usual.tau)
+                    total.add(index, ratio, plan.threshold / FEWEST_BLOCKS)
+                moved = next((total for total in sums if total.value >= plan.threshold), None)
                 if moved is not None:
                     changes.append(self._change(moved.since, index))
                     sums = (_Sum(1), _Sum(-1))
         return LevelChanges(tuple(changes), smallest)
 
     def _same_time(self, today: _Integers) -> _Floats:
-        """Return the median level of the days before, at the same time of day; NaN without any."""
+        """Return the level of the days before, at the same time of day; NaN without any."""
         first = self._ends[today[0]] if len(today) else 0.0
         before = np.flatnonzero((self._ends < first) & (self._ends > first - DAYS * DAY))
         times = self._ends[before] % DAY
@@ -223,7 +206,7 @@ class _Watch:
         bounds = np.searchsorted(times, (moments - NEARBY, moments + NEARBY)).T.tolist()
         for number, (low, high) in enumerate(bounds):
             if high > low:
-                usual[number] = np.median(levels[low:high])
+                usual[number] = _middle(levels[low:high])
         at_blocks: _Floats = usual[positions]
         return at_blocks
 
@@ -231,12 +214,13 @@ class _Watch:
         """Return how much higher a block is than the days before and the hours before say."""
         end = self._ends[index]
         last = int(np.searchsorted(self._ends, end - HOUR))
-        first = max(int(np.searchsorted(self._ends, end - DAY)), last - RECENT)
+        a_day_ago, since = np.searchsorted(self._ends, (end - DAY, end - HOUR - RECENT_TIME))
+        first = max(int(a_day_ago), last - RECENT, min(int(since), last - FEWEST_RECENT))
         recent = self._from_days[first:last]
         recent = recent[np.isfinite(recent)]
         if len(recent) < FEWEST_RECENT:
             return math.nan
-        return float(self._from_days[index] - np.median(recent))
+        return float(self._from_days[index]) - _middle(recent)
 
     def _usual(self, day: int) -> _Usual | None:
         """Return how the blocks of the days before differ; None of too few."""
@@ -255,22 +239,21 @@ class _Watch:
         # Hours differ by chance as well, as medians of few blocks do.
         chance = math.pi / 2 * scale**2 * tau * len(hours) / len(past)
         return _Usual(
-            wander=HOUR_DEVIATIONS * math.sqrt(max(_deviation(medians) ** 2 - chance, 0.0)),
             extra=max(scale**2 - float(np.median(self._noise[past])), 0.0),
             tau=tau,
+            hours=_deviations(medians, hours.astype(np.int64) % 24, chance),
         )
 
-    def _threshold(self, day: int, step: float, usual: _Usual) -> float:
-        """Return the sum at which the mean time between false alarms is what the budget allows."""
+    def _plans(self, day: int, usual: _Usual) -> dict[float, _Plan]:
+        """Return what finds a step, by the standard deviations of hours."""
         past = (self._day < day) & (self._day >= day - DAYS)
         per_day = past.sum() / len(np.unique(self._day[past]))
         allowed = per_day * self._budget.days / self._budget.alarms
         variance = (float(np.median(self._noise[past])) + usual.extra) * usual.tau
-        information = (step - usual.wander) ** 2 / variance if variance else math.inf
-        if not math.isfinite(information):
-            return LEAST_SUM
-        sum_allowed = math.log(1 + allowed * information / 2) - OVERSHOOT * math.sqrt(information)
-        return max(sum_allowed, LEAST_SUM)
+        return {
+            deviation: _plan(self._step, deviation, variance, allowed)
+            for deviation in set(usual.hours)
+        }
 
     def _change(self, since: int, index: int) -> LevelChange:
         """Return the change that was found at a block, and make the new level the usual one."""
@@ -288,35 +271,54 @@ class _Watch:
         )
 
 
+def _plan(step: float, deviation: float, variance: float, allowed: float) -> _Plan:
+    """Return how a step is found soonest with one false alarm in `allowed` blocks on average.
+
+    Hours differ with a standard `deviation`, blocks by a `variance` about their hour's level.
+    """
+    step = max(step, STEP_DEVIATIONS * deviation)
+    if not variance:
+        return _Plan(step, 0.0, LEAST_SUM)
+    plans = []
+    for low in (share * step for share in LOWER_LEVELS):
+        slope = (step - low) / math.sqrt(variance)
+        drifts = (_HOURS * deviation - (step + low) / 2) / math.sqrt(variance)
+        total = max(_threshold(slope, drifts, allowed), LEAST_SUM)
+        plans.append((total / slope**2, _Plan(step, low, total)))
+    return min(plans)[1]
+
+
+def _threshold(slope: float, drifts: _Floats, allowed: float) -> float:
+    """Return the sum that hours whose blocks drift like this reach once in `allowed` blocks."""
+    drifts = np.where(np.abs(drifts) < 1e-4, 1e-4, drifts)
+    low, high = 0.0, LARGEST_SUM
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        ways = 2 * drifts * (middle / slope + OVERSHOOT)
+        blocks = (np.exp(np.clip(-ways, -700, 700)) + ways - 1) / (2 * drifts**2)
+        alarms = float((_WEIGHTS / np.maximum(blocks, 1.0)).sum())
+        low, high = (middle, high) if alarms * allowed > 1 else (low, middle)
+    return high
+
+
+def _deviations(levels: _Floats, hours: _Integers, chance: float) -> tuple[float, ...]:
+    """Return the standard deviation of hours' levels by hour of the day, beyond `chance`."""
+    usual = math.sqrt(max(_deviation(levels) ** 2 - chance, 0.0))
+    deviations = []
+    for hour in range(24):
+        near = levels[np.isin(hours, [(hour + shift) % 24 for shift in (-1, 0, 1)])]
+        square = float(np.square(near).mean()) if len(near) else 0.0
+        differs_more = square > UNEQUAL_HOURS * (usual**2 + chance)
+        deviations.append(math.sqrt(square) if differs_more else usual)
+    return tuple(deviations)
+
+
+def _middle(values: _Floats) -> float:
+    """Return the mean of the values without those at either end."""
+    ends = int(TRIMMED * len(values))
+    return float(np.sort(values)[ends : len(values) - ends].mean())
+
+
 def _deviation(values: _Floats) -> float:
     """Return the standard deviation about 0, by the median."""
     return 1.4826 * float(np.median(np.abs(values)))
-
-
-def _location(parts: Sequence[Histogram]) -> tuple[float, float]:
-    """Return the trimmed mean of the logarithms, and its variance times the calls."""
-    low = min(part.offset for part in parts)
-    high = max(part.offset + len(part.counts) for part in parts)
-    counts = np.zeros(high - low, np.int64)
-    for part in parts:
-        counts[part.offset - low : part.offset - low + len(part.counts)] += part.counts
-    middles: _Floats = low + 0.5 + np.arange(len(counts), dtype=np.float64)
-    return trimmed_mean(middles * (math.log(2.0) / PER_OCTAVE), counts)
-
-
-def trimmed_mean(values: _Floats, counts: _Integers) -> tuple[float, float]:
-    """Return the trimmed mean of counted values in ascending order, and its variance times n.
-
-    Source of the variance: Tukey and McLaughlin (1963), from winsorized deviations.
-    """
-    total = float(counts.sum())
-    ends = np.cumsum(counts)
-    low, high = TRIMMED * total, (1 - TRIMMED) * total
-    inside = np.maximum(np.minimum(ends, high) - np.maximum(ends - counts, low), 0.0)
-    level = float((inside * values).sum() / inside.sum())
-    lowest = int(np.searchsorted(ends, low, side="right"))
-    highest = min(int(np.searchsorted(ends, high)), len(values) - 1)
-    winsorized = np.clip(values, values[lowest], values[highest])
-    mean = float((counts * winsorized).sum() / total)
-    variance = float((counts * (winsorized - mean) ** 2).sum() / total)
-    return level, variance / (1 - 2 * TRIMMED) ** 2

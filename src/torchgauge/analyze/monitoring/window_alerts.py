@@ -10,13 +10,8 @@ from typing import Literal
 
 from torchgauge import units
 from torchgauge.analyze.monitoring.burn_rate import BURN, LONG, Objective, burn_rate
-from torchgauge.analyze.monitoring.level_change import (
-    DAY,
-    Budget,
-    LevelChange,
-    blocks_of,
-    level_changes,
-)
+from torchgauge.analyze.monitoring.level_blocks import blocks_of
+from torchgauge.analyze.monitoring.level_change import DAY, Budget, LevelChange, level_changes
 from torchgauge.records.monitoring.window import LATENCY, Window, merged
 from torchgauge.records.trend import Alert, TrendPoint, TrendSeries
 

@@ -39,6 +39,7 @@ class ProcessState(Record, frozen=True, kw_only=True):
         windows: Everything since `begin`, one window a series.
         problems: What failed.
         alive: Whether the process is running, where it can be determined; set by the reader.
+        replaces: Names of files that this one stands for, of ended processes.
     """
 
     schema: str = SCHEMA
@@ -51,6 +52,7 @@ class ProcessState(Record, frozen=True, kw_only=True):
     windows: tuple[Window, ...] = ()
     problems: tuple[Problem, ...] = ()
     alive: bool | None = None
+    replaces: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
@@ -93,6 +94,17 @@ class Window(Record, frozen=True, kw_only=True):
         """Return the window with further labels."""
         return msgspec.structs.replace(self, labels=self.labels | labels)
 
+    def includes(self, earlier: Window) -> bool:
+        """Whether all events of another window of the series are among this one's."""
+        counters = [
+            Counter(dict(window.histogram.buckets()) | window.errors) for window in (earlier, self)
+        ]
+        return (
+            counters[0] <= counters[1]
+            and earlier.count <= self.count
+            and earlier.histogram.zero_count <= self.histogram.zero_count
+        )
+
     def since(self, earlier: Window) -> Window:
         """Return what was added to `earlier`, a state of the same growing window."""
         errors = Counter(self.errors)
@@ -124,6 +136,12 @@ def _sum(windows: list[Window]) -> Window:
         begin=min(window.begin for window in windows),
         end=max(window.end for window in windows),
         count=sum(window.count for window in windows),
-        histogram=histogram,
+        # Exact, so that it does not depend on the order: counters never decrease.
+        histogram=msgspec.structs.replace(histogram, sum=exact_sum(windows)),
         errors=dict(errors),
     )
+
+
+def exact_sum(windows: Iterable[Window]) -> float:
+    """Return the sum of all values, rounded once."""
+    return math.fsum(window.histogram.sum for window in windows)

@@ -1,12 +1,14 @@
-"""Rules on levels, judged on the live page by the windows of a history."""
+"""Rules on levels and growth, judged on the live page by the windows of a history."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
+from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import WindowRule
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
 from torchgauge.live.history_reader import HistoryReader
-from torchgauge.live.stored_levels import INTERVAL, StoredLevels
+from torchgauge.live.stored_judgements import INTERVAL, StoredJudgements
 from torchgauge.live.window_judgements import judge
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
@@ -33,8 +35,8 @@ def test_a_level_that_rose_is_an_alert_of_its_live_series(tmp_path):
     rule, other = WindowRule("slower", "level"), WindowRule("other", "level", monitor="x")
     (live,) = list(windows())[-1:]
     with ThreadPoolExecutor(1) as executor:
-        levels = StoredLevels(reader, [rule, other], executor, lambda: times[0])
-        judged = judge((), (), levels)
+        stored = StoredJudgements(reader, [rule, other], executor, lambda: times[0])
+        judged = judge((), (), stored)
         judged([live], NOW)  # which begins to look
         executor.submit(int).result()
         kind, texts = judged([live], NOW)
@@ -46,4 +48,36 @@ def test_a_level_that_rose_is_an_alert_of_its_live_series(tmp_path):
         judged([live], NOW)
         executor.submit(int).result()
         assert judged([live], NOW) == ("unknown", [])  # it fell silent
+    reader.close()
+
+
+def memory(process, kind, hour, size):
+    """Return the readings of an hour before NOW."""
+    end = NOW - hour * 3600
+    return Window(
+        series="memory", unit="B", labels={"monitor": "api", "kind": kind, "process": process},
+        begin=end - 60, end=end, count=60, histogram=Histogram.from_values([size] * 60), last=size,
+    )  # fmt: skip
+
+
+def test_memory_that_grows_is_an_alert_of_its_live_series(tmp_path):
+    rule = Rule("leak", "growth", "monitor_memory_p50", 0.2, "ratio", over=timedelta(days=2))
+    other = Rule("other", "growth", "monitor_memory_p50", 0.2, "ratio", target="x*")
+    with Store.open(str(tmp_path / "h.db")) as store:
+        for hour in range(60):
+            readings = [memory(f"host:{n}", "resident", hour, 2e9 - hour * 2e7) for n in (1, 2)]
+            add_windows(store, [*readings, memory("host:1", "cuda:0", hour, 1e9)], "host:1")
+    resident, cuda = memory("host:9", "resident", 0, 2e9), memory("host:9", "cuda:0", 0, 1e9)
+    reader = HistoryReader(str(tmp_path / "h.db"))
+    with ThreadPoolExecutor(1) as executor:
+        judged = judge((), (), StoredJudgements(reader, [rule, other], executor, lambda: NOW))
+        judged([resident], NOW)
+        executor.submit(int).result()
+        kind, (text,) = judged([resident], NOW)
+        assert kind == "alert"
+        assert text.startswith("leak: grew by ")
+        assert "in 2 days" in text
+        assert judged([cuda], NOW) == ("steady", [])
+        without = judge((), (), StoredJudgements(None, [rule], executor))
+        assert without([resident], NOW) == ("unknown", [])
     reader.close()
