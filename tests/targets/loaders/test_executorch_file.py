@@ -123,7 +123,7 @@ def test_a_program_is_run_and_its_times_are_in_its_layers(name, capsys):
     assert main(arguments) == 0
     profile = json.loads(capsys.readouterr().out)
     assert {done["process"] for done in profile["passes"]} == {"fresh"}
-    assert profile["target"]["runtime"].startswith("executorch ")
+    assert profile["target"]["runtime"].startswith("executorch, ")
     assert profile["size"]["parameters"] == 58
     rows = profile["tree"]["rows"]
     (bare,) = (p["bare"] for p in profile["tree"]["passes"])

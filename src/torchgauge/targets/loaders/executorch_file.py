@@ -33,7 +33,7 @@ def load(request: TargetRequest, path: Path) -> Target:
             id="untrusted-file",
             cause="ExecuTorch's runtime checks that a file is whole, not what its program does.",
             remedy="If you trust the file, add --trust: it then runs in a process of its own. "
-            "`torchgauge count` reads it without running it.",
+            "`torchgauge count TARGET` reads it without running it.",
         )
     method = read_method(path)
     lowering = None if request.etrecord is None else read_lowering(request.etrecord, method.name)
