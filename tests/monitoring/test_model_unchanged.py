@@ -249,6 +249,10 @@ def test_layers_that_are_compiled_are_timed_whole_and_not_compiled_again():
     assert "_compiled_call_impl" in vars(net[1])
 
 
+# torch frees a group while it holds Python's lock, for which the group's threads may still wait.
+GROUPS = []
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("wrapped", ["DDP", "FSDP", "fully_shard"])
 def test_wrappers_for_several_processes_are_the_same(wrapped, tmp_path):
@@ -273,6 +277,7 @@ def test_wrappers_for_several_processes_are_the_same(wrapped, tmp_path):
         assert (keys, gradients) == watched[1:]
         assert calls(monitor) == 1
     finally:
+        GROUPS.append(dist.group.WORLD)
         dist.destroy_process_group()
 
 

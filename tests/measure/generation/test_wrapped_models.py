@@ -12,6 +12,7 @@ from torchgauge.api.generations import measure_generation
 from torchgauge.measure.generation.call_watch import CallWatch
 
 BARE = {"effort": "quick", "trees": False, "memory": False, "roofs": False, "progress": False}
+GROUPS = []
 QUICK = ("blip2", "mllama")
 REFUSED = {("blip2", "chunked"), ("mllama", "chunked")}  # by the models themselves
 CASES = [
@@ -174,6 +175,8 @@ def test_a_distributed_model(tmp_path):
             wrapped(ids[:, :1], past_key_values=outputs.past_key_values, use_cache=True)
         (cell,) = measure_generation(wrapped, prompt=8, new_tokens=4, **BARE).cells
     finally:
+        # torch frees it while it holds Python's lock, for which its threads may still wait.
+        GROUPS.append(dist.group.WORLD)
         dist.destroy_process_group()
     generated, loop = watch.calls
     assert generated.forwards.stage == ("prefill", "decode", "decode")
