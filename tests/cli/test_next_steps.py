@@ -44,6 +44,13 @@ def test_each_step_is_a_command_about_the_same_target(arguments):
             assert target_arguments(again) == target_arguments(options)
 
 
+def test_how_a_program_was_lowered_is_given_again():
+    options = options_of(["profile", "m.pte", "--etrecord", "m.etrecord", "--trust"])
+    again = options_of(["profile", *target_arguments(options)])
+    assert again.etrecord == options.etrecord
+    assert again.etrecord is not None
+
+
 def test_a_saved_profile_is_shown_without_measuring_again():
     options = options_of(GIVEN[-1])
     assert "torchgauge report 'out dir/a.json' --open" in dict(steps(sample(), options))

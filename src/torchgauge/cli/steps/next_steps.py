@@ -109,9 +109,9 @@ def target_arguments(options: argparse.Namespace) -> list[str]:
             arguments += [f"--{name}", str(value)]
     if options.device != "auto":
         arguments += ["--device", options.device]
-    for name in ("provider", "optimization"):
+    for name in ("provider", "optimization", "etrecord"):
         if (value := getattr(options, name, None)) is not None:
-            arguments += [f"--{name}", value]
+            arguments += [f"--{name}", str(value)]
     if getattr(options, "runtime", RUNTIMES[0]) != RUNTIMES[0]:
         arguments += ["--runtime", options.runtime]
     for file in getattr(options, "custom_ops", ()):
