@@ -6,13 +6,14 @@ shares of the highest that it answered under too many requests; what a level sho
 the service times of the server's other levels, and both are printed. Measuring takes a quiet
 machine:
 
-    python benchmarks/capacity_real.py measure FOLDER 0     # each of both parts some 400 seconds
+    python benchmarks/capacity_real.py measure FOLDER 0     # each of both parts some 13 minutes
     python benchmarks/capacity_real.py measure FOLDER 1
     python benchmarks/capacity_real.py report FOLDER
 
-The knee of a plan beside the one that a search finds, and whether a second run confirms that:
+The knee of a plan beside the one that a search finds, and whether a second run confirms that, with
+fewer layers: the more requests a level has, the better it shows where a goal is just met.
 
-    python benchmarks/capacity_real.py knee FOLDER          # some 500 seconds
+    python benchmarks/capacity_real.py knee FOLDER          # some 6 minutes
 
 Whether servers with another order than one queue are refused:
 
@@ -56,23 +57,25 @@ REQUESTS, FULL_REQUESTS = 800, 200
 # The same of the servers with other orders.
 SECONDS = 8.0
 KNEE_BATCH, KNEE_DELAY = 4, 2e-3
-# The limit of p95, in seconds of a full batch; a search's levels, and those that confirm it.
-KNEE_BATCHES, SEARCHED_SECONDS, CONFIRMED_SECONDS = 2.5, 27.0, 30.0
+# The limit of p95, in seconds of a full batch; the levels that confirm what was found.
+KNEE_BATCHES, CONFIRMED_SECONDS = 3.0, 30.0
+# Of the highest rate: the level whose service times a plan is made from.
+KNEE_LOAD = 0.6
 # Too many requests, in times of the rate of batches that are called here.
 TOO_MANY = 1.5
-WIDTH, DEPTH = 3072, 10
+WIDTH, DEPTH, KNEE_DEPTH = 3072, 10, 2
 
 
-def model() -> tuple[nn.Module, torch.Tensor]:
-    """Return layers with 377 MB of weights."""
+def model(depth: int = DEPTH) -> tuple[nn.Module, torch.Tensor]:
+    """Return layers with 38 MB of weights each."""
     torch.manual_seed(0)
-    layers = [part for _ in range(DEPTH) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    layers = [part for _ in range(depth) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     return nn.Sequential(*layers).eval(), torch.randn(1, WIDTH)
 
 
-def batch_seconds(batch: int) -> float:
+def batch_seconds(batch: int, depth: int = DEPTH) -> float:
     """Return the median seconds of a batch, called here."""
-    made, example = model()
+    made, example = model(depth)
     inputs = example.repeat(batch, 1)
     seconds = []
     with torch.inference_mode():
@@ -99,22 +102,29 @@ def measure(folder: Path, part: int) -> None:
 
 
 def measure_knee(folder: Path) -> None:
-    """Search the capacity of a server, then put another under the rate found and above it."""
+    """Search the capacity of a server, then put others under the rate found and above it."""
     folder.mkdir(parents=True, exist_ok=True)
-    limit = KNEE_BATCHES * batch_seconds(KNEE_BATCH)
-    goals = f"p95<{limit * 1e3:.1f}ms"
-    server = {"goals": goals, "max_batch": KNEE_BATCH, "max_delay": KNEE_DELAY}
-    searched = tg.measure_serving(*model(), rate="auto", duration=SEARCHED_SECONDS, **server)
+    seconds = batch_seconds(KNEE_BATCH, KNEE_DEPTH)
+    goals = f"p95<{KNEE_BATCHES * seconds * 1e3:.2f}ms"
+    server = {"max_batch": KNEE_BATCH, "max_delay": KNEE_DELAY}
+    times = tg.measure_serving(
+        *model(KNEE_DEPTH), rate=KNEE_LOAD * KNEE_BATCH / seconds, duration=CONFIRMED_SECONDS,
+        seed=7, **server,
+    )  # fmt: skip
+    times.save(folder / "times.json")
+    searched = tg.measure_serving(*model(KNEE_DEPTH), rate="auto", goals=goals, **server)
     searched.save(folder / "searched.json")
     print(goals, searched.capacity, flush=True)
     interval = searched.capacity.interval
     if interval is not None:
         rates = (interval.low, 1.05 * interval.high)
         again = tg.measure_serving(
-            *model(), rate=rates, duration=CONFIRMED_SECONDS, seed=99, **server
-        )
+            *model(KNEE_DEPTH), rate=rates, duration=CONFIRMED_SECONDS, seed=99, goals=goals,
+            **server,
+        )  # fmt: skip
         again.save(folder / "confirmed.json")
         print([(level.label, level.verdict) for level in again.levels])
+    report_knee(folder)
 
 
 def orders(folder: Path) -> None:
@@ -218,7 +228,7 @@ def report_knee(folder: Path) -> None:
     searched = tg.load(folder / "searched.json")
     goals = " ".join(goal.text for goal in searched.goals)
     print(f"searched: {searched.capacity}")
-    for name in (f"{KNEE_BATCH}-{KNEE_DELAY * 1e3:g}.json", "searched.json"):
+    for name in ("times.json", "searched.json"):
         plan = tg.plan_capacity(
             tg.load(folder / name), rate=searched.capacity.rate, goals=goals, workers=1
         )
@@ -244,7 +254,6 @@ def main() -> None:
         measure_knee(arguments.folder)
     else:
         report(arguments.folder)
-        report_knee(arguments.folder)
 
 
 if __name__ == "__main__":
