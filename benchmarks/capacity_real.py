@@ -13,7 +13,7 @@ machine:
 The knee of a plan beside the one that a search finds, and whether a second run confirms that, with
 fewer layers: the more requests a level has, the better it shows where a goal is just met.
 
-    python benchmarks/capacity_real.py knee FOLDER          # some 6 minutes
+    python benchmarks/capacity_real.py knee FOLDER          # some 9 minutes
 
 Whether servers with another order than one queue are refused:
 
@@ -58,9 +58,9 @@ REQUESTS, FULL_REQUESTS = 800, 200
 SECONDS = 8.0
 KNEE_BATCH, KNEE_DELAY = 4, 2e-3
 # The limit of p95, in seconds of a full batch; the levels that confirm what was found.
-KNEE_BATCHES, CONFIRMED_SECONDS = 3.0, 30.0
-# Of the highest rate: the level whose service times a plan is made from.
-KNEE_LOAD = 0.6
+KNEE_BATCHES, CONFIRMED_SECONDS = 3.0, 60.0
+# These levels: a share of the rate that was found, and so far below and above its interval.
+KNEE_LOAD, ASIDE = 0.6, 0.05
 # Too many requests, in times of the rate of batches that are called here.
 TOO_MANY = 1.5
 WIDTH, DEPTH, KNEE_DEPTH = 3072, 10, 2
@@ -104,26 +104,21 @@ def measure(folder: Path, part: int) -> None:
 def measure_knee(folder: Path) -> None:
     """Search the capacity of a server, then put others under the rate found and above it."""
     folder.mkdir(parents=True, exist_ok=True)
-    seconds = batch_seconds(KNEE_BATCH, KNEE_DEPTH)
-    goals = f"p95<{KNEE_BATCHES * seconds * 1e3:.2f}ms"
-    server = {"max_batch": KNEE_BATCH, "max_delay": KNEE_DELAY}
-    times = tg.measure_serving(
-        *model(KNEE_DEPTH), rate=KNEE_LOAD * KNEE_BATCH / seconds, duration=CONFIRMED_SECONDS,
-        seed=7, **server,
-    )  # fmt: skip
-    times.save(folder / "times.json")
-    searched = tg.measure_serving(*model(KNEE_DEPTH), rate="auto", goals=goals, **server)
+    limit = KNEE_BATCHES * batch_seconds(KNEE_BATCH, KNEE_DEPTH)
+    goals = f"p95<{limit * 1e3:.2f}ms"
+    server = {"goals": goals, "max_batch": KNEE_BATCH, "max_delay": KNEE_DELAY}
+    searched = tg.measure_serving(*model(KNEE_DEPTH), rate="auto", **server)
     searched.save(folder / "searched.json")
     print(goals, searched.capacity, flush=True)
     interval = searched.capacity.interval
-    if interval is not None:
-        rates = (interval.low, 1.05 * interval.high)
-        again = tg.measure_serving(
-            *model(KNEE_DEPTH), rate=rates, duration=CONFIRMED_SECONDS, seed=99, goals=goals,
-            **server,
-        )  # fmt: skip
-        again.save(folder / "confirmed.json")
-        print([(level.label, level.verdict) for level in again.levels])
+    if interval is None:
+        return
+    rates = (KNEE_LOAD * interval.low, (1 - ASIDE) * interval.low, (1 + ASIDE) * interval.high)
+    again = tg.measure_serving(
+        *model(KNEE_DEPTH), rate=rates, duration=CONFIRMED_SECONDS, seed=99, **server
+    )
+    again.save(folder / "confirmed.json")
+    print([(level.label, level.verdict, level.goals[0].value) for level in again.levels])
     report_knee(folder)
 
 
@@ -228,7 +223,7 @@ def report_knee(folder: Path) -> None:
     searched = tg.load(folder / "searched.json")
     goals = " ".join(goal.text for goal in searched.goals)
     print(f"searched: {searched.capacity}")
-    for name in ("times.json", "searched.json"):
+    for name in ("confirmed.json", "searched.json"):
         plan = tg.plan_capacity(
             tg.load(folder / name), rate=searched.capacity.rate, goals=goals, workers=1
         )
