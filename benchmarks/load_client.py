@@ -245,16 +245,8 @@ def compare_programs(options: argparse.Namespace) -> None:
 
     def aiperf(url: str, number: int, folder: str) -> list[str]:
         return [
-            *(
-                options.aiperf,
-                "profile",
-                "--model",
-                "stub",
-                "--url",
-                url,
-                "--endpoint-type",
-                "chat",
-            ),
+            *(options.aiperf, "profile", "--model", "stub", "--url", url),
+            *("--endpoint-type", "chat"),
             *("--streaming", "--request-rate", str(PROGRAM_RATE), "--request-count", str(number)),
             *("--isl", "16", "--osl", "4", "--tokenizer", options.tokenizer, "--ui", "none"),
             *("--artifact-dir", folder),

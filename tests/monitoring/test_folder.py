@@ -42,7 +42,7 @@ def written(folder, process_state, name):
 def damaged(field, value):
     """Return a state whose window has a value that no monitor writes."""
     broken = msgspec.to_builtins(window())
-    part = broken["histogram"] if field in ("sum", "counts") else broken
+    part = broken["histogram"] if field in ("sum", "max", "counts") else broken
     part[field] = value
     return msgspec.to_builtins(state()) | {"windows": [broken]}
 
@@ -54,6 +54,7 @@ def damaged(field, value):
         damaged("begin", -1.0),
         damaged("count", 2**60),
         damaged("sum", 1e50),
+        damaged("max", math.nan),
         damaged("counts", [2**62]),
         msgspec.to_builtins(state(window())) | {"schema": "torchgauge.monitor/2"},
         {"other": 1},

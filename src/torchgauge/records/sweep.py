@@ -187,8 +187,9 @@ class Fit(Record, frozen=True, kw_only=True):
 class Scaling(Record, frozen=True, kw_only=True):
     """How a row of batches scales: the cells that share all other settings.
 
-    `largest` is the largest batch expected to fit into `capacity` bytes; `largest_done` was
-    measured, and `smallest_failed` ran out of memory.
+    `largest` is the largest batch expected to fit into `capacity` bytes, None where unknown, and
+    for programs whose export bounds the batch; `largest_done` was measured, and `smallest_failed`
+    ran out of memory.
     """
 
     settings: CellSettings

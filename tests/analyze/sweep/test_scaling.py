@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from tests.support import sweeps
@@ -113,6 +114,16 @@ def test_a_row_says_what_fits():
     assert largest_batch(found.memory, 500, 1000) == 0
     rounding = fit([Point(batch, 20.0 + 1e-12 * batch) for batch in (1, 2, 4)])
     assert largest_batch(rounding, 10_000, 0) is None  # not up to batch 10^16
+
+
+def test_a_program_that_was_exported_has_no_batch_beyond_those_measured():
+    row = [sweeps.cell(b, 0.001 * b, 1000 + 500 * b, capacity=10_000) for b in (1, 2, 4)]
+    program = [
+        msgspec.structs.replace(cell, target=msgspec.structs.replace(cell.target, kind="executorch"))
+        for cell in row
+    ]
+    assert scaling_of(row).largest == 18
+    assert scaling_of(program).largest is None  # its memory is planned for the largest it takes
 
 
 def test_rows_are_cells_that_share_all_but_the_batch():

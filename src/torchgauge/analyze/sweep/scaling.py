@@ -30,6 +30,8 @@ ROUNDS = 50
 BEYOND_NOISE = 3.0
 MATTERS = 0.10
 NORMAL_MAD = 1.4826
+# What these programs take is bounded by how they were exported, and so is what they plan.
+BOUNDED_KINDS = ("exported", "aotinductor", "executorch")
 Z = 1.959964
 
 
@@ -166,12 +168,13 @@ def scaling_of(row: Sequence[Cell]) -> Scaling:
     capacity = min((cell.capacity for cell in done if cell.capacity), default=None)
     failed = [cell.batch for cell in row if cell.status == "out of memory" and cell.batch]
     sizes = [cell.batch for cell in done if cell.batch]
+    bounded = any(cell.target is not None and cell.target.kind in BOUNDED_KINDS for cell in done)
     return Scaling(
         settings=row[0].settings.series,
         latency=fit([point for cell in done if (point := _latency(cell)) is not None]),
         memory=memory,
         capacity=capacity,
-        largest=largest_batch(memory, capacity, overhead(done)),
+        largest=None if bounded else largest_batch(memory, capacity, overhead(done)),
         largest_done=max(sizes, default=None),
         smallest_failed=min(failed, default=None),
     )

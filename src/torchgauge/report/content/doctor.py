@@ -14,19 +14,19 @@ from torchgauge.report.content.document import (
     Items,
     Options,
 )
+from torchgauge.report.tables.environment_facts import hardware, software
 
 SIGNS = {"serious": "✗", "warning": "!", "info": "i", "clear": "✓", "unknown": "?"}
 
 
 def document(diagnosis: Diagnosis, _options: Options) -> Document:
     """Return findings, the checks behind them, and the noise that was measured."""
-    machine, software = diagnosis.environment.machine, diagnosis.environment.software
-    cores = machine.cpu_quota or machine.usable_cores
-    torch = f"torch {software.torch}" if software.torch else "no torch"
+    environment = diagnosis.environment
+    torch = "" if environment.software.torch else "no torch, "
     facts = Facts(
         [
-            ("machine", f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"),
-            ("software", f"{torch}, Python {software.python}, {machine.system}"),
+            ("machine", hardware(environment.machine)),
+            ("software", f"{torch}{software(environment)}, {environment.machine.system}"),
         ]
     )
     findings_title = f"Found: {_tally(diagnosis.findings)}"

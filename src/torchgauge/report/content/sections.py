@@ -21,6 +21,7 @@ from torchgauge.records.work.size import Size
 from torchgauge.report.content import time_sections
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.tables.compilation_tables import speed_up
+from torchgauge.report.tables.environment_facts import hardware, software
 from torchgauge.report.tables.graph_facts import graph
 
 
@@ -56,19 +57,12 @@ def target(profile: Profile) -> Section:
     inputs = [
         f"{i.name}: {i.dtype} {'×'.join(map(str, i.shape)) or 'scalar'}" for i in target_info.inputs
     ]
-    cores = machine.cpu_quota or machine.usable_cores
-    hardware = f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"
+    gpus = machine.gpus[:0]
     if target_info.device.startswith("cuda"):
         index = int(target_info.device.partition(":")[2] or 0)
-        if index < len(machine.gpus):
-            gpu = machine.gpus[index]
-            hardware = f"{gpu.name}, {units.size(gpu.memory, 3)}; {machine.cpu}"
-    software, settings = profile.environment.software, profile.environment.settings
-    runtime = target_info.runtime.partition(",")[0]
-    versions = [f"torch {software.torch}" if software.torch else "", f"Python {software.python}"]
-    versions += [f"{runtime} {software.libraries.get(runtime, '')}".strip()]
-    versions += [f"CUDA {software.cuda}"] if software.cuda else []
-    versions += [f"{settings.threads} threads" if settings.threads else ""]
+        gpus = machine.gpus[index : index + 1]
+    settings = profile.environment.settings
+    threads = f", {settings.threads} threads" if settings.threads else ""
     mode = "training step" if target_info.training else "inference"
     return Section(
         target_info.name,
@@ -78,9 +72,9 @@ def target(profile: Profile) -> Section:
             Row("weights", target_info.weights),
             Row("input", "; ".join(inputs) or "none"),
             Row("run as", f"{mode}, {_precision(target_info, settings)}, on {target_info.device}"),
-            *([Row("runtime", target_info.runtime)] if runtime else []),
-            Row("machine", hardware),
-            Row("software", ", ".join(filter(None, versions))),
+            *([Row("runtime", target_info.runtime)] if target_info.runtime else []),
+            Row("machine", hardware(machine, gpus)),
+            Row("software", software(profile.environment, target_info.runtime) + threads),
         ),
     )
 

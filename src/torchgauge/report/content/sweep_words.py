@@ -12,6 +12,7 @@ from torchgauge.analyze.sweep.cell_figures import cell_figure, has_enough_sample
 from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import AXES, Best, Cell, CellSettings, Fit, Scaling, Sweep
+from torchgauge.report.tables.environment_facts import hardware, software
 
 Format = Callable[[float | None, int], str]
 
@@ -28,18 +29,13 @@ def title(sweep: Sweep) -> str:
 def facts(sweep: Sweep) -> list[tuple[str, str]]:
     """Return what was swept, over what, where, and what came of it."""
     axes = [f"{name.replace('_', '-')} {', '.join(values)}" for name, values in sweep.axes.items()]
-    machine, software = sweep.environment.machine, sweep.environment.software
-    cores = machine.cpu_quota or machine.usable_cores
-    gpus = [f"{gpu.name}, {units.size(gpu.memory, 3)}" for gpu in machine.gpus]
-    hardware = "; ".join(
-        [*gpus, f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"]
-    )
+    machine = sweep.environment.machine
     pairs = [
         ("target", sweep.target.spec),
         ("grid", " × ".join(axes) or "nothing varies"),
         ("cells", cells(sweep)),
-        ("machine", hardware),
-        ("software", f"torch {software.torch}, Python {software.python}"),
+        ("machine", hardware(machine, machine.gpus)),
+        ("software", software(sweep.environment, sweep.target.runtime)),
     ]
     return pairs + ([("where", sweep.constraints)] if sweep.constraints else [])
 

@@ -14,6 +14,7 @@ from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval
 from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import Detailed
+from torchgauge.report.tables.environment_facts import hardware, software
 
 STAGES: dict[str, Literal["prefill", "decode"]] = {"prefill": "prefill", "decode step": "decode"}
 FORWARDS: dict[Stage, str] = {
@@ -29,17 +30,13 @@ KILO = 1000  # positions: the time of one is too short to be read
 def facts(generation: Generation) -> list[tuple[str, str]]:
     """Return what was measured, where, and what came of it."""
     target, machine = generation.target, generation.environment.machine
-    cores = machine.cpu_quota or machine.usable_cores
-    gpus = [f"{gpu.name}, {units.size(gpu.memory, 3)}" for gpu in machine.gpus]
-    hardware = [*gpus, f"{machine.cpu}, {cores:g} cores, {units.size(machine.memory, 3)}"]
-    software = generation.environment.software
     pairs = [
         ("target", target.spec),
         ("assistant", _assistant(generation)),
         ("model", _model(generation)),
         ("shapes", shapes(generation)),
-        ("machine", "; ".join(hardware)),
-        ("software", f"torch {software.torch}, Python {software.python}"),
+        ("machine", hardware(machine, machine.gpus)),
+        ("software", software(generation.environment)),
     ]
     return [(label, text) for label, text in pairs if text]
 

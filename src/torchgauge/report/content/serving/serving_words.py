@@ -12,6 +12,7 @@ from torchgauge.records.serving.level import Arrivals, EarlyStopping, Level
 from torchgauge.records.serving.requests import Fate
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content.document import Detailed
+from torchgauge.report.tables.environment_facts import hardware, software
 
 FATES: dict[Fate, str] = {
     "done": "done",
@@ -44,17 +45,13 @@ SHORT = (("p99", "latency", 0.99), ("TTFT p95", "ttft", 0.95), ("ITL p99", "itl"
 def facts(serving: Serving) -> list[tuple[str, str]]:
     """Return what was under load, by whom, how, and on which machine."""
     environment = serving.environment
-    machine, software = environment.machine, environment.software
-    cores = machine.cpu_quota or machine.usable_cores
-    memory = units.size(machine.memory, 3)
-    torch = f"torch {software.torch}, " if software.torch else ""
     pairs = [
         ("target", serving.target.spec),
         ("server", server(serving.served_by)),
         ("goals", ", ".join(map(goal, serving.goals))),
         ("load", loads(serving)),
-        ("machine", f"{machine.cpu}, {cores:g} cores, {memory}"),
-        ("software", f"{torch}Python {software.python}"),
+        ("machine", hardware(environment.machine)),
+        ("software", software(environment, serving.target.runtime)),
     ]
     return [(label, text) for label, text in pairs if text]
 
