@@ -65,6 +65,11 @@ def _is_plausible(window: Window) -> bool:
     )
 
 
+def _is_name(text: str) -> bool:
+    """Whether it is the name of a monitor's file, and no path."""
+    return Path(text).name == text and text.endswith(SUFFIX) and "\0" not in text
+
+
 class MonitorFolder:
     """Reads a monitor folder: totals since the processes began, or windows since the last look.
 
@@ -107,7 +112,7 @@ class MonitorFolder:
                 state = self._ended.get(name) or self._read(name)
             except FileNotFoundError:  # it was removed meanwhile
                 continue
-            except (OSError, msgspec.MsgspecError, ValueError):
+            except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
                 unreadable.append(name)
                 continue
             if state is not None:
@@ -134,7 +139,9 @@ class MonitorFolder:
         if data is None:
             return None
         state = msgspec.msgpack.decode(data, type=ProcessState)
-        if state.schema != SCHEMA or not all(map(_is_plausible, state.windows)):
+        # What it replaces is removed: nothing elsewhere, and no other program's file.
+        is_own = all(map(_is_plausible, state.windows)) and all(map(_is_name, state.replaces))
+        if state.schema != SCHEMA or not is_own:
             raise ValueError("not a monitor's")
         return msgspec.structs.replace(state, alive=alive)
 
