@@ -59,10 +59,12 @@ def read_windows(
     series: str | None = None,
     since: float | None = None,
     until: float | None = None,
+    known: dict[tuple[Any, ...], float] | None = None,
 ) -> list[Window]:
     """Return the windows that end after `since` and not after `until`, oldest first.
 
-    Each has the label `process`: `merged(window.without("process") for window in …)` is all
+    Those whose keys are in `known` are left out, and the others come into it with their ends. Each
+    has the label `process`: `merged(window.without("process") for window in …)` is all
     processes'. Raises StoreError, RecordError `store-damaged`.
     """
     conditions = [
@@ -75,18 +77,22 @@ def read_windows(
         )
         if condition is not None
     ]
-    query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
+    columns = [table.c[name] for name in (*_KEY, "data")]
+    query = select(*columns).where(*conditions).order_by(table.c.end)
 
-    def selected(connection: Connection) -> list[Window]:
-        selected_windows = []
-        for process, data in rows(connection, query, _ROW):
-            window = _window(data, store.display_name)
-            window.labels[PROCESS] = process  # nobody else has it yet: a copy costs a check of all
-            selected_windows.append(window)
-        return selected_windows
+    def selected(connection: Connection) -> dict[tuple[Any, ...], Window]:
+        windows = {}
+        for *key, data in rows(connection, query, _ROW):
+            if tuple(key) not in (known or ()):
+                window = windows[tuple(key)] = _window(data, store.display_name)
+                # Nobody else has it yet: a copy costs a check of all.
+                window.labels[PROCESS] = key[_KEY.index(PROCESS)]
+        return windows
 
-    windows: list[Window] = store.read(selected)
-    return windows
+    windows: dict[tuple[Any, ...], Window] = store.read(selected)
+    if known is not None:
+        known.update((key, window.end) for key, window in windows.items())
+    return list(windows.values())
 
 
 def series_spans(store: Store) -> list[SeriesSpan]:
