@@ -63,9 +63,9 @@ def _compact(folder: Path, monitor: str, host: str) -> None:
     names = [*ended, *(name for state in ended.values() for name in state.replaces)]
     state = merged_state(list(ended.values()), [name for name in names if (folder / name).exists()])
     file = ProcessFile(folder / (file_stem(monitor, "ended") + _UNFINISHED))
-    file.write(msgspec.msgpack.encode(state))
-    file.flush()
-    file.close()
+    with contextlib.closing(file):
+        file.write(msgspec.msgpack.encode(state))
+        file.flush()
     file.path.rename(file.path.with_suffix(SUFFIX))
     _remove(folder / name for name in ended)
 

@@ -74,7 +74,8 @@ class Monitor:
         background.add(self)
 
     def _begin_process(self) -> None:
-        self._lock, self._series_lock = threading.RLock(), threading.Lock()
+        # Of a thread itself no lock is in the way: a signal's handler may close the monitor.
+        self._lock, self._series_lock = threading.RLock(), threading.RLock()
         self._process, self._begin = os.getpid(), time.time()
         self._file: ProcessFile | None = None
         self._window_end = self._next_window(self._begin)
@@ -246,8 +247,9 @@ class Monitor:
                 with self._problems.noting("timer of the module"):
                     module.attach_again()
             self._write(now)
-            if now >= self._window_end:
-                self.close_windows(now)
+            if not 0 < self._window_end - now <= self.options.window:  # or a clock was set back
+                with self._problems.noting("windows"):
+                    self.close_windows(now)
 
     def _write(self, now: float) -> None:
         is_first = self._file is None
@@ -316,7 +318,8 @@ class Monitor:
                 with self._problems.noting("timer of the module"):
                     module.detach()
             now = time.time()
-            self.close_windows(now)
+            with self._problems.noting("windows"):
+                self.close_windows(now)
             self._write(now)
             self._closed = True
         background.remove(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 import warnings
@@ -13,13 +14,18 @@ import msgspec
 from torchgauge.errors import text_of
 from torchgauge.records.monitoring.process_state import Problem
 
+# What libraries repeat of an address and is a secret: a user, a password, the fields of a query.
+_SECRETS = re.compile(r"(?<=://)[^\s'\"]*@|\?[^\s'\"=]+=[^\s'\"]*")
+
+LONGEST = 500  # characters of a message
+
 
 class Problems:
     """The problems of one monitor by part; safe to use from every thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._problems: dict[str, Problem] = {}
 
     def all(self) -> tuple[Problem, ...]:
@@ -29,7 +35,7 @@ class Problems:
 
     def add(self, part: str, error: BaseException) -> None:
         """Note an error; the first of each part is a warning, too."""
-        message = text_of(error)
+        message = _SECRETS.sub("", text_of(error)[: 4 * LONGEST])[:LONGEST]
         with self._lock:
             earlier = self._problems.get(part)
             times = 1 if earlier is None else earlier.times + 1
@@ -38,7 +44,8 @@ class Problems:
             )
         if earlier is None:
             text = f"The monitor '{self._name}' goes on without its {part}: {message}"
-            with contextlib.suppress(Warning):  # as errors they must not end what is monitored
+            # Warnings as errors, or no stderr to warn on, must not end what is monitored.
+            with contextlib.suppress(Exception):
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     @contextlib.contextmanager
@@ -60,4 +67,4 @@ class Problems:
 
     def after_fork(self) -> None:
         """Replace the lock, which another thread of the parent may hold."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()

@@ -17,6 +17,9 @@ from torchgauge.records.monitoring.window import Key, Window
 from torchgauge.records.record import How
 
 FULL = 3000  # buffered values, 24 kB
+# A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
+LARGEST, LARGEST_SUM = 1e30, 1e36
+MOST_KINDS = 100  # of failures; further ones share the kind "other"
 
 
 class Series:
@@ -24,7 +27,7 @@ class Series:
 
     Any thread adds; nothing is lost: `array.append`, and cutting off what was copied, are one step
     each to other threads. The counts of buckets take 8 B each, only between the lowest and the
-    highest, 26 kB at most.
+    highest, 26 kB at most. A value that cannot be, such as a NaN, counts as an event without one.
 
     Attributes:
         append: Buffers a value in 40 ns; to call `drain_if_full` now and then is the caller's duty.
@@ -44,7 +47,7 @@ class Series:
         how: How = "measured",
     ) -> None:
         self.name, self.unit, self.how = name, unit, how
-        self.labels = dict(labels)
+        self.labels = {str(label): str(text) for label, text in labels.items()}
         self.events: Callable[[], int] | None = None
         self.last: float | None = None
         self.values = array("d")
@@ -59,7 +62,7 @@ class Series:
 
     def restart(self, begin: float) -> None:
         """Forget everything, as a forked process must: the values are its parent's."""
-        self._lock = threading.Lock()
+        self._lock, self._drains = threading.RLock(), False
         del self.values[:], self._failures[:]
         self._begin = begin
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -100,11 +103,22 @@ class Series:
         return ended if self.events is None else max(self.events(), ended)
 
     def _drain(self) -> None:
+        if self._drains:  # a signal came meanwhile, whose handler closes the monitor
+            return
+        self._drains = True
+        try:
+            self._take()
+        finally:
+            self._drains = False
+
+    def _take(self) -> None:
         values, failures = self.values[:], self._failures[:]
         # Threads may have appended since: only what was copied is cut off.
         del self.values[: len(values)], self._failures[: len(failures)]
         for kind in failures:
-            self._errors[kind if isinstance(kind, str) else kind.__name__] += 1
+            name = kind.__name__ if isinstance(kind, type) else str(kind)
+            has_room = name in self._errors or len(self._errors) < MOST_KINDS
+            self._errors[name if has_room else "other"] += 1
         if values:
             self._count(values)
 
@@ -127,6 +141,7 @@ class Series:
         return msgspec.structs.replace(window, histogram=histogram)
 
     def _state(self, now: float) -> Window:
+        self._begin = min(self._begin, now)  # a clock may be set back
         return Window(
             series=self.name,
             unit=self.unit,
@@ -149,12 +164,14 @@ class Series:
 
     def _count(self, buffered: array[float]) -> None:
         values = np.frombuffer(buffered)
-        if not np.isfinite(total := float(values.sum())):
-            values = values[np.isfinite(values)]
-            total = float(values.sum())
+        values = values[np.abs(values) < LARGEST]  # of NaN it is false
+        total = self._sum + float(values.sum())
+        if abs(total) > LARGEST_SUM:
+            values = values[:0]
+        self._untimed += len(buffered) - len(values)
         if not len(values):
             return
-        self._sum += total
+        self._sum = total
         self._measured += len(values)
         ends = float(values.min()), float(values.max())
         self._ends, self._window_ends = _wider(self._ends, ends), _wider(self._window_ends, ends)

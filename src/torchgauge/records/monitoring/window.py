@@ -111,7 +111,7 @@ class Window(Record, frozen=True, kw_only=True):
         errors.subtract(earlier.errors)
         return msgspec.structs.replace(
             self,
-            begin=earlier.end,
+            begin=min(earlier.end, self.end),  # of a clock that was set back
             count=self.count - earlier.count,
             histogram=self.histogram.since(earlier.histogram),
             errors={kind: number for kind, number in errors.items() if number},
