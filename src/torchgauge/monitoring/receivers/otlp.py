@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+from urllib.parse import urlsplit
 
 from torchgauge.errors import MeasurementError, missing_extra
 from torchgauge.monitoring.delivery import Batch
@@ -29,12 +31,13 @@ class OtlpReceiver:
         self._make: Any = otlp.OTLPMetricExporter
         self._endpoint, self._gen_ai = endpoint, gen_ai
         self._exporter: Any = None
+        self._process = 0
 
     def receive(self, batch: Batch) -> None:
         """Send the totals. Raises MeasurementError `otlp-failed`."""
-        if self._exporter is None:
-            # Of this process and thread: a forked one has its own.
+        if self._process != os.getpid():  # two processes on one connection would mix their answers
             self._exporter = self._make(endpoint=self._endpoint, timeout=TIMEOUT)
+            self._process = os.getpid()
         resource = {
             "service.name": batch.monitor,
             "service.instance.id": batch.process,
@@ -43,8 +46,10 @@ class OtlpReceiver:
         metrics = otlp_metrics(batch.totals, resource, gen_ai=self._gen_ai)
         result = self._exporter.export(metrics, timeout_millis=TIMEOUT * 1000)
         if result.name != "SUCCESS":
+            parts = urlsplit(self._endpoint)  # a user, a password and a query are secrets
             raise MeasurementError(
-                f"The OTLP endpoint {self._endpoint} did not take the metrics.",
+                f"The OTLP endpoint {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path} "
+                "did not take the metrics.",
                 id="otlp-failed",
                 cause="It cannot be reached, or refuses them; OpenTelemetry's log has the answer.",
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,13 +39,17 @@ def log(record: Exported, folder: str | Path, *, step: int = 0) -> Path:
 def scalar_logger(folder: str | Path) -> Callable[[dict[str, float], float], None]:
     """Return what writes scalars as an event file in `folder`, at a Unix time.
 
-    Raises MissingExtraError, InputError `output-unwritable`.
+    A forked process writes another one: the writer's thread is not in it. Raises
+    MissingExtraError, InputError `output-unwritable`.
     """
     make_writer = _writer_class()
     check_writable(Path(folder))
-    writer = make_writer(str(folder))
+    writers = {os.getpid(): make_writer(str(folder))}
 
     def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
+        writer = writers.get(os.getpid())
+        if writer is None:  # the inherited one stays: as it ends it would write what it holds
+            writer = writers[os.getpid()] = make_writer(str(folder))
         _add(writer, scalars, timestamp, int(timestamp))
         writer.flush()
 
