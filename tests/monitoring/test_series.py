@@ -4,6 +4,7 @@ import math
 import random
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -140,3 +141,12 @@ def test_a_series_takes_at_most_64_kB():
     assert series._counts.nbytes < 28_000
     # The buffer, with as much room as an array grows ahead, and as many as wait between two looks.
     assert series._counts.nbytes + 8 * (FULL + 1000) * 9 / 8 < 64_000
+
+
+def test_a_thread_whose_turn_does_not_come_goes_on(monkeypatch):
+    """A signal interrupted the thread that has it, and its handler waits for the other one."""
+    monkeypatch.setattr(module, "LONGEST_WAIT", 0.01)
+    series = Series("latency", {}, 0.0)
+    series.append(1.0)
+    with series._lock, ThreadPoolExecutor(1) as executor:
+        assert executor.submit(series.state, 1.0).result(10).count == 1

@@ -74,8 +74,7 @@ class Monitor:
         background.add(self)
 
     def _begin_process(self) -> None:
-        # Of a thread itself no lock is in the way: a signal's handler may close the monitor.
-        self._lock, self._series_lock = threading.RLock(), threading.RLock()
+        self._lock = threading.RLock()
         self._process, self._begin = os.getpid(), time.time()
         self._file: ProcessFile | None = None
         self._window_end = self._next_window(self._begin)
@@ -165,19 +164,14 @@ class Monitor:
         series = self._series.get(key)
         if series is not None:
             return series
-        with self._series_lock:
-            if len(self._series) >= MOST_SERIES:
-                labels = dict.fromkeys(labels, "other")
-                key = name, tuple(sorted(labels.items()))
-            if key not in self._series:
-                self._series[key] = Series(
-                    name,
-                    {**self._labels, **labels},
-                    self._begin,
-                    unit=unit,
-                    how=how,
-                )
-            return self._series[key]
+        if len(self._series) >= MOST_SERIES:
+            labels = dict.fromkeys(labels, "other")
+            key = name, tuple(sorted(labels.items()))
+        if key not in self._series:
+            # Without a lock: a signal's handler would wait for the thread that it interrupted.
+            series = Series(name, {**self._labels, **labels}, self._begin, unit=unit, how=how)
+            self._series.setdefault(key, series)
+        return self._series[key]
 
     def call_meter(
         self,
@@ -215,9 +209,7 @@ class Monitor:
 
     def totals(self) -> tuple[Window, ...]:
         """Return what this process has recorded since it began, one window a series."""
-        now = time.time()
-        with self._series_lock:
-            all_series = list(self._series.values())
+        now, all_series = time.time(), list(self._series.values())
         return tuple(filter(_says_something, (series.state(now) for series in all_series)))
 
     def totals_of_processes(self) -> list[Window]:
@@ -277,9 +269,7 @@ class Monitor:
     def close_windows(self, now: float) -> tuple[Window, ...]:
         """Close the current window of each series, hand them on, and return them."""
         with self._lock:
-            with self._series_lock:
-                all_series = list(self._series.values())
-            closed = [series.close_window(now) for series in all_series]
+            closed = [series.close_window(now) for series in list(self._series.values())]
             windows = tuple(filter(_says_something, closed))
             self._window_end = self._next_window(now)
             if windows and self._deliveries:
@@ -295,7 +285,6 @@ class Monitor:
         self._begin_process()
         if inherited is not None:
             inherited.close()
-        self._problems.after_fork()
         for calls in self._meters:
             calls.restart()
         for _, layers in self._modules:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -21,28 +21,26 @@ LONGEST = 500  # characters of a message
 
 
 class Problems:
-    """The problems of one monitor by part; safe to use from every thread."""
+    """The problems of one monitor by part; safe to use from every thread.
+
+    No lock is taken: the handler of a signal would wait for the thread that it has interrupted.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.RLock()
+        self._times: dict[str, itertools.count[int]] = {}
         self._problems: dict[str, Problem] = {}
 
     def all(self) -> tuple[Problem, ...]:
         """Return the problems so far, one a part."""
-        with self._lock:
-            return tuple(self._problems.values())
+        return tuple(self._problems.values())
 
     def add(self, part: str, error: BaseException) -> None:
         """Note an error; the first of each part is a warning, too."""
         message = _SECRETS.sub("", text_of(error)[: 4 * LONGEST])[:LONGEST]
-        with self._lock:
-            earlier = self._problems.get(part)
-            times = 1 if earlier is None else earlier.times + 1
-            self._problems[part] = Problem(
-                part=part, message=message, times=times, last=time.time()
-            )
-        if earlier is None:
+        times = next(self._times.setdefault(part, itertools.count(1)))
+        self._problems[part] = Problem(part=part, message=message, times=times, last=time.time())
+        if times == 1:
             text = f"The monitor '{self._name}' goes on without its {part}: {message}"
             # Warnings as errors, or no stderr to warn on, must not end what is monitored.
             with contextlib.suppress(Exception):
@@ -56,15 +54,6 @@ class Problems:
         except Exception as error:  # noqa: BLE001 - nothing of a monitor's reaches the model
             self.add(part, error)
         else:
-            if part in self._problems:
-                self._solve(part)
-
-    def _solve(self, part: str) -> None:
-        with self._lock:
-            problem = self._problems[part]
-            if not problem.solved:
+            problem = self._problems.get(part)
+            if problem is not None and not problem.solved:
                 self._problems[part] = msgspec.structs.replace(problem, solved=True)
-
-    def after_fork(self) -> None:
-        """Replace the lock, which another thread of the parent may hold."""
-        self._lock = threading.RLock()

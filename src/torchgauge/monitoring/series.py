@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from torchgauge.records.record import How
 FULL = 3000  # buffered values, 24 kB
 # A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
 LARGEST, LARGEST_SUM = 1e30, 1e36
+LONGEST_WAIT = 1.0  # seconds for another thread's turn
 MOST_KINDS = 100  # of failures; further ones share the kind "other"
 
 
@@ -86,14 +88,27 @@ class Series:
             finally:
                 self._lock.release()
 
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for other threads, but not for ever.
+
+        A signal may have interrupted one, and its handler wait for the thread that waits here.
+        """
+        has_turn = self._lock.acquire(timeout=LONGEST_WAIT)
+        try:
+            yield
+        finally:
+            if has_turn:
+                self._lock.release()
+
     def add_untimed(self) -> None:
         """Count an event whose value is not known."""
-        with self._lock:
+        with self._turn():
             self._untimed += 1
 
     def succeeded(self) -> int:
         """Return the number of events that have ended well."""
-        with self._lock:
+        with self._turn():
             self._drain()
             return self._events() - self._errors.total()
 
@@ -103,7 +118,7 @@ class Series:
         return ended if self.events is None else max(self.events(), ended)
 
     def _drain(self) -> None:
-        if self._drains:  # a signal came meanwhile, whose handler closes the monitor
+        if self._drains:  # a signal interrupted it, whose handler closes the monitor
             return
         self._drains = True
         try:
@@ -124,13 +139,13 @@ class Series:
 
     def state(self, now: float) -> Window:
         """Return all values since the process began."""
-        with self._lock:
+        with self._turn():
             self._drain()
             return self._state(now)
 
     def close_window(self, now: float) -> Window:
         """Return the values since the last window, with exact extremes, and begin the next one."""
-        with self._lock:
+        with self._turn():
             self._drain()
             state, ends = self._state(now), self._window_ends
             window = state.since(self._closed)
