@@ -1,6 +1,5 @@
 """Where windows go: a history, an OTLP endpoint, trackers; and endpoints that are dead."""
 
-import contextlib
 import gzip
 import http.server
 import os
@@ -14,10 +13,11 @@ import pytest
 
 import torchgauge as tg
 from torchgauge.history.store import Store
-from torchgauge.history.windows import read_windows
+from torchgauge.history.windows import add_windows, read_windows
+from torchgauge.monitoring import monitor as module
 from torchgauge.monitoring.delivery import Batch, Delivery
 from torchgauge.monitoring.problems import LONGEST, Problems
-from torchgauge.monitoring.receivers import otlp
+from torchgauge.monitoring.receivers import history, otlp
 from torchgauge.monitoring.receivers.trackers import TrackerReceiver
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
@@ -124,6 +124,17 @@ def test_windows_are_handed_over_where_no_thread_can_begin(monkeypatch):
     assert monitor.status == ()
 
 
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_windows_that_are_not_there_at_the_end_are_a_problem(monkeypatch):
+    monkeypatch.setattr(module, "LAST_WAIT", 0.01)
+    release = threading.Event()
+    monitor = tg.monitor(name="m", on_windows=lambda windows: release.wait(10))
+    monitor.add("read", 1.0)
+    monitor.close()
+    release.set()
+    assert [problem.part for problem in monitor.status] == ["last windows for function"]
+
+
 def test_a_function_that_closes_its_monitor_ends_it():
     closed = threading.Event()
 
@@ -168,6 +179,7 @@ def test_a_message_has_a_length():
     assert len(problems.all()[0].message) == LONGEST
 
 
+@pytest.mark.thorough
 def test_a_forked_process_has_a_connection_and_a_writer_of_its_own(monkeypatch, tmp_path):
     """By stand-ins of both libraries: what is inherited is used by the parent alone."""
 
@@ -191,15 +203,52 @@ def test_a_forked_process_has_a_connection_and_a_writer_of_its_own(monkeypatch, 
     receivers = [otlp.OtlpReceiver("http://127.0.0.1:9/"), TrackerReceiver(tmp_path)]
     for receiver in receivers:
         receiver.receive(batch())
+    assert in_fork(lambda: [receiver.receive(batch()) for receiver in receivers]) == ""
+
+
+def in_fork(work):
+    """Return what a forked process raises."""
+    read, write = os.pipe()
     child = os.fork()
     if not child:
-        failed = 1
-        with contextlib.suppress(AssertionError):
-            for receiver in receivers:
-                receiver.receive(batch())
-            failed = 0
-        os._exit(failed)
-    assert os.waitpid(child, 0)[1] == 0
+        try:
+            work()
+        except Exception as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with open(read) as file:
+        return file.read()
+
+
+@pytest.mark.thorough
+def test_a_process_that_is_forked_while_a_history_is_open_leaves_it_alone(monkeypatch, tmp_path):
+    """SQLite would take the parent's locks for its own, and damage the file."""
+    monkeypatch.setattr(history, "LONGEST_WAIT", 0.05)
+    receiver = history.HistoryReceiver(str(tmp_path / "h.db"))
+    receiver.receive(batch())
+    begun, release = threading.Event(), threading.Event()
+
+    def add(*arguments):
+        begun.set()
+        release.wait(10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "add_windows", add)
+        thread = threading.Thread(target=receiver.receive, args=(batch(),))
+        thread.start()
+        begun.wait(10)
+        assert "would damage it" in in_fork(lambda: receiver.receive(batch()))
+        patch.setattr(history, "LONGEST_WAIT", 10)
+        patch.setattr(history, "add_windows", add_windows)
+        threading.Timer(0.05, release.set).start()
+        # The fork waits until it is closed.
+        forked = batch()._replace(process="host:2")
+        assert in_fork(lambda: receiver.receive(forked)) == ""
+        thread.join()
+    with Store.open(str(tmp_path / "h.db"), create=False) as store:
+        assert [window.labels["process"] for window in read_windows(store)] == ["host:1", "host:2"]
 
 
 def test_a_receiver_that_hangs_holds_up_neither_calls_nor_others():

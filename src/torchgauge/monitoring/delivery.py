@@ -95,6 +95,8 @@ class Delivery:
                 self._run()
         elif self._thread is not threading.current_thread():
             self._thread.join(seconds)
+            if self._thread.is_alive():
+                self._problems.add(f"last windows for {self._receiver.part}", _late())
 
     def _run(self) -> None:
         while True:
@@ -115,6 +117,10 @@ class Delivery:
             self._pending.appendleft(batch)
             self._make_room()
             raise
+
+
+def _late() -> MeasurementError:
+    return MeasurementError("They did not get there before the end.", id="windows-late")
 
 
 def _lost() -> MeasurementError:
