@@ -56,8 +56,8 @@ def test_windows_that_come_late_are_there_within_a_minute_and_once(tmp_path):
             clock.now += 5
             counts += [one.count for one in stored()]
         assert counts == [2]
-        assert len(stored._known) == 2
+        assert len(stored._ends) == 2
         clock.now += LONG
         assert stored() == []
-        assert stored._known == {}
+        assert stored._ends == {}
         reader.close()

@@ -211,15 +211,18 @@ def in_fork(work):
     read, write = os.pipe()
     child = os.fork()
     if not child:
+        status = 1
         try:
             work()
-        except Exception as error:
-            os.write(write, str(error).encode())
-        os._exit(0)
+            status = 0
+        except (AssertionError, tg.TorchgaugeError) as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(status)
     os.close(write)
-    os.waitpid(child, 0)
-    with open(read) as file:
-        return file.read()
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(read) as file:
+        return file.read() or status * "it failed"
 
 
 @pytest.mark.thorough

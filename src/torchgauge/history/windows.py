@@ -59,12 +59,12 @@ def read_windows(
     series: str | None = None,
     since: float | None = None,
     until: float | None = None,
-    known: dict[tuple[Any, ...], float] | None = None,
+    read_before: dict[tuple[Any, ...], float] | None = None,
 ) -> list[Window]:
     """Return the windows that end after `since` and not after `until`, oldest first.
 
-    Those whose keys are in `known` are left out, and the others come into it with their ends. Each
-    has the label `process`: `merged(window.without("process") for window in …)` is all
+    Those whose keys are in `read_before` are left out, and the others come into it with their ends.
+    Each has the label `process`: `merged(window.without("process") for window in …)` is all
     processes'. Raises StoreError, RecordError `store-damaged`.
     """
     conditions = [
@@ -83,15 +83,15 @@ def read_windows(
     def selected(connection: Connection) -> dict[tuple[Any, ...], Window]:
         windows = {}
         for *key, data in rows(connection, query, _ROW):
-            if tuple(key) not in (known or ()):
+            if tuple(key) not in (read_before or ()):
                 window = windows[tuple(key)] = _window(data, store.display_name)
                 # Nobody else has it yet: a copy costs a check of all.
                 window.labels[PROCESS] = key[_KEY.index(PROCESS)]
         return windows
 
     windows: dict[tuple[Any, ...], Window] = store.read(selected)
-    if known is not None:
-        known.update((key, window.end) for key, window in windows.items())
+    if read_before is not None:
+        read_before.update((key, window.end) for key, window in windows.items())
     return list(windows.values())
 
 

@@ -13,7 +13,7 @@ from torchgauge.records.monitoring.window import Window
 
 BEFORE = 2 * LONG  # seconds of windows that are shown at first
 LATE = 20.0  # seconds after which the windows of all processes are there, as a rule
-AGAIN = 60.0  # seconds between two looks for those that come later
+LOOK_BACK = 60.0  # seconds between two looks for those that come later
 
 
 class StoredWindows:
@@ -27,7 +27,7 @@ class StoredWindows:
         self._now = now
         self._since = now() - BEFORE
         self._turn = 0.0
-        self._known: dict[tuple[Any, ...], float] = {}
+        self._ends: dict[tuple[Any, ...], float] = {}
 
     def has_any(self) -> bool:
         """Tell whether the history has windows at all."""
@@ -36,12 +36,12 @@ class StoredWindows:
     def __call__(self) -> list[Window]:
         """Return the windows, oldest first. Raises StoreError, RecordError."""
         until, since = self._now() - LATE, self._since
-        turn = until // AGAIN
+        turn = until // LOOK_BACK
         if turn != self._turn:  # alerts look at what ended within that time
             since = min(since, until - LONG)
-            self._known = {key: end for key, end in self._known.items() if end > since}
+            self._ends = {key: end for key, end in self._ends.items() if end > since}
         windows = self._reader.read(
-            lambda store: read_windows(store, since=since, until=until, known=self._known)
+            lambda store: read_windows(store, since=since, until=until, read_before=self._ends)
         )
         self._since, self._turn = until, turn
         return [window.without(PROCESS) for window in windows]

@@ -113,7 +113,7 @@ class Delivery:
             batch = self._pending.popleft()
         try:
             self._receiver.receive(batch)
-        except BaseException:
+        except BaseException:  # a function may end the thread
             self._pending.appendleft(batch)
             self._make_room()
             raise

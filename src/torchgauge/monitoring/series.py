@@ -103,8 +103,7 @@ class Series:
 
     def add_untimed(self) -> None:
         """Count an event whose value is not known."""
-        with self._turn():
-            self._untimed += 1
+        self._untimed += 1  # one step to other threads: it has no call (meter.py)
 
     def succeeded(self) -> int:
         """Return the number of events that have ended well."""
@@ -135,7 +134,7 @@ class Series:
             has_room = name in self._errors or len(self._errors) < MOST_KINDS
             self._errors[name if has_room else "other"] += 1
         if values:
-            self._count(values)
+            self._count(np.frombuffer(values))
 
     def state(self, now: float) -> Window:
         """Return all values since the process began."""
@@ -177,18 +176,21 @@ class Series:
             how=self.how,
         )
 
-    def _count(self, buffered: array[float]) -> None:
-        values = np.frombuffer(buffered)
-        values = values[np.abs(values) < LARGEST]  # of NaN it is false
+    def _count(self, values: NDArray[np.float64]) -> None:
+        number, ends = len(values), (float(values.min()), float(values.max()))
+        if not -LARGEST < ends[0] <= ends[1] < LARGEST:  # of NaN it is false
+            possible = values[np.abs(values) < LARGEST]
+            number -= len(possible)
+            self._untimed += number
+            if len(possible):
+                self._count(possible)
+            return
         total = self._sum + float(values.sum())
         if abs(total) > LARGEST_SUM:
-            values = values[:0]
-        self._untimed += len(buffered) - len(values)
-        if not len(values):
+            self._untimed += number
             return
         self._sum = total
-        self._measured += len(values)
-        ends = float(values.min()), float(values.max())
+        self._measured += number
         self._ends, self._window_ends = _wider(self._ends, ends), _wider(self._window_ends, ends)
         positive = values[values > 0]
         self._zero_count += len(values) - len(positive)
