@@ -96,7 +96,7 @@ class RateSearch:
     server still warmed up, are left out; they count as levels of the budget.
 
     Args:
-        answered: Requests per second that the server answers at most, in a closed loop.
+        answered: Requests per second that the server answers at most.
         highest: No rate above it is tried.
         seed: Of the first schedule.
         usual_seconds: The usual length of a level; None: all have it, and the last twice that.
@@ -192,6 +192,8 @@ class RateSearch:
         if shortage > 1:
             times = units.significant(shortage)
             return f"Too much of each level is one queue: {times} times longer levels are needed."
+        if len(self._near()) >= FEWEST_REPEATS:
+            return "Levels contradict each other: the server is faster at one time than at another."
         return "Too few levels show where the goals are just met."
 
     def _shortage(self) -> float:
