@@ -257,9 +257,7 @@ class RateSearch:
             return 1.0
         slots = MOST_LEVELS - 1 - len(self._attempts)
         spent = sum(attempt.trial.length for attempt in self._near())
-        needed_length = 1.0
-        if spent:
-            needed_length = spent / len(self._near()) * self._shortage()
+        needed_length = spent / len(self._near()) * self._shortage() if spent else 1.0
         if math.isfinite(share):
             needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
         return self._limited(max(needed_length, SHORTEST_REPEAT), slots, reserve=CONFIRM_LENGTH)
