@@ -125,10 +125,11 @@ def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult
             value = None if figure is None else figure.value
             return GoalResult(goal=goal, verdict="met", value=value, reason=reason)
     if distribution is None:
+        if level.errors is not None and level.errors.value == 1:
+            return _missed(goal, None, "No request was answered.")
         return GoalResult(goal=goal, verdict="unclear", reason=_absent(goal))
     if distribution.unanswered and goal.fraction is None:
-        reason = f"{distribution.unanswered:,} requests were not answered."
-        return _missed(goal, None, reason)
+        return _missed(goal, None, "Some requests were not answered: there is no mean of all.")
     return _by_interval(goal, figure, "Too few requests show this percentile.")
 
 
