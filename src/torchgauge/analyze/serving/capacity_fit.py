@@ -63,7 +63,7 @@ def goal_count(level: Level, goal: Goal) -> GoalCount:
     if goal.metric == "errors":
         times: npt.NDArray[np.float64] = np.where(columns.done, 0.0, np.inf)[inside]
     else:
-        times = columns.known(goal.metric, inside)
+        times = columns.times_of(goal.metric, inside)
     over, target = float((times >= goal.limit).sum()), goal.limit
     if goal.fraction is not None:
         target = 1 - goal.fraction

@@ -106,7 +106,7 @@ def _samples(columns: RequestTimes, inside: _Bools) -> dict[str, CorrelatedSampl
     metrics = ["latency", "service", "wait", "tpot", "itl"]
     if np.nansum(columns.chunks) > 0:  # token streams
         metrics.append("ttft")
-    values = {metric: columns.known(metric, inside) for metric in metrics}
+    values = {metric: columns.times_of(metric, inside) for metric in metrics}
     return {metric: CorrelatedSamples(s) for metric, s in values.items() if s.size}
 
 

@@ -115,7 +115,7 @@ class RequestTimes:
         before = np.where(begins > 0, sums[begins - 1], 0.0)
         return np.asarray(self.first[owners] + sums - before, dtype=np.float64)
 
-    def known(self, metric: str, inside: _Bools) -> _Floats:
+    def times_of(self, metric: str, inside: _Bools) -> _Floats:
         """Return the times of a metric of the requests `inside`, in the order of time.
 
         Left out are requests without it (one token has no TPOT); what was not answered is infinite.
