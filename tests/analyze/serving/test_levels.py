@@ -121,6 +121,7 @@ def test_few_answered_streams_do_not_stand_for_those_that_were_not(one_in):
     done = [i % one_in == 0 for i in range(1000)]
     measured = level_of(streams(done), goals=parse_goals(ON_STREAMS))
     assert [result.verdict for result in measured.goals] == ["missed"] * 5
+    assert "of the gaps are above" in measured.goals[2].reason
     unanswered = 1 - 1 / one_in
     for metric in ("tpot", "itl"):
         times = getattr(measured, metric)
