@@ -91,9 +91,11 @@ def test_with_trust_it_is_counted_in_a_process_of_its_own(folder, capsys, monkey
     monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("loaded in this process"))
     script = str(folder / next(name for name in FILES if "script" in name))
     assert main(["count", script, "--trust", "--input", "2x4", "--json"]) == 0
-    count = json.loads(capsys.readouterr().out)
+    count, truth = json.loads(capsys.readouterr().out), tg.count_cost(network(), torch.ones(2, 4))
+    assert count["target"]["device"] == "meta"
     assert count["size"]["parameters"] == tg.measure_size(network()).parameters
-    assert count["totals"]["macs"] == tg.count_cost(network(), torch.ones(2, 4)).macs
+    assert count["totals"]["macs"] == truth.macs
+    assert len(count["cost"]["nodes"]) == len(truth.nodes)
 
 
 @pytest.mark.slow

@@ -132,8 +132,9 @@ def test_layers_are_those_of_the_model_with_calls_parameters_and_work(how):
     assert any(path.endswith("blocks.0.act") and row[1] == 2 for path, row in truth.items())
 
 
-def test_a_container_that_is_its_parent_s_only_part_is_a_layer_of_its_own():
-    program = MAKERS["exported"](model(Nested))
+@pytest.mark.parametrize("how", ["exported", "scripted", "traced"])
+def test_a_container_that_is_its_parent_s_only_part_is_a_layer_of_its_own(how):
+    program = MAKERS[how](model(Nested))
     assert by_layer(program) == by_layer(model(Nested))
     torch.testing.assert_close(program(X), model(Nested)(X))
 
