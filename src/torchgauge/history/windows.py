@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, func, select
@@ -19,17 +19,6 @@ from torchgauge.records.monitoring.window import Window
 PROCESS = "process"  # the label of windows in a history: of which process each is
 _KEY = ("monitor", "series", "labels", "process", "end")
 _ROW = 60  # bytes that a row has at least in a file
-
-
-class SeriesSpan(NamedTuple):
-    """A series that a history has windows of, and from when to when (seconds since 1970)."""
-
-    monitor: str
-    series: str
-    labels: dict[str, str]
-    begin: float
-    end: float
-    windows: int
 
 
 def add_windows(store: Store, windows: Iterable[Window], process: str) -> int:
@@ -93,21 +82,6 @@ def read_windows(
     if read_before is not None:
         read_before.update((key, window.end) for key, window in windows.items())
     return list(windows.values())
-
-
-def series_spans(store: Store) -> list[SeriesSpan]:
-    """Return the series that the history has windows of, by monitor and name. Raises StoreError."""
-    key = (table.c.monitor, table.c.series, table.c.labels)
-    ends = func.min(table.c.end), func.max(table.c.end), func.count()
-    query = select(*key, *ends).group_by(*key).order_by(*key)
-
-    def spans(connection: Connection) -> Iterator[SeriesSpan]:
-        for monitor, series, labels, *facts in rows(connection, query, 0):
-            named = msgspec.json.decode(labels, type=dict[str, str])
-            yield SeriesSpan(monitor, series, named, *facts)
-
-    result: list[SeriesSpan] = store.read(lambda connection: list(spans(connection)))
-    return result
 
 
 def count_windows(store: Store, before: float) -> int:

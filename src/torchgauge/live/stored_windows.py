@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 from torchgauge.analyze.monitoring.burn_rate import LONG
-from torchgauge.history.windows import PROCESS, read_windows, series_spans
+from torchgauge.history.windows import PROCESS, count_windows, read_windows
 from torchgauge.live.history_reader import HistoryReader
 from torchgauge.records.monitoring.window import Window
 
@@ -31,7 +32,7 @@ class StoredWindows:
 
     def has_any(self) -> bool:
         """Tell whether the history has windows at all."""
-        return bool(self._reader.read(series_spans))
+        return self._reader.read(lambda store: count_windows(store, math.inf)) > 0
 
     def __call__(self) -> list[Window]:
         """Return the windows, oldest first. Raises StoreError, RecordError."""

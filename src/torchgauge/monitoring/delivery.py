@@ -81,7 +81,7 @@ class Delivery:
             while len(self._pending) > self._receiver.backlog:
                 self._pending.popleft()
                 if self._receiver.backlog > 1:
-                    self._problems.add(f"oldest windows for {self._receiver.part}", _lost())
+                    self._lose("oldest", "More windows waited than are kept.")
 
     def end(self) -> None:
         """Hand over what waits, and end."""
@@ -96,7 +96,11 @@ class Delivery:
         elif self._thread is not threading.current_thread():
             self._thread.join(seconds)
             if self._thread.is_alive():
-                self._problems.add(f"last windows for {self._receiver.part}", _late())
+                self._lose("last", "They did not get there before the end.")
+
+    def _lose(self, what: str, cause: str) -> None:
+        error = MeasurementError(cause, id="windows-lost")
+        self._problems.add(f"{what} windows for {self._receiver.part}", error)
 
     def _run(self) -> None:
         while True:
@@ -117,14 +121,6 @@ class Delivery:
             self._pending.appendleft(batch)
             self._make_room()
             raise
-
-
-def _late() -> MeasurementError:
-    return MeasurementError("They did not get there before the end.", id="windows-late")
-
-
-def _lost() -> MeasurementError:
-    return MeasurementError("More windows waited than are kept.", id="windows-lost")
 
 
 class FunctionReceiver:

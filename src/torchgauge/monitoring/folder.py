@@ -65,11 +65,6 @@ def _is_plausible(window: Window) -> bool:
     )
 
 
-def _is_name(text: str) -> bool:
-    """Whether it is the name of a monitor's file, and no path."""
-    return Path(text).name == text and text.endswith(SUFFIX) and "\0" not in text
-
-
 class MonitorFolder:
     """Reads a monitor folder: totals since the processes began, or windows since the last look.
 
@@ -140,8 +135,11 @@ class MonitorFolder:
             return None
         state = msgspec.msgpack.decode(data, type=ProcessState)
         # What it replaces is removed: nothing elsewhere, and no other program's file.
-        is_own = all(map(_is_plausible, state.windows)) and all(map(_is_name, state.replaces))
-        if state.schema != SCHEMA or not is_own:
+        paths = [Path(name) for name in state.replaces if "\0" not in name]
+        names = tuple(path.name for path in paths if path.suffix == SUFFIX)
+        if (state.schema, state.replaces) != (SCHEMA, names) or not all(
+            map(_is_plausible, state.windows)
+        ):
             raise ValueError("not a monitor's")
         return msgspec.structs.replace(state, alive=alive)
 

@@ -121,8 +121,8 @@ class Monitor:
             timed = timed_stream(function, lambda: self._sampled_timing(labels))
         else:
             calls, _, _ = self.call_meter(labels)
-            timed = functools.wraps(function)(calls.wrap(function))
-        result: F = timed
+            timed = calls.wrap(function)
+        result: F = functools.wraps(function)(timed)
         return result
 
     def time(self, series: str = LATENCY, **labels: str) -> Timing:

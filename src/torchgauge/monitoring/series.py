@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.histogram import HIGHEST, LOWEST, PER_OCTAVE, Histogram
-from torchgauge.records.monitoring.window import Key, Window
+from torchgauge.records.monitoring.window import Window
 from torchgauge.records.record import How
 
 FULL = 3000  # buffered values, 24 kB
 # A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
 LARGEST, LARGEST_SUM = 1e30, 1e36
 LONGEST_WAIT = 1.0  # seconds for another thread's turn
-MOST_KINDS = 100  # of failures; further ones share the kind "other"
 
 
 class Series:
@@ -57,11 +56,6 @@ class Series:
         self.append, self.fail = self.values.append, self._failures.append
         self.restart(begin)
 
-    @property
-    def key(self) -> Key:
-        """The key of its windows."""
-        return self.name, tuple(sorted(self.labels.items()))
-
     def restart(self, begin: float) -> None:
         """Forget everything, as a forked process must: the values are its parent's."""
         self._lock, self._drains = threading.RLock(), False
@@ -89,13 +83,14 @@ class Series:
                 self._lock.release()
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait for other threads, but not for ever.
+    def _emptied(self) -> Iterator[None]:
+        """Empty the buffer and hold it, after other threads' turns, but not after a second.
 
         A signal may have interrupted one, and its handler wait for the thread that waits here.
         """
         has_turn = self._lock.acquire(timeout=LONGEST_WAIT)
         try:
+            self._drain()
             yield
         finally:
             if has_turn:
@@ -107,8 +102,7 @@ class Series:
 
     def succeeded(self) -> int:
         """Return the number of events that have ended well."""
-        with self._turn():
-            self._drain()
+        with self._emptied():
             return self._events() - self._errors.total()
 
     def _events(self) -> int:
@@ -130,22 +124,18 @@ class Series:
         # Threads may have appended since: only what was copied is cut off.
         del self.values[: len(values)], self._failures[: len(failures)]
         for kind in failures:
-            name = kind.__name__ if isinstance(kind, type) else str(kind)
-            has_room = name in self._errors or len(self._errors) < MOST_KINDS
-            self._errors[name if has_room else "other"] += 1
+            self._errors[kind.__name__ if isinstance(kind, type) else str(kind)] += 1
         if values:
             self._count(np.frombuffer(values))
 
     def state(self, now: float) -> Window:
         """Return all values since the process began."""
-        with self._turn():
-            self._drain()
+        with self._emptied():
             return self._state(now)
 
     def close_window(self, now: float) -> Window:
         """Return the values since the last window, with exact extremes, and begin the next one."""
-        with self._turn():
-            self._drain()
+        with self._emptied():
             state, ends = self._state(now), self._window_ends
             window = state.since(self._closed)
             self._closed, self._window_ends = state, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
@@ -11,39 +12,31 @@ from torchgauge.history.windows import add_windows
 from torchgauge.monitoring.delivery import Batch
 
 LONGEST_WAIT = 1.0  # seconds that a fork waits
+# Held while a monitor of this process has a history open, which a fork waits for: the forked one
+# would take SQLite's locks of its parent for its own, and write beside others.
+_open = threading.RLock()
+_is_inherited = False
 
 
-class _OpenHistory(threading.local):
-    """Lets a fork wait until no monitor of the process has a history open.
-
-    A forked process would take SQLite's locks of its parent for its own, and write beside others.
-    """
-
-    lock = threading.Lock()
-    inherited = False
-    has_turn = False
-
-    def watch(self) -> None:
-        """Look after the forks of this process."""
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=self._before, after_in_parent=self._after, after_in_child=self._begin
-            )
-
-    def _before(self) -> None:
-        self.has_turn = self.lock.acquire(timeout=LONGEST_WAIT)
-
-    def _after(self) -> None:
-        if self.has_turn:
-            self.lock.release()
-
-    def _begin(self) -> None:
-        _OpenHistory.inherited |= not self.has_turn
-        _OpenHistory.lock = threading.Lock()
+def _before_fork() -> None:
+    _open.acquire(timeout=LONGEST_WAIT)
 
 
-_open_history = _OpenHistory()
-_open_history.watch()
+def _in_parent() -> None:
+    with contextlib.suppress(RuntimeError):  # it waited in vain
+        _open.release()
+
+
+def _in_child() -> None:
+    global _open, _is_inherited
+    try:
+        _open.release()
+    except RuntimeError:
+        _open, _is_inherited = threading.RLock(), True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 class HistoryReceiver:
@@ -63,11 +56,11 @@ class HistoryReceiver:
 
         Raises StoreError, InputError, MissingExtraError, MeasurementError `history-forked`.
         """
-        if _open_history.inherited:
+        if _is_inherited:
             raise MeasurementError(
                 "This process cannot write to the history.",
                 id="history-forked",
                 cause="It was forked while its parent had it open, and would damage it.",
             )
-        with _open_history.lock, Store.open(self._location) as store:
+        with _open, Store.open(self._location) as store:
             add_windows(store, batch.windows, batch.process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,23 +29,20 @@ class OtlpReceiver:
         except ImportError as error:
             library = "opentelemetry-exporter-otlp-proto-http"
             raise missing_extra(library, "otlp", "Sending to an OTLP endpoint") from error
-        self._make: Any = otlp.OTLPMetricExporter
         self._endpoint, self._gen_ai = endpoint, gen_ai
-        self._exporter: Any = None
-        self._process = 0
+        make: Any = otlp.OTLPMetricExporter
+        # One a process: two on a connection that was inherited would mix their answers.
+        self._exporter_of = functools.cache(lambda _: make(endpoint=endpoint, timeout=TIMEOUT))
 
     def receive(self, batch: Batch) -> None:
         """Send the totals. Raises MeasurementError `otlp-failed`."""
-        if self._process != os.getpid():  # two processes on one connection would mix their answers
-            self._exporter = self._make(endpoint=self._endpoint, timeout=TIMEOUT)
-            self._process = os.getpid()
         resource = {
             "service.name": batch.monitor,
             "service.instance.id": batch.process,
             "telemetry.sdk.name": "torchgauge",
         }
         metrics = otlp_metrics(batch.totals, resource, gen_ai=self._gen_ai)
-        result = self._exporter.export(metrics, timeout_millis=TIMEOUT * 1000)
+        result = self._exporter_of(os.getpid()).export(metrics, timeout_millis=TIMEOUT * 1000)
         if result.name != "SUCCESS":
             parts = urlsplit(self._endpoint)  # a user, a password and a query are secrets
             raise MeasurementError(

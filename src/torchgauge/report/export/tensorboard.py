@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -44,12 +45,12 @@ def scalar_logger(folder: str | Path) -> Callable[[dict[str, float], float], Non
     """
     make_writer = _writer_class()
     check_writable(Path(folder))
-    writers = {os.getpid(): make_writer(str(folder))}
+    # The inherited one stays: as it ends it would write what it holds.
+    writer_of = functools.cache(lambda _process: make_writer(str(folder)))
+    writer_of(os.getpid())
 
     def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
-        writer = writers.get(os.getpid())
-        if writer is None:  # the inherited one stays: as it ends it would write what it holds
-            writer = writers[os.getpid()] = make_writer(str(folder))
+        writer = writer_of(os.getpid())
         _add(writer, scalars, timestamp, int(timestamp))
         writer.flush()
 
