@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select, true
 
 from torchgauge.errors import RecordError
 from torchgauge.history.bounds import rows
@@ -56,16 +56,12 @@ def read_windows(
     Each has the label `process`: `merged(window.without("process") for window in …)` is all
     processes'. Raises StoreError, RecordError `store-damaged`.
     """
-    conditions = [
-        condition
-        for condition in (
-            None if monitor is None else table.c.monitor == monitor,
-            None if series is None else table.c.series == series,
-            None if since is None else table.c.end > since,
-            None if until is None else table.c.end <= until,
-        )
-        if condition is not None
-    ]
+    conditions = (
+        true() if monitor is None else table.c.monitor == monitor,
+        true() if series is None else table.c.series == series,
+        true() if since is None else table.c.end > since,
+        true() if until is None else table.c.end <= until,
+    )
     columns = [table.c[name] for name in (*_KEY, "data")]
     query = select(*columns).where(*conditions).order_by(table.c.end)
 

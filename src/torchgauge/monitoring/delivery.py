@@ -81,7 +81,7 @@ class Delivery:
             while len(self._pending) > self._receiver.backlog:
                 self._pending.popleft()
                 if self._receiver.backlog > 1:
-                    self._lose("oldest", "More windows waited than are kept.")
+                    self._lose("oldest windows", "More windows waited than are kept.")
 
     def end(self) -> None:
         """Hand over what waits, and end."""
@@ -96,11 +96,11 @@ class Delivery:
         elif self._thread is not threading.current_thread():
             self._thread.join(seconds)
             if self._thread.is_alive():
-                self._lose("last", "They did not get there before the end.")
+                self._lose("last windows", "They did not get there before the end.")
 
-    def _lose(self, what: str, cause: str) -> None:
+    def _lose(self, windows: str, cause: str) -> None:
         error = MeasurementError(cause, id="windows-lost")
-        self._problems.add(f"{what} windows for {self._receiver.part}", error)
+        self._problems.add(f"{windows} for {self._receiver.part}", error)
 
     def _run(self) -> None:
         while True:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -122,8 +122,7 @@ class Monitor:
         else:
             calls, _, _ = self.call_meter(labels)
             timed = calls.wrap(function)
-        result: F = functools.wraps(function)(timed)
-        return result
+        return cast(F, functools.wraps(function)(timed))
 
     def time(self, series: str = LATENCY, **labels: str) -> Timing:
         """Return a context manager that times its block as an event of a series."""
