@@ -144,8 +144,10 @@ def test_threads_lose_nothing():
 def test_windows_end_at_multiples_of_their_length_and_are_handed_on():
     received = []
     net = Net()
-    monitor = tg.monitor(net, window=3600.0, on_windows=received.append)
+    monitor = tg.monitor(net, interval=1000.0, window=3600.0, on_windows=received.append)
     net(torch.ones(1, 4))
+    while monitor._file is None:  # the thread's tick at the real time, the only one
+        time.sleep(0.001)
     monitor.tick(monitor._window_end - 1)
     assert monitor._window_end % 3600 == 0
     monitor.tick(monitor._window_end + 1)
