@@ -104,7 +104,7 @@ def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tup
             for size, took, last in itertools.zip_longest(
                 requests.batch, requests.service, requests.last
             )
-            if size is not None and took is not None
+            if size and took is not None
         )
         # A counter keeps the order in which it first counts.
         counts = Counter((size, took) for _, size, took in rows)
