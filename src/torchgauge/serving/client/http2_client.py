@@ -12,9 +12,10 @@ from torchgauge.errors import missing_extra, text_of
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.columns import PENDING
-from torchgauge.serving.client.connection import Sender, note_content, read_timing
+from torchgauge.serving.client.connection import Sender, note_content
 from torchgauge.serving.client.connection_pool import fate_of
 from torchgauge.serving.client.dialect import Dialect
+from torchgauge.serving.client.dialects.torchgauge import read_timing
 from torchgauge.serving.client.request_bytes import Token
 from torchgauge.version import version
 
