@@ -49,7 +49,7 @@ class Http2Client:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )  # fmt: skip
         # Only addresses that were checked are connected to: the name is in the head and in TLS.
-        host = address.hosts[0]
+        host = address.listening_host()
         host = f"[{host}]" if ":" in host else host
         self._url = f"{address.scheme}://{host}:{address.port}{address.target}"
         self._head = {
