@@ -144,8 +144,8 @@ class _Outline:
                 owner._modules[name] = nn.Module()  # noqa: SLF001
             module = owner._modules[name]  # type: ignore[assignment]  # noqa: SLF001
         if parameters := tuple(map(id, module.parameters())):
-            same = self._shared.setdefault((frame.kind, parameters), {})
-            module = owner._modules[name] = _shared(same, frame.path, module)  # noqa: SLF001
+            by_path = self._shared.setdefault((frame.kind, parameters), {})
+            module = owner._modules[name] = _shared(by_path, frame.path, module)  # noqa: SLF001
         return _as_layer(module, frame.kind)
 
     def _not_a_layer(self, node: fx.Node, owner: Layer) -> str:
@@ -185,21 +185,20 @@ def _tie(program: nn.Module) -> None:
                 module._parameters[name] = first.setdefault(key, parameter)  # noqa: SLF001
 
 
-def _shared(same: dict[str, nn.Module], path: str, module: nn.Module) -> nn.Module:
+def _shared(by_path: dict[str, nn.Module], path: str, module: nn.Module) -> nn.Module:
     """Return the module itself, or the one at another path that has its class and parameters.
 
     One module under two names has its parameters under both. A container and its only part have
     the same ones, too.
     """
-    if module not in same.values():
-        apart = (
+    if module not in by_path.values():
+        unrelated = (
             other
-            for other_path, other in same.items()
+            for other_path, other in by_path.items()
             if not f"{path}.".startswith(f"{other_path}.")
             and not f"{other_path}.".startswith(f"{path}.")
         )
-        module = next(apart, module)
-        same[path] = module
+        module = by_path[path] = next(unrelated, module)
     return module
 
 
