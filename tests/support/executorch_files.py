@@ -169,8 +169,8 @@ def hostile_records(file: Path) -> dict[str, Callable[[], None]]:
         "infinite sizes": lambda: write_record(
             file, {0: 1}, tensors={"w": (7, [float("inf")])}, parameters=["w"]
         ),
-        "65 dimensions": lambda: write_record(file, {0: 1}, tensors={"w": (7, [1] * 65)}),
-        "2**93 elements": lambda: write_record(
+        "a parameter of 65 dimensions": lambda: write_record(file, {0: 1}, tensors={"w": (7, [1] * 65)}),
+        "a parameter of 2**93 elements": lambda: write_record(
             file, {0: 1}, tensors={"w": (7, [2**31] * 3)}, parameters=["w"]
         ),
         "an element type that is not known": lambda: write_record(

@@ -55,14 +55,14 @@ class Lowering(NamedTuple):
 
 class _Node(msgspec.Struct):
     target: str = ""
-    inputs: list[dict[str, Any]] = []
-    outputs: list[dict[str, Any]] = []
+    inputs: tuple[dict[str, Any], ...] = ()
+    outputs: tuple[dict[str, Any], ...] = ()
     metadata: dict[str, str] = {}
 
 
 class _Value(msgspec.Struct):
     dtype: int = 0
-    sizes: list[dict[str, Any]] = []
+    sizes: tuple[dict[str, Any], ...] = ()
 
 
 class _Graph(msgspec.Struct):
@@ -151,13 +151,14 @@ def _lowering(
             inputs.append(_sizes(graph.tensor_values[argument]))
     by_handle: dict[int, list[_Source]] = {}
     for node in graph.nodes:
-        source = _source(node, names, graph.tensor_values)
-        for handle in _numbers(node.metadata.get("debug_handle", "")):
-            by_handle.setdefault(handle, []).append(source)
+        if numbers := _numbers(node.metadata.get("debug_handle", "")):
+            source = _source(node, names, graph.tensor_values)
+            for handle in numbers:
+                by_handle.setdefault(handle, []).append(source)
     layers = {}
     for instruction, own in handles.items():
-        numbers = dict.fromkeys(own if isinstance(own, list) else [own])
-        sources = [source for number in numbers for source in by_handle.get(number, ())]
+        own_numbers = dict.fromkeys(own if isinstance(own, list) else [own])
+        sources = [source for number in own_numbers for source in by_handle.get(number, ())]
         limit -= sum(1 + len(source.stack) + len(source.parameters) for source in sources)
         if limit < 0:
             raise ValueError("Its instructions have more nodes than its program.")
