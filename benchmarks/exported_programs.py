@@ -30,9 +30,9 @@ from torchgauge.targets.target import Target, TargetRequest
 
 MODELS = (
     "torchvision-resnet18 torchvision-mobilenet_v3_small torchvision-squeezenet1_0 "
-    "torchvision-shufflenet_v2_x1_0 torchvision-vit_b_32 timm-levit_128s timm-mixer_s32_224 "
-    "timm-deit_tiny_patch16_224 transformers-BertModel transformers-GPT2Model "
-    "transformers-LlamaModel transformers-ViTModel"
+    "torchvision-shufflenet_v2_x1_0 torchvision-efficientnet_b0 torchvision-vit_b_32 "
+    "timm-levit_128s timm-mixer_s32_224 timm-deit_tiny_patch16_224 transformers-BertModel "
+    "transformers-GPT2Model transformers-LlamaModel transformers-ViTModel"
 )
 PACKAGED = ("torchvision-resnet18", "transformers-BertModel")
 ROUNDS = 15  # at least, whatever they take

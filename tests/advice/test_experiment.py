@@ -163,6 +163,17 @@ def test_memory_is_judged_by_its_peak_and_time_is_the_price():
     assert found.best is None
 
 
+def test_memory_of_a_process_is_saved_beyond_what_processes_differ_by():
+    checks = {"less": CheckResult(KEPT, memory=600), "chance": CheckResult(KEPT, memory=800)}
+    truth = {"less": 0.7, "chance": 0.7}
+    world = World(truth, checks=checks, runtime="onnxruntime", module=False)
+    names = [candidate(name, goal="memory", needs_module=False) for name in truth]
+    _, trials = tried(world, *names)
+    assert trials["less"].outcome == "accepted"
+    assert trials["chance"].outcome == "rejected"
+    assert "30 %" in trials["chance"].reason
+
+
 def test_a_larger_batch_must_keep_the_limit_of_a_call():
     world = World({"twice": 1.5, "four": 1.6}, latency_limit=0.02)
     _, trials = tried(world, candidate("twice", times=2), candidate("four", times=4))

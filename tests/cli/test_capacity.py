@@ -89,7 +89,7 @@ def test_report_shows_it_again(planned, capsys):
 
 def test_recorded_schedule(record, tmp_path, capsys):
     schedule = tmp_path / "day.txt"
-    schedule.write_text("0\n0.01\n0.5\n\n0.6\n")
+    schedule.write_text("# a day\n0\n0.01\n0.5\n\n0.6\n")
     options = ["capacity", record, "--arrivals", str(schedule), "--json"]
     assert main(options) == 0
     plan = json.loads(capsys.readouterr().out)
@@ -120,7 +120,8 @@ def test_refused(tmp_path, capsys):
         (["--rate", "5", "--max-batch", "64"], "batch-unmeasured"),
         (["--rate", "5", "--headroom", "2"], "usage"),
         (["--rate", "5", "--tokens", "128"], "usage"),
-        (["--rate", "5", "--arrivals", "nowhere.txt"], "file-missing"),
+        (["--rate", "5", "--arrivals", "nowhere.txt"], "option-invalid"),
+        (["--rate", "5", "--arrivals", "gamma:0"], "option-invalid"),
         (["--rate", "5", "--output-dir", "x", "--format", "folded"], "format-unfit"),
     ],
 )

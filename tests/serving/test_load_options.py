@@ -16,7 +16,7 @@ from torchgauge.errors import InputError
         ({"rate": 5, "scenario": "ofline"}, "scenario-unknown"),
         ({"rate": 5, "arrivals": "poison"}, "arrivals-unknown"),
         ({"rate": 5, "arrivals": "poisson:2"}, "arrivals-unknown"),
-        ({"rate": 5, "arrivals": "gamma:-1"}, "option-invalid"),
+        ({"rate": 5, "arrivals": "gamma:-1"}, "arrivals-unknown"),
         ({"rate": 5, "duration": 0}, "option-invalid"),
         ({"rate": 5, "requests": 1.5}, "option-invalid"),
         ({"rate": 5, "max_batch": True}, "option-invalid"),

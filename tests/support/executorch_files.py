@@ -169,7 +169,9 @@ def hostile_records(file: Path) -> dict[str, Callable[[], None]]:
         "infinite sizes": lambda: write_record(
             file, {0: 1}, tensors={"w": (7, [float("inf")])}, parameters=["w"]
         ),
-        "a parameter of 65 dimensions": lambda: write_record(file, {0: 1}, tensors={"w": (7, [1] * 65)}),
+        "a parameter of 65 dimensions": lambda: write_record(
+            file, {0: 1}, tensors={"w": (7, [1] * 65)}
+        ),
         "a parameter of 2**93 elements": lambda: write_record(
             file, {0: 1}, tensors={"w": (7, [2**31] * 3)}, parameters=["w"]
         ),

@@ -81,7 +81,7 @@ class Candidate:
         if self.runtime and self.runtime != facts.runtime:
             return f"It is for ONNX files in {self.runtime}."
         if self.needs_module and facts.runtime:
-            return "It changes a module of torch, and the target is an ONNX file."
+            return "It changes a module of torch, and the target runs in another runtime."
         if self.needs_module and not facts.module:
             return "The target is a plain callable: nothing in it can be changed."
         if facts.compiled and self.needs_module:

@@ -12,6 +12,7 @@ from torchgauge import units
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.world import Block
 from torchgauge.analyze.advice.speed_up import MINIMUM_GAIN, MINIMUM_MEMORY, speed_up
+from torchgauge.analyze.compare.compared_memory import PROCESS_SPREAD
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.outputs import DIFFERS
@@ -59,11 +60,16 @@ class Attempt:
         if not check_result.output.passed:
             self.end("rejected", rejection_reason(check_result))
         elif self.candidate.goal == "memory" and not self._saves(check_result.memory):
-            self.end("rejected", f"It saves less than {units.percent(MINIMUM_MEMORY)} of memory.")
+            self.end("rejected", f"It saves less than {units.percent(self._saving)} of memory.")
+
+    @property
+    def _saving(self) -> float:
+        """The share of memory that must be saved: more than processes of one build differ by."""
+        return PROCESS_SPREAD if self.facts.runtime else MINIMUM_MEMORY
 
     def _saves(self, after: int | None) -> bool:
         before = self.facts.memory
-        return bool(before and after is not None and after <= before * (1 - MINIMUM_MEMORY))
+        return bool(before and after is not None and after <= before * (1 - self._saving))
 
     def leave(self, *, interrupted: bool) -> None:
         """End it as untried, with what was measured of it and what ended the search."""

@@ -63,9 +63,9 @@ def plan_capacity(
         inputs: Those of a request to that model.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `rate-missing`,
-    `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`, and as `load`; with
-    `verify` also `verify-unfit`, and as `measure_serving`.
+    Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `arrivals-unknown`,
+    `rate-missing`, `no-service-times`, `batch-unmeasured`, `request-too-long`, `not-plannable`, and
+    as `load`; with `verify` also `verify-unfit`, and as `measure_serving`.
 
     Examples:
         >>> import torch, torchgauge as tg

@@ -192,13 +192,16 @@ def count_cost(model: Callable[..., Any], inputs: Any = None, *, backward: bool 
 def count_request(request: TargetRequest, options: CountOptions) -> Count:
     """Count the size and the cost of a target named as on the command line.
 
-    With `options.backward` the memory of a training step is part of it. Raises InputError
-    `loss-unknown`, and what loading raises.
+    With `options.backward` the memory of a training step is part of it. A trusted file is loaded
+    and counted in a process of its own. Raises InputError `loss-unknown`, and what loading raises.
     """
     require_torch()
-    from torchgauge.measure.work.count import count
+    from torchgauge.measure.processes.separate_process import count_in_separate_process
+    from torchgauge.measure.work.count import CountSource, count
 
     with turn():
+        if request.in_own_process:
+            return count_in_separate_process(CountSource(request, options=options))
         return count(request, options)
 
 

@@ -17,7 +17,7 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import DETAIL, Detail
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
@@ -82,7 +82,7 @@ def profile(
     latency = LatencyOptions(None, warmup, iterations, processes, None, budget, effort=how_long)
     _check(timeline)
     placed: dict[str, Any] = {"device": device, "precision": precision}
-    if isinstance(model, str | Path) and Path(model).suffix == ".onnx":
+    if isinstance(model, str | Path) and is_onnx(str(model)):
         chosen = RuntimeOptions(runtime, provider, optimization)
         request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
         record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)

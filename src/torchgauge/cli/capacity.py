@@ -7,11 +7,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.analyze.serving.arrival_kinds import arrival_kind
 from torchgauge.cli import formats
+from torchgauge.cli.options.loads import arrivals
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.errors import ExitCode, InputError
-from torchgauge.folders import typed
+from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
@@ -31,7 +32,6 @@ predictions beside its levels too, and is refused where these show that its serv
 in order.
 """
 FORMS = ("json", "text", "csv", "markdown", "html")
-KINDS = ("poisson", "constant", "gamma")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +50,7 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--rate", type=_number, metavar="R", help="requests per second")
     group.add_argument(
         "--arrivals",
+        type=arrivals,
         default="poisson",
         metavar="KIND|FILE",
         help="poisson (default), constant, gamma:CV, or a file with a time in seconds on each line",
@@ -178,14 +179,14 @@ def run(options: argparse.Namespace) -> int:
 def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
     from torchgauge.analyze.serving.goals import parse_goals
+    from torchgauge.serving.load_inputs import recorded_times
 
-    is_kind = options.arrivals.partition(":")[0] in KINDS
-    recorded = () if is_kind else _schedule(typed(options.arrivals))
+    file = None if arrival_kind(options.arrivals) else Path(options.arrivals)
     return CapacityOptions(
         rate=options.rate,
-        arrivals=options.arrivals if is_kind else "poisson",
-        recorded=recorded,
-        file="" if is_kind else Path(options.arrivals).name,
+        arrivals=options.arrivals,
+        recorded=tuple(sorted(recorded_times(file))),
+        file="" if file is None else file.name,
         goals=parse_goals(options.goal) if options.goal.strip() else (),
         max_batch=options.max_batch,
         max_delay=options.max_delay,
@@ -197,29 +198,6 @@ def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
         token_budget=options.token_budget,
         seed=options.seed,
     )
-
-
-def _schedule(path: Path) -> tuple[float, ...]:
-    """Return the times of a recorded schedule. Raises InputError `arrivals-invalid`."""
-    from torchgauge.reading import RECORD, read_bytes
-
-    lines = read_bytes(path, RECORD).decode("utf-8", "replace").split()
-    try:
-        times = sorted(map(float, lines))
-    except ValueError as error:
-        raise InputError(
-            f"'{path}' has a line that is not a time in seconds.",
-            id="arrivals-invalid",
-            cause=str(error),
-            remedy="Give poisson, constant, gamma:2, or a file with a time on each line.",
-        ) from error
-    if len(times) < 2 or not all(map(math.isfinite, times)):
-        raise InputError(
-            f"'{path}' has no schedule: it takes two or more finite times.",
-            id="arrivals-invalid",
-            remedy="Give a file with a time in seconds on each line.",
-        )
-    return tuple(times)
 
 
 def _show(plan: CapacityPlan, options: argparse.Namespace) -> None:

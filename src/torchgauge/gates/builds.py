@@ -12,7 +12,8 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.targets.builds.revision import Revision
 from torchgauge.targets.builds.source import Source
-from torchgauge.targets.target import PROGRAM, TargetRequest
+from torchgauge.targets.runtimes.runtime_options import is_program
+from torchgauge.targets.target import TargetRequest
 from torchgauge.targets.training.named_training import NamedLoss, requested_training
 from torchgauge.targets.training.training import Training
 
@@ -31,7 +32,7 @@ def side_request(request: TargetRequest, spec: str) -> TargetRequest:
 
     Raises InputError `option-conflict` where both are programs of one ExecuTorch record.
     """
-    program = spec.lower().endswith(PROGRAM)
+    program = is_program(spec)
     if request.etrecord is not None and program and spec != request.spec:
         raise InputError(
             "--etrecord belongs to one program, and two are compared.",

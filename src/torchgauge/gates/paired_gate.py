@@ -13,6 +13,7 @@ import msgspec
 
 from torchgauge import units
 from torchgauge.analyze.compare.compare import compare, inputs_differ
+from torchgauge.analyze.compare.compared_memory import TWO_MEASURES
 from torchgauge.analyze.gate.exact_metrics import exact_ruling
 from torchgauge.analyze.gate.limits import judge_limit, percentile_of
 from torchgauge.analyze.gate.regressed_layers import regressed_layers
@@ -116,9 +117,10 @@ def _exact(compared: Comparison, options: GateOptions) -> tuple[Ruling, ...]:
     exact_rulings = []
     for tolerance in options.of_kind(timing=False):
         change = compared.change_of(tolerance.metric)
-        if change is not None:
+        usual = tolerance.metric in options.usual
+        if change is not None and not (usual and change.reason == TWO_MEASURES):
             exact_rulings.append(exact_ruling(change, tolerance))
-        elif tolerance.metric not in options.usual:
+        elif not usual:
             exact_rulings.append(_unknown(tolerance, "neither build has it"))
     return tuple(exact_rulings)
 

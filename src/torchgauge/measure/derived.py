@@ -105,11 +105,13 @@ def no_module(target: Target) -> MeasurementWarning:
     )
 
 
-def no_parameters(target: Target) -> MeasurementWarning:
-    """Return the warning that the parameters of a program are not known."""
+def no_parameters(target: Target, *, estimates: bool = False) -> MeasurementWarning:
+    """Return the warning that a program's parameters are not known, nor `estimates` by them."""
+    lacking = " Without their size nothing is estimated of other devices." if estimates else ""
     return MeasurementWarning(
         id="parameters-unknown",
-        message=f"{target.name} stores constants, and does not mark the parameters among them.",
+        message=f"{target.name} stores constants, and does not mark the parameters among them."
+        f"{lacking}",
         probe="size",
         remedy="--etrecord FILE, the record of how it was lowered, has parameters and layers.",
     )

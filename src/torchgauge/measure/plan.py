@@ -71,6 +71,7 @@ from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import on_host
 
 # The share of the latency's time that is spent before the other probes; the rest comes after them.
 FIRST_SHARE = 0.5
@@ -322,7 +323,7 @@ def _roofs(
     timeline: TimelineOptions,
 ) -> Roofs | None:
     """Return what the device can do at most, where there is work to hold to it."""
-    if cost is None or not placement.computes:
+    if cost is None or not placement.computes or not on_host(placement.model):
         return None
     if not timeline.measures_roofs:
         return machine.known_roofs(placement.device)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any, Literal
 
+from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Scenario
 from torchgauge.similar import did_you_mean, similar
 
 SCENARIOS: tuple[Scenario, ...] = ("server", "single-stream", "multi-stream", "offline")
-ARRIVALS = ("poisson", "constant", "gamma")
 DURATION = 10.0
 OFFLINE_REQUESTS = 256
 TIMEOUT = 60.0
@@ -77,7 +76,13 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         if self.scenario not in SCENARIOS:
-            raise _unknown("scenario", self.scenario, SCENARIOS)
+            raise InputError(
+                f"There is no scenario {self.scenario!r}.",
+                id="scenario-unknown",
+                remedy=did_you_mean(
+                    similar(self.scenario, SCENARIOS), f"Choose from {', '.join(SCENARIOS)}."
+                ),
+            )
         for name in ("requests", "in_flight", "max_batch", "workers", "processes"):
             number = getattr(self, name)
             if number is not None and not (
@@ -122,8 +127,7 @@ class LoadOptions:
     @property
     def recorded(self) -> Path | None:
         """The file of arrival times, if there is one."""
-        kind = self.arrivals.partition(":")[0]
-        return None if kind in ARRIVALS else Path(self.arrivals)
+        return None if arrival_kind(self.arrivals) else Path(self.arrivals)
 
     @property
     def level_rates(self) -> tuple[float | None, ...]:
@@ -145,22 +149,14 @@ class LoadOptions:
     def arrivals_at(self, rate: float | None, seed: int | None = None) -> Arrivals:
         """Return how requests arrive at a rate. Raises InputError `arrivals-unknown`."""
         seed = self.seed if seed is None else seed
-        if self.recorded is not None:
-            if not self.recorded.is_file():
-                raise _unknown("arrivals", self.arrivals, ("poisson", "constant", "gamma:2"))
-            return Arrivals(kind="file", rate=rate, file=self.recorded.name, seed=seed)
-        kind, colon, text = self.arrivals.partition(":")
-        if kind != "gamma":
-            if colon:
-                raise _unknown("arrivals", self.arrivals, ("poisson", "constant", "gamma:2"))
-            return Arrivals(kind=kind, rate=rate, seed=seed)  # type: ignore[arg-type]
-        try:
-            variation = float(text)
-        except ValueError:
-            variation = math.nan
-        if not 0.01 <= variation <= 100:
-            raise _invalid("arrivals", self.arrivals, "gamma:CV with a variation above 0")
-        return Arrivals(kind="gamma", rate=rate, variation=variation, seed=seed)
+        parsed = arrival_kind(self.arrivals)
+        if parsed is not None:
+            kind, variation = parsed
+            return Arrivals(kind=kind, variation=variation, rate=rate, seed=seed)
+        path = Path(self.arrivals)
+        if not path.is_file():
+            raise unknown_arrivals(self.arrivals)
+        return Arrivals(kind="file", rate=rate, file=path.name, seed=seed)
 
     def seconds_at(self, rate: float | None) -> float:
         """Return the seconds for which a level schedules requests."""
@@ -185,13 +181,3 @@ def _invalid(name: str, value: Any, expected: str) -> InputError:
 
 def _conflict(message: str, remedy: str) -> InputError:
     return InputError(message, id="option-conflict", remedy=remedy)
-
-
-def _unknown(subject: str, name: str, choices: tuple[str, ...]) -> InputError:
-    plural = "are" if subject == "arrivals" else "is"
-    remedy = f"Choose from {', '.join(choices)}" + ", or a file of times." * (plural == "are")
-    return InputError(
-        f"There {plural} no {subject} {name!r}.",
-        id=f"{subject}-unknown",
-        remedy=did_you_mean(similar(name, choices), remedy),
-    )

@@ -12,9 +12,13 @@ from torchgauge.errors import InputError
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.precisions import precision_named
-from torchgauge.targets.runtimes.runtime_options import USUAL_RUNTIME, RuntimeOptions, is_onnx
-
-PROGRAM = ".pte"
+from torchgauge.targets.runtimes.runtime_options import (
+    USUAL_RUNTIME,
+    RuntimeOptions,
+    in_runtime,
+    is_onnx,
+    is_program,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +77,22 @@ class TargetRequest:
 
     def _check_runtime(self) -> None:
         """Refuse options of runtimes for other targets; what a file takes is on the host."""
-        program = self.spec.lower().endswith(PROGRAM)
+        program = is_program(self.spec)
         if self.etrecord is not None and not program:
             raise InputError(
                 "--etrecord belongs to a program of ExecuTorch (.pte).",
                 id="option-conflict",
                 remedy="Leave it out.",
             )
-        if not is_onnx(self.spec) and not program:
+        if not in_runtime(self.spec):
             return
+        if program and self.runtime != USUAL_RUNTIME:
+            raise InputError(
+                "A program of ExecuTorch runs in ExecuTorch's runtime, as it was lowered.",
+                id="runtime-unsupported",
+                cause="ONNX files alone have runtimes, providers and levels of optimisation.",
+                remedy="Leave the option out.",
+            )
         subject = "A program of ExecuTorch" if program else "An ONNX file"
         if self.device == "auto":
             object.__setattr__(self, "device", "cpu")

@@ -25,7 +25,7 @@ from torchgauge.targets.inputs.misfits import check_call
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, place
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 from torchgauge.targets.target import Target, TargetRequest
 
 IMAGES = 4  # dimensions of what channels-last is about
@@ -70,11 +70,11 @@ class Variant(Source):
             torch.set_num_threads(self.threads)
         target = self._target(device)
         check_call(target.model, target.inputs)
-        in_runtime = isinstance(target.model, RuntimeModel)
-        if self.interop is not None and not in_runtime:
+        own_runtime = isinstance(target.model, RuntimeModel)
+        if self.interop is not None and not own_runtime:
             _set_interop(self.interop)
         placement = self._placed(target, device)
-        if in_runtime or self.optimization or self.runtime:
+        if own_runtime or self.optimization or self.runtime:
             return self._in_runtime(placement)
         if self.channels_last:
             placement = _channels_last(placement)
@@ -85,9 +85,14 @@ class Variant(Source):
         return placement
 
     def _in_runtime(self, placement: Placement) -> Placement:
-        """Return an ONNX file with its threads between operators; other changes are torch's."""
+        """Return what runs in a runtime with its threads between operators.
+
+        Other changes are torch's, and those of ONNX files are theirs alone.
+        """
         model = placement.model
-        if not isinstance(model, RuntimeModel):
+        if not isinstance(model, RuntimeModel) or (
+            (self.optimization or self.runtime) and not is_onnx(model.path.name)
+        ):
             raise InputError(
                 f"{placement.target.name} is not an ONNX file.",
                 id="runtime-unsupported",
@@ -96,9 +101,9 @@ class Variant(Source):
             )
         if self.channels_last or self.compile not in (None, "none"):
             raise InputError(
-                "An ONNX file is not compiled or reordered by torch.",
+                f"{model.path.name} is not compiled or reordered by torch.",
                 id="runtime-unsupported",
-                remedy="Leave --compile and --channels-last out; --optimization has its levels.",
+                remedy="Leave --compile and --channels-last out; an ONNX file has --optimization.",
             )
         if self.interop is None:
             return placement

@@ -15,6 +15,7 @@ from torchgauge.records.serving.capacity_plan import PlannedSetting
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes
 
 
 def planned(times, **options):
@@ -140,9 +141,12 @@ def test_request_that_no_cache_holds():
     [
         ({}, "rate-missing"),
         ({"rate": 0.0}, "option-invalid"),
-        ({"rate": 1.0, "arrivals": "gamma"}, "option-invalid"),
-        ({"rate": 1.0, "arrivals": "gamma:x"}, "option-invalid"),
-        ({"rate": 1.0, "arrivals": "uniform"}, "option-invalid"),
+        ({"rate": 1.0, "arrivals": "gamma"}, "arrivals-unknown"),
+        ({"rate": 1.0, "arrivals": "gamma:x"}, "arrivals-unknown"),
+        ({"rate": 1.0, "arrivals": "gamma:0.009"}, "arrivals-unknown"),
+        ({"rate": 1.0, "arrivals": "uniform"}, "arrivals-unknown"),
+        ({"rate": 1.0, "workers": 1, "failures": 1}, "option-invalid"),
+        ({"recorded": (0.0, float("inf"))}, "option-invalid"),
         ({"rate": 1.0, "workers": 0}, "option-invalid"),
         ({"rate": 1.0, "max_delay": -1.0}, "option-invalid"),
         ({"rate": 1.0, "failures": -1}, "option-invalid"),
@@ -210,6 +214,31 @@ def test_service_times_are_in_the_order_of_answers():
     )  # fmt: skip
     (batch,), _ = of_requests([requests])
     assert batch.seconds == (9e-3, 1e-3, 5e-3, 4e-3)
+
+
+def test_alike_times_of_a_coarse_clock_keep_their_order():
+    """Two workers whose batches of two end together; of one batch only one request was answered."""
+    requests = Requests(
+        scheduled=(0.0,) * 9, last=(0.1, 0.101, 0.102, 0.103, 0.2, 0.3, 0.301, 0.4, 0.401),
+        batch=(2,) * 9,
+        service=tuple(ms / 1000 for ms in (12, 13, 12, 13, 14, 12, 12, 13, 13)),
+    )  # fmt: skip
+    (batch,), order = of_requests([requests])
+    assert batch.seconds == (0.012, 0.013, 0.014, 0.012, 0.013)
+    assert order == (2,) * 5
+
+
+@pytest.mark.parametrize("seconds", [(0.0, 0.0), (0.0, 1e-3), (1e-3, 0.0)])
+def test_a_clock_that_shows_no_time_gives_none(seconds):
+    times = ServiceTimes(
+        source="server", max_batch=2,
+        batches=tuple(
+            BatchTimes(batch=size, seconds=(took,) * 30) for size, took in enumerate(seconds, 1)
+        ),
+    )  # fmt: skip
+    with pytest.raises(InputError) as error:
+        planned(times, rate=10)
+    assert error.value.id == "no-service-times"
 
 
 def test_nothing_to_plan_from():

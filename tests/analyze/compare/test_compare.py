@@ -8,7 +8,10 @@ from tests.support import pages, records
 from tests.support.latency_runs import ELEVEN, QUIET, TEN, changed_tree, layer_times, layered, timed
 
 from torchgauge.analyze.compare.compare import compare
+from torchgauge.analyze.compare.compared_memory import TWO_MEASURES
+from torchgauge.analyze.gate.exact_metrics import exact_ruling
 from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.verdict import Tolerance
 
 ALL_TIMES = {"latency", "p90", "p95", "p99", "throughput", "first_call"}
 
@@ -199,3 +202,31 @@ def test_the_layer_that_got_slower_is_found_and_no_other():
 def test_without_a_tree_there_are_no_places():
     found = compare(timed(*TEN), timed(*TEN, tree=None))
     assert (found.layers, found.step_change) == ((), None)
+
+
+def in_runtime(peak, runtime="onnxruntime, CPUExecutionProvider"):
+    run = timed(*TEN)
+    target = msgspec.structs.replace(run.target, runtime=runtime)
+    parts = msgspec.structs.replace(
+        run.memory, peak=peak, workspace=run.memory.workspace + peak - run.memory.peak
+    )
+    return msgspec.structs.replace(run, target=target, memory=parts)
+
+
+@pytest.mark.parametrize(
+    ("more", "judgement", "outcome"), [(0.2, "same", "pass"), (0.5, "worse", "fail")]
+)
+def test_the_memory_of_a_process_is_the_same_within_what_processes_differ_by(
+    more, judgement, outcome
+):
+    peak = timed(*TEN).memory.peak
+    change = compare(in_runtime(peak), in_runtime(round(peak * (1 + more)))).change_of("memory")
+    assert change.judgement == judgement
+    tolerance = Tolerance(metric="memory", accepted=0.01, refused=0.03)
+    assert exact_ruling(change, tolerance).outcome == outcome
+
+
+def test_the_memory_of_a_process_is_not_compared_with_that_of_tensors():
+    run = timed(*TEN)
+    change = compare(run, in_runtime(run.memory.peak)).change_of("memory")
+    assert (change.judgement, change.reason) == ("unknown", TWO_MEASURES)

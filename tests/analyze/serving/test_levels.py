@@ -1,9 +1,11 @@
 """Levels of load from requests whose figures are known."""
 
+import msgspec
 import numpy as np
 import pytest
 from tests.support.queues import queued, requests_of, sojourn
 
+from torchgauge.analyze.serving.capacity_fit import goal_count
 from torchgauge.analyze.serving.goals import parse_goals
 from torchgauge.analyze.serving.levels import level
 from torchgauge.records.serving.level import Arrivals, ClientLoad
@@ -65,7 +67,7 @@ def test_unanswered_requests_are_longer_than_all_others():
     assert (measured.latency.count, measured.latency.unanswered) == (900, 20)
     assert [p.fraction for p in measured.latency.percentiles] == [0.5, 0.9, 0.95]
     assert measured.latency.mean.interval is None
-    assert "20 requests" in measured.latency.mean.reason
+    assert "20 of 900" in measured.latency.mean.reason
     assert measured.errors.value == pytest.approx(20 / 900)
     assert measured.goodput.value == pytest.approx(880 / 89.98, rel=1e-3)
     verdicts = {result.goal.text: result.verdict for result in measured.goals}
@@ -94,6 +96,73 @@ def test_tokens_and_gaps_of_streams_by_hand():
     assert measured.itl.mean.value == pytest.approx(0.2)
     assert measured.itl.percentile(0.95).value == pytest.approx(0.3)
     assert measured.tokens_by == "usage"
+
+
+def streams(done, *, chunks=5, tokens=5):
+    """Return a request every 100 ms: a stream with gaps of 20 ms if `done`, else a quick error."""
+    first = np.where(done, 0.1, 0.001)
+    return requests_of(
+        np.arange(len(done)) / 10,
+        first + 0.02 * (chunks - 1) * np.array(done),
+        first=tuple((np.arange(len(done)) / 10 + first).tolist()),
+        fate=tuple("done" if is_done else "status" for is_done in done),
+        tokens_out=tuple(tokens if is_done else None for is_done in done),
+        chunks=tuple(chunks * is_done for is_done in done),
+        gaps=(0.02,) * ((chunks - 1) * sum(done)),
+    )
+
+
+ON_STREAMS = "ttft_p95<1s tpot_p95<50ms itl_p95<50ms tpot_mean<50ms itl_mean<50ms"
+
+
+@pytest.mark.parametrize("one_in", [2, 10, 20])
+def test_few_answered_streams_do_not_stand_for_those_that_were_not(one_in):
+    """A server that answers 503 to most of its requests streams the others as fast as ever."""
+    done = [i % one_in == 0 for i in range(1000)]
+    measured = level_of(streams(done), goals=parse_goals(ON_STREAMS))
+    assert [result.verdict for result in measured.goals] == ["missed"] * 5
+    assert "of the gaps are above" in measured.goals[2].reason
+    unanswered = 1 - 1 / one_in
+    for metric in ("tpot", "itl"):
+        times = getattr(measured, metric)
+        assert times.unanswered / times.count == pytest.approx(unanswered, abs=0.005)
+        assert (times.mean.value, times.mean.interval) == (pytest.approx(0.02), None)
+        assert times.percentile(0.95) is None
+        # The search fits the same share: of what may miss the goal, so many times as many do.
+        over = goal_count(measured, parse_goals(f"{metric}_p95<50ms")[0])
+        assert over.nearness == pytest.approx(unanswered / 0.05, rel=0.01)
+
+
+def test_a_server_that_answers_nobody_misses_goals_on_streams():
+    measured = level_of(streams([False] * 1000), goals=parse_goals(ON_STREAMS))
+    assert [result.verdict for result in measured.goals] == ["missed"] * 5
+    assert (measured.ttft, measured.tpot, measured.itl) == (None,) * 3
+
+
+def test_few_failures_leave_the_percentiles_below_them():
+    measured = level_of(streams([i % 50 > 0 for i in range(1000)]), goals=parse_goals(ON_STREAMS))
+    assert measured.tpot.percentile(0.95).value == pytest.approx(0.02)
+    assert measured.itl.percentile(0.95).value == pytest.approx(0.02)
+    assert measured.itl.percentile(0.99) is None
+    verdicts = {result.goal.text: result.verdict for result in measured.goals}
+    assert verdicts["tpot_mean<50ms"] == verdicts["itl_mean<50ms"] == "missed"
+    assert "missed" not in (verdicts["tpot_p95<50ms"], verdicts["itl_p95<50ms"])
+
+
+@pytest.mark.parametrize(
+    ("chunks", "tokens"),
+    [(1, 1), (1, 64), (0, 64), (0, None)],
+    ids=["one-token", "one-chunk", "whole-body", "no-tokens"],
+)
+def test_answers_that_did_not_come_in_parts_have_no_time_per_token(chunks, tokens):
+    """Its last byte comes with its first: 64 tokens in 0 s."""
+    requests = streams([i % 20 > 0 for i in range(1000)], tokens=tokens)
+    came = tuple(chunks * (count > 0) for count in requests.chunks)
+    requests = msgspec.structs.replace(requests, last=requests.first, chunks=came, gaps=())
+    goals = parse_goals("tpot_mean<40ms tpot_p99<40ms itl_p99<40ms")
+    measured = level_of(requests, goals=goals)
+    assert (measured.tpot, measured.itl) == (None, None)
+    assert [result.verdict for result in measured.goals] == ["unclear"] * 3
 
 
 @pytest.mark.parametrize(

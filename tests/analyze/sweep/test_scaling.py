@@ -118,12 +118,8 @@ def test_a_row_says_what_fits():
 
 def test_a_program_that_was_exported_has_no_batch_beyond_those_measured():
     row = [sweeps.cell(b, 0.001 * b, 1000 + 500 * b, capacity=10_000) for b in (1, 2, 4)]
-    program = [
-        msgspec.structs.replace(
-            cell, target=msgspec.structs.replace(cell.target, kind="executorch")
-        )
-        for cell in row
-    ]
+    target = msgspec.structs.replace(row[0].target, kind="executorch")
+    program = [msgspec.structs.replace(cell, target=target) for cell in row]
     assert scaling_of(row).largest == 18
     assert scaling_of(program).largest is None  # its memory is planned for the largest it takes
 

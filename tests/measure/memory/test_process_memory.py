@@ -1,22 +1,60 @@
-"""The memory of a model in a runtime of its own, by what its graph stores."""
+"""The memory of a model in a runtime of its own, and where it is not that of the process."""
 
+from __future__ import annotations
+
+import contextlib
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
+from tests.support import onnx_files
 
+from torchgauge.device.counters import Resident
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.memory import process_memory
+from torchgauge.measure.work import energy
 from torchgauge.records.onnx.graph import Graph, Initializer
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.placement import Placement
-from torchgauge.targets.runtimes.runtime_model import RuntimeModel
-from torchgauge.targets.target import Target
+from torchgauge.targets.loaders.load import load
+from torchgauge.targets.placement import Placement, place
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel, on_host
+from torchgauge.targets.runtimes.runtime_options import USUAL_RUNTIME, RuntimeOptions
+from torchgauge.targets.target import Target, TargetRequest
+
+
+@pytest.fixture
+def placement(tmp_path):
+    onnx.save(onnx_files.convolutional(), tmp_path / "small.onnx")
+    return place(load(TargetRequest(str(tmp_path / "small.onnx"))))
+
+
+def test_a_peak_that_cannot_be_read_is_unknown(placement, monkeypatch):
+    @contextlib.contextmanager
+    def unwatched():
+        yield Resident(before=1000)
+
+    monkeypatch.setattr(process_memory, "watched_resident", unwatched)
+    with pytest.raises(MeasurementError) as caught:
+        process_memory.measure(placement)
+    assert caught.value.id == "memory-unreadable"
+
+
+@pytest.mark.parametrize("measure", [process_memory.measure, energy.measure])
+def test_of_another_provider_the_host_s_figures_are_not_the_model_s(placement, measure):
+    assert on_host(placement.model)
+    placement.model.options = RuntimeOptions(provider="cuda")
+    assert not on_host(placement.model)
+    with pytest.raises(MeasurementError) as caught:
+        measure(placement)
+    assert caught.value.id == "provider-unread"
 
 
 class Doubling(RuntimeModel):
     """A runtime that doubles its input."""
 
     path, settings, provider, input_names = Path("m.pte"), {}, "none", ("x",)
+    options = USUAL_RUNTIME
 
     def __call__(self, x):
         return (2 * x,)

@@ -172,6 +172,24 @@ def test_a_broken_counter_is_unknown_and_never_zero(broken, machine):
     assert energy.counters[0].reason == energy.reason
 
 
+def test_a_counter_that_fails_while_its_steps_are_watched_is_unknown(machine):
+    zone = machine.zone("intel-rapl:0", "package-0", 50)
+    machine.zone("intel-rapl:1", "package-1", 50)
+    plain, readings = zone.run, []
+
+    def run(seconds: float) -> None:
+        plain(seconds)
+        readings.append(seconds)
+        if machine.time > 1.1e9:  # after the second without calls
+            zone.file.write_text("")
+
+    zone.run = run
+    energy = machine.energy()
+    assert energy.joules is None
+    assert "could no longer be read" in energy.counters[0].reason
+    assert energy.counters[1].joules is not None
+
+
 def test_in_a_virtual_machine_nothing_is_known(machine):
     machine.zone("intel-rapl:0", "package-0", 50)
     (machine.root.parents[2] / "proc/cpuinfo").write_text("flags : fpu hypervisor\n")

@@ -13,7 +13,9 @@ from torchgauge.cli.main import main
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.runtimes import executorch_program
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
 from torchgauge.targets.target import TargetRequest
+from torchgauge.targets.variant import Variant
 
 PORTABLE, DYNAMIC = (str(executorch_files.path(name)) for name in ("portable.pte", "dynamic.pte"))
 needs_executorch = pytest.mark.skipif(
@@ -112,6 +114,30 @@ def test_a_dump_is_read_as_a_trace(tmp_path):
     with pytest.raises(InputError) as caught:
         tg.read_trace(path)
     assert caught.value.id == "trace-malformed"
+
+
+@pytest.mark.parametrize("fields", [{"provider": "cuda"}, {"optimization": "off"}])
+def test_settings_of_onnx_files_are_not_a_program_s(fields):
+    with pytest.raises(InputError) as caught:
+        TargetRequest(PORTABLE, trust=True, runtime=RuntimeOptions(**fields))
+    assert caught.value.id == "runtime-unsupported"
+
+
+@pytest.mark.slow
+@needs_executorch
+def test_a_sweep_s_cell_has_its_threads_and_no_runtime_of_another():
+    program = TargetRequest(PORTABLE, trust=True)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            Variant(program, threads=threads).open()
+            runtime = executorch_program.import_executorch()
+            assert runtime._threadpool_get_thread_count() == threads
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(InputError) as caught:
+        Variant(program, runtime="onnxruntime").open()
+    assert caught.value.id == "runtime-unsupported"
 
 
 @pytest.mark.slow

@@ -86,6 +86,18 @@ def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, 
     assert len(record["latency"]["processes"][0]["samples"]) == 4
 
 
+@pytest.mark.thorough
+def test_with_trust_it_is_counted_in_a_process_of_its_own(folder, capsys, monkeypatch):
+    monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("loaded in this process"))
+    script = str(folder / next(name for name in FILES if "script" in name))
+    assert main(["count", script, "--trust", "--input", "2x4", "--json"]) == 0
+    count, truth = json.loads(capsys.readouterr().out), tg.count_cost(network(), torch.ones(2, 4))
+    assert count["target"]["device"] == "meta"
+    assert count["size"]["parameters"] == tg.measure_size(network()).parameters
+    assert count["totals"]["macs"] == truth.macs
+    assert len(count["cost"]["nodes"]) == len(truth.nodes)
+
+
 @pytest.mark.slow
 def test_an_exported_program_takes_another_batch_and_processes_of_its_own(folder, capsys):
     arguments = [str(folder / "program.pt2"), "--trust", "--batch", "6", "--processes", "2"]
@@ -145,7 +157,9 @@ def test_a_kind_is_known_by_where_its_members_are(member, kind, tmp_path, monkey
     path, kinds = tmp_path / "saved", []
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(member, b"")
-    loaders = {name: lambda _, name=name: kinds.append(name) for name in exported._LOADERS}
+    loaders = {
+        name: lambda _path, _device, name=name: kinds.append(name) for name in exported._LOADERS
+    }
     monkeypatch.setattr(exported, "_LOADERS", loaders)
     assert refused(TargetRequest(str(path), trust=True)).id == (
         "target-unknown" if kind is None else "program-unreadable"

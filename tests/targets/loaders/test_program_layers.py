@@ -46,6 +46,18 @@ class Network(nn.Module):
         return self.head(torch.cat([x, self.tied(x)])[: x.shape[0]])
 
 
+class Nested(nn.Module):
+    """Calls a container twice, under two names; the one in it has its class and parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = nn.Sequential(nn.Sequential(nn.Linear(6, 6)))
+        self.again = self.outer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.again(self.outer(x))
+
+
 class Branches(nn.Module):
     """Layers in a branch, in a loop and between changes of a list."""
 
@@ -118,6 +130,13 @@ def test_layers_are_those_of_the_model_with_calls_parameters_and_work(how):
     torch.testing.assert_close(program(X), network(X))
     # The blocks' act is called twice in each, the shared layer under one name.
     assert any(path.endswith("blocks.0.act") and row[1] == 2 for path, row in truth.items())
+
+
+@pytest.mark.parametrize("how", ["exported", "scripted", "traced"])
+def test_a_container_that_is_its_parent_s_only_part_is_a_layer_of_its_own(how):
+    program = MAKERS[how](model(Nested))
+    assert by_layer(program) == by_layer(model(Nested))
+    torch.testing.assert_close(program(X), model(Nested)(X))
 
 
 @pytest.mark.parametrize("how", ["exported", "scripted"])

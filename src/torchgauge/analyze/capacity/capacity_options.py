@@ -6,11 +6,10 @@ import dataclasses
 import itertools
 import math
 
+from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
-
-KINDS = ("poisson", "constant", "gamma")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +33,7 @@ class CapacityOptions:
         seed: Of what is drawn.
         effort: How much is simulated: 1 is usual.
 
-    Raises InputError `option-invalid`, `rate-missing`, `goal-unfit`.
+    Raises InputError `option-invalid`, `arrivals-unknown`, `rate-missing`, `goal-unfit`.
     """
 
     rate: float | None = None
@@ -67,12 +66,12 @@ class CapacityOptions:
                 raise _invalid(name, value, "above 0")
         if self.max_delay is not None and not 0 <= self.max_delay < math.inf:
             raise _invalid("max_delay", self.max_delay, "0 or above")
-        if self.failures < 0:
-            raise _invalid("failures", self.failures, "0 or above")
+        if not 0 <= self.failures < (self.workers or math.inf):
+            raise _invalid("failures", self.failures, "0 or above and fewer than the workers")
         if any(min(pair) < 1 for pair in self.tokens):
             raise _invalid("tokens", self.tokens, "pairs of 1 or above")
         pairs = itertools.pairwise(self.recorded)
-        ascending = all(early <= late for early, late in pairs)
+        ascending = all(-math.inf < early <= late < math.inf for early, late in pairs)
         if self.recorded and not (ascending and self.recorded[0] < self.recorded[-1]):
             raise _invalid("recorded", self.file or "it", "two or more seconds in ascending order")
         for goal in self.goals:
@@ -90,16 +89,11 @@ class CapacityOptions:
         """The arrivals as records have them."""
         if self.recorded:
             return Arrivals(kind="file", rate=self.offered, file=self.file, seed=self.seed)
-        kind, _, variation = self.arrivals.partition(":")
-        if kind not in KINDS or bool(variation) != (kind == "gamma"):
-            raise _invalid("arrivals", f"'{self.arrivals}'", "poisson, constant or gamma:CV")
-        try:
-            spread = float(variation) if variation else None
-        except ValueError:
-            spread = math.nan
-        if spread is not None and not 0 < spread < 100:
-            raise _invalid("arrivals", f"'{self.arrivals}'", "gamma:CV with a CV such as 2")
-        return Arrivals(kind=kind, rate=self.offered, variation=spread, seed=self.seed)  # type: ignore[arg-type]
+        parsed = arrival_kind(self.arrivals)
+        if parsed is None:
+            raise unknown_arrivals(self.arrivals)
+        kind, variation = parsed
+        return Arrivals(kind=kind, variation=variation, rate=self.offered, seed=self.seed)
 
     @property
     def offered(self) -> float:

@@ -133,7 +133,7 @@ class Planner:
         if self.options.workers is None and not self._reachable():
             return None
         for count in self._candidates():
-            if failures and not self._good(self.setting(max(1, count - failures))):
+            if failures and not self._good(self.setting(count - failures)):
                 continue
             setting = self.setting(count, interval=True)
             if self._good(setting):
@@ -231,7 +231,15 @@ def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
             id="goal-unfit",
             remedy="Give a record of `torchgauge generate`, or limits on latency.",
         )
-    return BatchModel.from_times(times)
+    model = BatchModel.from_times(times)
+    if not min(model.means) > 0:
+        raise InputError(
+            f"Batches of {model.means.index(min(model.means)) + 1} took 0 s.",
+            id="no-service-times",
+            cause="The clock of what named their seconds is too coarse for them.",
+            remedy="Let the server name fractions of milliseconds, or give a sweep.",
+        )
+    return model
 
 
 def _max_batch(times: ServiceTimes, options: CapacityOptions, largest: int) -> int:

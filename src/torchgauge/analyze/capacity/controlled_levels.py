@@ -20,7 +20,7 @@ def with_controls(serving: Serving) -> Serving:
         return serving
     times = service_times(serving)
     model = BatchModel.from_times(times)
-    if not model.uncertain:
+    if not (model.uncertain and min(model.means) > 0):
         return serving
     workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
 

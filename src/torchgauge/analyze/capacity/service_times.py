@@ -94,7 +94,8 @@ def _overhead(serving: Serving, delay: float) -> float:
 def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tuple[int, ...]]:
     """Return the batches that answers name, by size, and their sizes, in the order of the answers.
 
-    Requests of one batch have the same seconds: n alike ones of a batch of n are one batch.
+    Requests of one batch have the same seconds: of alike ones, each n of a batch of n are a batch,
+    and those that are left over, since the others were not answered.
     """
     seconds: dict[int, list[float]] = {}
     order: list[int] = []
@@ -104,14 +105,14 @@ def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tup
             for size, took, last in itertools.zip_longest(
                 requests.batch, requests.service, requests.last
             )
-            if size is not None and took is not None
+            if size and took is not None
         )
-        # A counter keeps the order in which it first counts.
-        counts = Counter((size, took) for _, size, took in rows)
-        for (size, took), count in counts.items():
-            repeats = max(1, round(count / size))
-            seconds.setdefault(size, []).extend([took] * repeats)
-            order += [size] * repeats
+        answered: Counter[tuple[int, float]] = Counter()  # of the batch that is being answered
+        for _, size, took in rows:
+            if not answered[size, took]:
+                seconds.setdefault(size, []).append(took)
+                order.append(size)
+            answered[size, took] = (answered[size, took] + 1) % size
     batches = tuple(
         BatchTimes(batch=size, seconds=tuple(values)) for size, values in sorted(seconds.items())
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from torchgauge.analyze.compare.compare_locations import ComparedLocations, compare_locations
+from torchgauge.analyze.compare.compared_memory import WITHIN_SPREAD, measured_differently, spread
 from torchgauge.analyze.compare.differences import MODEL, differences, other_model
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import HostNoise, corrected, min_repeats, uncalibrated, welch
@@ -108,7 +109,8 @@ class _Circumstances:
             for difference in differing
             if difference.work or (difference.part == "target" and difference.timing)
         ]
-        self.memory = _not_comparable(memory_differences)
+        self.memory = _not_comparable(memory_differences) or measured_differently(baseline, current)
+        self.memory_spread = spread(baseline, current)
 
 
 def inputs_differ(differing: Sequence[Difference]) -> str | None:
@@ -149,6 +151,10 @@ def _exact(
         judgement = "unknown"
     elif old.value == new.value:
         judgement = "same"
+    elif metric.kind == "memory" and abs(
+        new.value - old.value
+    ) <= circumstances.memory_spread * min(old.value, new.value):
+        judgement, reason = "same", WITHIN_SPREAD
     else:
         judgement = "worse" if new.value > old.value else "better"
     if metric.kind == "count" and at_least and not reason:

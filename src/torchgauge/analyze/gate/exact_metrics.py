@@ -37,6 +37,8 @@ def _judged(change: Change, tolerance: Tolerance) -> tuple[Outcome, str]:
     if new < old:
         return "pass", "less"
     increase = f"more by {units.amount(new - old, change.unit, change.metric)}"
+    if change.judgement == "same":
+        return "pass", f"{increase}: {change.reason}"
     if change.change is None or old <= 0 or change.change > tolerance.accepted:
         accepted = signed(tolerance.accepted) if tolerance.accepted else "none"
         return "fail", f"{increase}; {accepted} is accepted"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.analyze.serving.arrival_kinds import LEAST_VARIATION, MOST_VARIATION
 from torchgauge.errors import InputError
 from torchgauge.records.serving.level import Arrivals
 
@@ -63,7 +64,7 @@ def _renewals(arrivals: Arrivals, duration: float, count: int | None) -> _Floats
     if arrivals.kind == "constant":
         return np.arange(math.ceil(expected)) / rate
     variation = 1.0 if arrivals.kind == "poisson" else arrivals.variation
-    if variation is None or not 0.01 <= variation <= 100:
+    if variation is None or not LEAST_VARIATION <= variation <= MOST_VARIATION:
         raise _invalid(f"A coefficient of variation of {variation} is not possible.")
     shape = variation**-2
     random = np.random.default_rng(arrivals.seed)

@@ -62,11 +62,8 @@ def goal_count(level: Level, goal: Goal) -> GoalCount:
     inside = (columns.scheduled >= level.window[0]) & (columns.scheduled < level.window[1])
     if goal.metric == "errors":
         times: npt.NDArray[np.float64] = np.where(columns.done, 0.0, np.inf)[inside]
-    elif goal.metric == "itl":
-        times = columns.gaps[inside[columns.gap_owners]]
     else:
-        times = getattr(columns, goal.metric)[inside]
-    times = times[~np.isnan(times)]
+        times = columns.times_of(goal.metric, inside)
     over, target = float((times >= goal.limit).sum()), goal.limit
     if goal.fraction is not None:
         target = 1 - goal.fraction

@@ -69,9 +69,9 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
 
 
 def _mean(samples: CorrelatedSamples, answered: _Floats) -> Estimate:
-    unanswered = samples.samples.size - answered.size
-    if unanswered:
-        reason = f"{unanswered:,} requests were not answered: the mean covers the others."
+    count = samples.samples.size
+    if unanswered := count - answered.size:
+        reason = f"{unanswered:,} of {count:,} were not answered: the mean covers the others."
         return Estimate(value=float(answered.mean()), reason=reason)
     figure = correlated_mean(samples)
     if figure.low is None or figure.high is None:

@@ -117,18 +117,21 @@ def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult
         slope = units.significant(saturation.slope or 0.0)
         return _missed(goal, figure, f"The backlog grew by {slope} requests/s.")
     if goal.fraction is not None and over is not None:
-        share = f"{units.significant(over.low * 100)} … {units.significant(over.high * 100)} %"
+        ends = f"{units.significant(over.low * 100)} … {units.significant(over.high * 100)} %"
+        reason = (
+            f"{ends} of the {'gaps' if goal.metric == 'itl' else 'requests'} are above the limit."
+        )
         if over.low > 1 - goal.fraction:
-            return _missed(goal, figure, f"{share} of the requests are above the limit.")
+            return _missed(goal, figure, reason)
         if over.high < 1 - goal.fraction and (figure is None or figure.interval is None):
-            reason = f"{share} of the requests are above the limit."
             value = None if figure is None else figure.value
             return GoalResult(goal=goal, verdict="met", value=value, reason=reason)
     if distribution is None:
+        if level.errors is not None and level.errors.value == 1:
+            return _missed(goal, None, "No request was answered.")
         return GoalResult(goal=goal, verdict="unclear", reason=_absent(goal))
     if distribution.unanswered and goal.fraction is None:
-        reason = f"{distribution.unanswered:,} requests were not answered."
-        return _missed(goal, None, reason)
+        return _missed(goal, None, "Some requests were not answered: there is no mean of all.")
     return _by_interval(goal, figure, "Too few requests show this percentile.")
 
 

@@ -103,15 +103,11 @@ def _with_counts(
 
 def _samples(columns: RequestTimes, inside: _Bools) -> dict[str, CorrelatedSamples]:
     """Return the known times of the window by metric, each in the order of time."""
-    values = {metric: getattr(columns, metric)[inside] for metric in ("latency", "service", "wait")}
+    metrics = ["latency", "service", "wait", "tpot", "itl"]
     if np.nansum(columns.chunks) > 0:  # token streams
-        values["ttft"] = columns.ttft[inside]
-    values["tpot"] = columns.tpot[inside]
-    # A stall that several streams share is one event: pooled by time, its gaps are neighbours.
-    gaps = np.flatnonzero(inside[columns.gap_owners])
-    values["itl"] = columns.gaps[gaps[np.argsort(columns.gap_ends[gaps], kind="stable")]]
-    known_values = {metric: seconds[~np.isnan(seconds)] for metric, seconds in values.items()}
-    return {metric: CorrelatedSamples(s) for metric, s in known_values.items() if s.size}
+        metrics.append("ttft")
+    values = {metric: columns.times_of(metric, inside) for metric in metrics}
+    return {metric: CorrelatedSamples(s) for metric, s in values.items() if s.size}
 
 
 def _distribution(

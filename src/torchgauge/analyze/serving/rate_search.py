@@ -96,7 +96,7 @@ class RateSearch:
     server still warmed up, are left out; they count as levels of the budget.
 
     Args:
-        answered: Requests per second that the server answers at most, in a closed loop.
+        answered: Requests per second that the server answers at most.
         highest: No rate above it is tried.
         seed: Of the first schedule.
         usual_seconds: The usual length of a level; None: all have it, and the last twice that.
@@ -192,6 +192,8 @@ class RateSearch:
         if shortage > 1:
             times = units.significant(shortage)
             return f"Too much of each level is one queue: {times} times longer levels are needed."
+        if len(self._near()) >= FEWEST_REPEATS:
+            return "Levels contradict each other: the server is faster at one time than at another."
         return "Too few levels show where the goals are just met."
 
     def _shortage(self) -> float:
@@ -255,9 +257,7 @@ class RateSearch:
             return 1.0
         slots = MOST_LEVELS - 1 - len(self._attempts)
         spent = sum(attempt.trial.length for attempt in self._near())
-        needed_length = 1.0
-        if spent:
-            needed_length = spent / len(self._near()) * self._shortage()
+        needed_length = spent / len(self._near()) * self._shortage() if spent else 1.0
         if math.isfinite(share):
             needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
         return self._limited(max(needed_length, SHORTEST_REPEAT), slots, reserve=CONFIRM_LENGTH)

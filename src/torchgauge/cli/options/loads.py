@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
+from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
@@ -16,7 +17,6 @@ from torchgauge.similar import did_you_mean, similar
 
 SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
 APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
-ARRIVALS = ("poisson", "constant", "gamma")
 # By what they need: an endpoint has them, or a model behind the reference server.
 OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2")
 OF_MODELS = (
@@ -151,25 +151,12 @@ def rates(text: str) -> tuple[float, ...] | Literal["auto"]:
 
 def arrivals(text: str) -> str:
     """Return a kind of arrivals, or the path of a file of times."""
-    kind, colon, variation = text.partition(":")
-    if text in ("poisson", "constant"):
+    if arrival_kind(text) is not None:
         return text
-    if kind == "gamma" and colon:
-        try:
-            fits = 0 < float(variation) < 1e3
-        except ValueError:
-            fits = False
-        if fits:
-            return text
-        raise argparse.ArgumentTypeError(f"'{variation}' is not a variation above 0, as in gamma:2")
     if is_file(path := typed(text)):
         return str(path)
-    near = [
-        name + ":2" * (name == "gamma") for name in similar(kind, ARRIVALS, limit=1, cutoff=0.5)
-    ]
-    otherwise = "choose from poisson, constant, gamma:CV, or a file"
-    meant = did_you_mean(near, otherwise).rstrip("?")
-    raise argparse.ArgumentTypeError(f"there are no arrivals '{text}': {meant}")
+    error = unknown_arrivals(text)
+    raise argparse.ArgumentTypeError(f"{error.message} {error.remedy}".rstrip(".?"))
 
 
 def tokens(text: str) -> tuple[int, int]:

@@ -8,11 +8,12 @@ import sys
 
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.device.counters import watched_resident
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.step import prepared
 from torchgauge.records.memory.memory import Memory
 from torchgauge.targets.placement import Placement
-from torchgauge.targets.runtimes.runtime_model import RuntimeModel
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel, check_host
 
 METHOD = (
     "growth of the process's resident set from before the file was opened, in a process that had "
@@ -25,9 +26,11 @@ METHOD = (
 def measure(placement: Placement) -> Memory:
     """Close the model, open it again and call it twice; return by how much the process grew.
 
-    Raises what opening and calling it raise.
+    Raises what opening and calling it raise; MeasurementError `memory-unreadable`,
+    `provider-unread`.
     """
     model, graph = placement.model, placement.target.graph
+    check_host(model, "memory")
     assert isinstance(model, RuntimeModel)  # noqa: S101 - others have tensors that are watched
     with prepared(placement) as step:
         step()
@@ -43,9 +46,15 @@ def measure(placement: Placement) -> Memory:
     size = None if graph is None else graph_size(graph)
     parameter_bytes = 0 if size is None else size.parameter_bytes
     counted = input_bytes + output_bytes + stored
-    growth = 0 if process.peak is None or process.before is None else process.peak - process.before
+    if process.peak is None or process.before is None:
+        raise MeasurementError(
+            "The memory of the process cannot be read here.",
+            id="memory-unreadable",
+            cause="The highest resident set since a moment is known on Linux alone, by /proc/self.",
+            remedy="Measure it on Linux, outside of what hides /proc.",
+        )
     # The system may have kept pages that were freed: what must be there was there.
-    peak = max(growth, counted)
+    peak = max(process.peak - process.before, counted)
     return Memory(
         peak=peak,
         average=None,

@@ -47,6 +47,11 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         return ChildAnswer(
             layers=layer_choice.chosen(source, original(source, parent_settings), options)
         )
+    if work == "count":
+        from torchgauge.measure.work import count
+
+        assert isinstance(source, count.CountSource)  # noqa: S101 - it comes with this work
+        return ChildAnswer(count=count.count(source.target, source.options))
     if work == "parallel":
         from torchgauge.measure.parallel import rank_count
 

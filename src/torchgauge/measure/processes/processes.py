@@ -32,6 +32,7 @@ from torchgauge.records.model_facts import Facts
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.work.count import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 from torchgauge.workers import NOWHERE, killed_after, worker
@@ -45,7 +46,9 @@ LONGEST = 3600.0
 PATIENCE = 5.0
 STDERR_TAIL = 4096
 
-Work = Literal["latency", "profile", "essentials", "facts", "check", "layers", "parallel", "wait"]
+Work = Literal[
+    "latency", "profile", "essentials", "facts", "check", "layers", "count", "parallel", "wait"
+]  # fmt: skip
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
 
@@ -57,6 +60,7 @@ class ChildAnswer(msgspec.Struct, frozen=True):
     facts: Facts | None = None
     checked: CheckResult | None = None
     layers: LayerChoice | None = None
+    count: Count | None = None
     parallel: Parallel | None = None
     failure: Failure | None = None
 

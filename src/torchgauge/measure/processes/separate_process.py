@@ -1,4 +1,4 @@
-"""A whole profile in a process of its own: the target may run code that is not the user's."""
+"""A whole record in a process of its own: the target may run code that is not the user's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
+from torchgauge.measure.work.count import CountSource
 from torchgauge.progress import Progress
 from torchgauge.records.profile import Profile
+from torchgauge.records.work.count import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 
@@ -31,13 +33,25 @@ def profile_in_separate_process(
     progress.start("measuring in a process of its own")
     answer, interrupted = ask("profile", source, options, timeline, home)
     if answer.profile is None:
-        raise MeasurementError(
-            "A measuring process ended without a record.",
-            id="child-failed",
-            remedy="Run it again; if it stays so, please report it.",
-        )
+        raise _without_record()
     record = answer.profile
     passes = tuple(msgspec.structs.replace(done, process="fresh") for done in record.passes)
     return msgspec.structs.replace(
         record, passes=passes, interrupted=record.interrupted or interrupted
+    )
+
+
+def count_in_separate_process(source: CountSource) -> Count:
+    """Load and count in a fresh process. Raises as `profile_in_separate_process`."""
+    answer, _ = ask("count", source, LatencyOptions())
+    if answer.count is None:
+        raise _without_record()
+    return answer.count
+
+
+def _without_record() -> MeasurementError:
+    return MeasurementError(
+        "A measuring process ended without a record.",
+        id="child-failed",
+        remedy="Run it again; if it stays so, please report it.",
     )

@@ -31,6 +31,14 @@ from torchgauge.targets.target import Target, TargetRequest
 from torchgauge.targets.training.named_training import named_training
 
 
+@dataclasses.dataclass(frozen=True)
+class CountSource(Source):
+    """What is counted in a process of its own, and how."""
+
+    target: TargetRequest
+    options: CountOptions = dataclasses.field(default_factory=CountOptions)
+
+
 def cost_of(source: Source, *, backward: bool) -> Cost:
     """Return the cost of one call of an object; on the CPU where it needs values that meta lacks.
 
@@ -69,7 +77,7 @@ def _count(
     inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
     training, warnings = None, list[MeasurementWarning]()
     if size is None and graph is not None:
-        warnings.append(no_parameters(placement.target))
+        warnings.append(no_parameters(placement.target, estimates=bool(options.on)))
     if module is not None and size is not None and options.backward:
         training = _training(request, placement, options, cost, warnings)
     return Count(

@@ -17,6 +17,7 @@ from torchgauge.device.system_files import SystemFiles
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.records.work.energy import Energy, EnergyPart
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.runtimes.runtime_model import check_host
 from torchgauge.targets.training.training import Training
 
 IDLE = 1.0  # seconds without calls
@@ -28,7 +29,11 @@ STILL = "It did not move within a second."
 
 
 def measure(placement: Placement, train: Training | None = None) -> Energy:
-    """Return the energy of a placed target's call. Raises what the call raises."""
+    """Return the energy of a placed target's call.
+
+    Raises what the call raises; MeasurementError `provider-unread`.
+    """
+    check_host(placement.model, "energy")
     device, target = open_device(placement.device), placement.target
     synchronize = guarded(device.synchronize, device.name)
     with device.current(), prepared(placement, train) as step:
@@ -131,7 +136,11 @@ class _Measurement:
                 watched.append(reading)
                 continue
             joules = consumed(reading.values[0], reading.values[1], seconds, reading.range).joules
-            stepping = self._stepping(counter)
+            try:
+                stepping = self._stepping(counter)
+            except Exception as error:  # noqa: BLE001 - as when it is read
+                watched.append(_unreadable(reading, error))
+                continue
             watched.append(
                 reading._replace(
                     idle=None if joules is None else joules / seconds,
@@ -173,4 +182,8 @@ def _read(reading: CounterReadings, read: Callable[[], float]) -> CounterReading
     try:
         return reading._replace(values=(*reading.values, read()))
     except Exception as error:  # noqa: BLE001 - a driver that was unloaded: of any class
-        return reading._replace(reason=f"It could no longer be read: {error}.")
+        return _unreadable(reading, error)
+
+
+def _unreadable(reading: CounterReadings, error: Exception) -> CounterReadings:
+    return reading._replace(reason=f"It could no longer be read: {error}.")

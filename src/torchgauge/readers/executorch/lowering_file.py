@@ -53,36 +53,6 @@ class Lowering(NamedTuple):
     inputs: tuple[Sizes, ...]
 
 
-class _Node(msgspec.Struct):
-    target: str = ""
-    inputs: tuple[dict[str, Any], ...] = ()
-    outputs: tuple[dict[str, Any], ...] = ()
-    metadata: dict[str, str] = {}
-
-
-class _Value(msgspec.Struct):
-    dtype: int = 0
-    sizes: tuple[dict[str, Any], ...] = ()
-
-
-class _Graph(msgspec.Struct):
-    nodes: list[_Node] = []
-    tensor_values: dict[str, _Value] = {}
-
-
-class _Signature(msgspec.Struct):
-    input_specs: list[dict[str, Any]] = []
-
-
-class _Module(msgspec.Struct):
-    graph: _Graph
-    signature: _Signature
-
-
-class _Exported(msgspec.Struct):
-    graph_module: _Module
-
-
 def read_lowering(path: Path, method: str) -> Lowering:
     """Return what a record tells of a method.
 
@@ -97,9 +67,9 @@ def read_lowering(path: Path, method: str) -> Lowering:
             program_text = _member(archive, _PROGRAM + method, path)
         handles = msgspec.json.decode(map_text, type=dict[str, dict[int, int | list[int]]])
         # Python's own reader, since torch writes infinities, which JSON has not.
-        exported = msgspec.convert(json.loads(program_text), _Exported)
+        module = json.loads(program_text)["graph_module"]
         limit = len(map_text) + len(program_text)
-        return _lowering(path, exported, handles[method], limit)
+        return _lowering(path, module, handles[method], limit)
     except InputError:
         raise
     except (
@@ -110,7 +80,9 @@ def read_lowering(path: Path, method: str) -> Lowering:
         raise InputError(
             f"{path} cannot be read as an ETRecord of the method '{method}'.",
             id="etrecord-unreadable",
-            cause=str(error) or type(error).__name__,
+            cause=f"It lacks {error}."
+            if isinstance(error, KeyError)
+            else str(error) or type(error).__name__,
             remedy="Lower the program with generate_etrecord=True, and save "
             "ExecutorchProgramManager.get_etrecord() beside it.",
         ) from error
@@ -133,32 +105,24 @@ class _Source(NamedTuple):
     results: list[tuple[str, Sizes]]
 
 
-def _lowering(
-    file: Path, exported: _Exported, handles: dict[int, int | list[int]], limit: int
-) -> Lowering:
-    graph, signature = exported.graph_module.graph, exported.graph_module.signature
-    if any(len(value.sizes) > MOST_DIMENSIONS for value in graph.tensor_values.values()):
+# What follows takes the texts for what torch writes; anything else ends in a TypeError or the like.
+def _lowering(file: Path, module: Any, handles: dict[int, Any], limit: int) -> Lowering:
+    values, names = module["graph"]["tensor_values"], dict[str, str]()
+    if any(len(value["sizes"]) > MOST_DIMENSIONS for value in values.values()):
         raise ValueError("A tensor has too many dimensions.")
-    names: dict[str, str] = {}
     tensors, inputs = list[Initializer](), list[Sizes]()
-    for spec in signature.input_specs:
+    for spec in module["signature"]["input_specs"]:
         for kind in ("parameter", "buffer"):
             if kind in spec:
                 argument, name = spec[kind]["arg"]["name"], str(spec[kind][f"{kind}_name"])
                 names[argument] = name
-                tensors.append(_stored(name, graph.tensor_values[argument], kind == "parameter"))
+                tensors.append(_stored(name, values[argument], kind == "parameter"))
         if argument := _tensor_name(spec.get("user_input", {}).get("arg")):
-            inputs.append(_sizes(graph.tensor_values[argument]))
-    by_handle: dict[int, list[_Source]] = {}
-    for node in graph.nodes:
-        if numbers := _numbers(node.metadata.get("debug_handle", "")):
-            source = _source(node, names, graph.tensor_values)
-            for handle in numbers:
-                by_handle.setdefault(handle, []).append(source)
-    layers = {}
+            inputs.append(_sizes(values[argument]))
+    by_handle, layers = _by_handle(module["graph"]["nodes"], names, values), {}
     for instruction, own in handles.items():
-        own_numbers = dict.fromkeys(own if isinstance(own, list) else [own])
-        sources = [source for number in own_numbers for source in by_handle.get(number, ())]
+        numbers = dict.fromkeys(own if isinstance(own, list) else [own])
+        sources = [source for number in numbers for source in by_handle.get(number, ())]
         limit -= sum(1 + len(source.stack) + len(source.parameters) for source in sources)
         if limit < 0:
             raise ValueError("Its instructions have more nodes than its program.")
@@ -166,34 +130,42 @@ def _lowering(
     return Lowering(file, layers, tuple(tensors), tuple(inputs))
 
 
-def _stored(name: str, value: _Value, parameter: bool) -> Initializer:
-    if value.dtype not in _DTYPES:
-        raise ValueError(f"The element type {value.dtype} of {name!r} is not known.")
-    dtype, itemsize = _DTYPES[value.dtype]
-    shape = checked_sizes(tuple(int(size["as_int"]) for size in value.sizes))
+def _stored(name: str, value: Any, parameter: bool) -> Initializer:
+    if value["dtype"] not in _DTYPES:
+        raise ValueError(f"The element type {value['dtype']} of {name!r} is not known.")
+    dtype, itemsize = _DTYPES[value["dtype"]]
+    shape = checked_sizes(tuple(int(size["as_int"]) for size in value["sizes"]))
     stored = math.prod(shape) * itemsize
     return Initializer(name=name, dtype=dtype, shape=shape, bytes=stored, parameter=parameter)
 
 
-def _sizes(value: _Value) -> Sizes:
-    return tuple(int(size["as_int"]) if "as_int" in size else None for size in value.sizes)
+def _sizes(value: Any) -> Sizes:
+    return tuple(int(size["as_int"]) if "as_int" in size else None for size in value["sizes"])
+
+
+def _by_handle(nodes: Any, names: dict[str, str], values: Any) -> dict[int, list[_Source]]:
+    by_handle: dict[int, list[_Source]] = {}
+    for node in nodes:
+        metadata = node["metadata"]
+        if not (numbers := _numbers(metadata.get("debug_handle", ""))):
+            continue
+        read = [names.get(_tensor_name(argument.get("arg")), "") for argument in node["inputs"]]
+        result = values.get(_tensor_name(node["outputs"][0])) if node["outputs"] else None
+        operator = node["target"].rpartition(".")[0].rpartition(".")[2]
+        source = _Source(
+            _stack(metadata.get("nn_module_stack", "")),
+            list(filter(None, read)),
+            [] if result is None else [(operator, _sizes(result))],
+        )
+        for number in numbers:
+            by_handle.setdefault(number, []).append(source)
+    return by_handle
 
 
 def _numbers(text: str) -> dict[int, None]:
     """Return the handles of a node: "7", of some fused ones "[7, 8]"."""
     words = text.strip("[]() ").split(",")
     return dict.fromkeys(int(word) for word in words if word.strip().isdecimal())
-
-
-def _source(node: _Node, names: dict[str, str], values: dict[str, _Value]) -> _Source:
-    read = [names.get(_tensor_name(argument.get("arg")), "") for argument in node.inputs]
-    result = values.get(_tensor_name(node.outputs[0])) if node.outputs else None
-    operator = node.target.rpartition(".")[0].rpartition(".")[2]
-    return _Source(
-        _stack(node.metadata.get("nn_module_stack", "")),
-        list(filter(None, read)),
-        [] if result is None else [(operator, _sizes(result))],
-    )
 
 
 def _layer(sources: list[_Source]) -> InstructionLayer:

@@ -30,7 +30,8 @@ class Distribution(Record, frozen=True, kw_only=True):
     Attributes:
         count: Requests (of ITL: gaps).
         unanswered: Those among them that ended without this time (no answer, a time-out): they
-            count as longer than all others. A percentile among them is left out.
+            count as longer than all others. A percentile among them is left out. Of ITL a request
+            without an answer is as many gaps as an answered one has on average.
         mean: The mean of the others.
         low: The least.
         high: The most.

@@ -15,8 +15,6 @@ from torchgauge.targets.loaders.onnx_file import NotRunning
 from torchgauge.targets.runtimes.executorch_program import ExecuTorchProgram
 from torchgauge.targets.target import Target, TargetRequest
 
-SUFFIX = ".pte"
-
 
 def load(request: TargetRequest, path: Path) -> Target:
     """Return the program in a file with random inputs of the sizes that it was exported for.

@@ -69,7 +69,7 @@ def load(request: TargetRequest, path: Path) -> Target:
         )
     kind = _kind(path) or "torchscript"
     try:
-        model, example = _LOADERS[kind](path)
+        model, example = _LOADERS[kind](path, request.device)
     except Exception as error:  # a damaged file makes the loaders raise anything
         raise InputError(
             f"{path} cannot be read as a saved program.",
@@ -90,7 +90,7 @@ def load(request: TargetRequest, path: Path) -> Target:
     )
 
 
-def _exported(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
+def _exported(path: Path, _device: str) -> tuple[torch.nn.Module, Inputs | None]:
     program = _read(path)
     module = exported_layers.with_layers(program.module())
     if program.example_inputs is None:
@@ -131,19 +131,21 @@ class _Reasons(logging.Filter):
         return logged is None
 
 
-def _scripted(path: Path) -> tuple[torch.nn.Module, Inputs | None]:
+def _scripted(path: Path, device: str) -> tuple[torch.nn.Module, Inputs | None]:
     load: Any = torch.jit.load
-    return script_layers.with_layers(load(path, map_location="cpu")), None
+    # A script that was loaded with values can be moved to any device but meta.
+    home = "meta" if device == "meta" else "cpu"
+    return script_layers.with_layers(load(path, map_location=home)), None
 
 
-def _packaged(path: Path) -> tuple[Callable[..., Any], Inputs | None]:
+def _packaged(path: Path, _device: str) -> tuple[Callable[..., Any], Inputs | None]:
     """Return what AOTInductor compiled: a library that is called, and tells nothing of layers."""
     from torch._inductor import aoti_load_package
 
     return aoti_load_package(str(path)), None
 
 
-_LOADERS: dict[str, Callable[[Path], tuple[Any, Inputs | None]]] = {
+_LOADERS: dict[str, Callable[[Path, str], tuple[Any, Inputs | None]]] = {
     "exported": _exported, "aotinductor": _packaged, "torchscript": _scripted,
 }  # fmt: skip
 

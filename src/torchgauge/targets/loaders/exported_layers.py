@@ -69,7 +69,7 @@ class _Outline:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._calls = itertools.count()
-        self._shared: dict[Any, nn.Module] = {}
+        self._shared: dict[Any, dict[str, nn.Module]] = {}
         self._stacks: dict[fx.Node, tuple[Frame, ...]] = {}
 
     def add_bodies(self, module: Layer, flat: fx.Graph, depth: int) -> None:
@@ -144,9 +144,8 @@ class _Outline:
                 owner._modules[name] = nn.Module()  # noqa: SLF001
             module = owner._modules[name]  # type: ignore[assignment]  # noqa: SLF001
         if parameters := tuple(map(id, module.parameters())):
-            # One module under two names: it has its parameters under both.
-            module = self._shared.setdefault((frame.kind, parameters), module)
-            owner._modules[name] = module  # noqa: SLF001
+            by_path = self._shared.setdefault((frame.kind, parameters), {})
+            module = owner._modules[name] = _shared(by_path, frame.path, module)  # noqa: SLF001
         return _as_layer(module, frame.kind)
 
     def _not_a_layer(self, node: fx.Node, owner: Layer) -> str:
@@ -184,6 +183,23 @@ def _tie(program: nn.Module) -> None:
             if parameter is not None and parameter.layout is torch.strided and parameter.numel():
                 key = parameter.data_ptr(), parameter.shape, parameter.stride(), parameter.dtype
                 module._parameters[name] = first.setdefault(key, parameter)  # noqa: SLF001
+
+
+def _shared(by_path: dict[str, nn.Module], path: str, module: nn.Module) -> nn.Module:
+    """Return the module itself, or the one at another path that has its class and parameters.
+
+    One module under two names has its parameters under both. A container and its only part have
+    the same ones, too.
+    """
+    if module not in by_path.values():
+        unrelated = (
+            other
+            for other_path, other in by_path.items()
+            if not f"{path}.".startswith(f"{other_path}.")
+            and not f"{other_path}.".startswith(f"{path}.")
+        )
+        module = by_path[path] = next(unrelated, module)
+    return module
 
 
 def _as_layer(module: nn.Module, kind: str) -> Layer:

@@ -21,7 +21,7 @@ from torchgauge.targets.inputs.random_tensors import SEED
 from torchgauge.targets.loaders import executorch_file, exported, onnx_file, python_factory
 from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
-from torchgauge.targets.runtimes.runtime_options import is_onnx
+from torchgauge.targets.runtimes.runtime_options import is_onnx, is_program
 from torchgauge.targets.target import Target, TargetRequest
 
 FORMS = (
@@ -79,7 +79,7 @@ def _load(request: TargetRequest) -> Target:
         return huggingface.load_directory(request, path)
     if is_onnx(path.name):
         return onnx_file.load(request, path)
-    if path.suffix.lower() == executorch_file.SUFFIX:
+    if is_program(path.name):
         return executorch_file.load(request, path)
     if exported.matches(path):
         return exported.load(request, path)

@@ -28,10 +28,10 @@ class NotRunning:
         self.name = name
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Raise InputError `onnx-not-running`."""
+        """Raise InputError `target-not-running`."""
         raise InputError(
             f"{self.name} is counted here, and not run.",
-            id="onnx-not-running",
+            id="target-not-running",
             remedy="Count it without --device, or profile it.",
         )
 

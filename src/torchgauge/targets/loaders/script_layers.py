@@ -122,10 +122,17 @@ def _layer(script: Any, base: type[Layer], layers: dict[Any, Layer]) -> Layer:
 
 
 def _identity(script: Any) -> Any:
-    """Return what a module that has tensors shares with itself under another name."""
+    """Return what a module that has tensors shares with itself under another name.
+
+    A container has more modules than one in it that has its class and tensors.
+    """
     tensors = (*script.parameters(), *script.buffers())
-    addresses = [(tensor.data_ptr(), tensor.shape) for tensor in tensors]
-    return (script.original_name, *addresses) if addresses else id(script)
+    # Tensors on meta have storages and no addresses.
+    places = [
+        (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape)  # noqa: SLF001
+        for tensor in tensors
+    ]
+    return (script.original_name, len(list(script.modules())), *places) if places else id(script)
 
 
 @functools.cache

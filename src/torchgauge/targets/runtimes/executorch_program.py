@@ -24,7 +24,7 @@ _LIBRARY = "executorch.extension.pybindings._C"
 class ExecuTorchProgram(RuntimeModel):
     """A method of a program, called with tensors by position; its kernels run on the host.
 
-    Its threads are those of the runtime, one for each core.
+    The runtime's pool gets as many threads as torch has, whenever a program is opened.
 
     Raises MissingExtraError; InputError `model-not-opened`.
     """
@@ -33,8 +33,8 @@ class ExecuTorchProgram(RuntimeModel):
         self.path, self.graph, self.options = path, graph, USUAL_RUNTIME
         self.settings: Mapping[str, Any] = {}
         self._runtime = import_executorch()
-        backends = sorted({node.domain for node in graph.nodes if node.operator == DELEGATED})
-        self.provider = ", ".join(backends) or "its own kernels"
+        self._backends = {node.domain for node in graph.nodes if node.operator == DELEGATED}
+        self.provider = ", ".join(sorted(self._backends)) or "its own kernels"
         self.input_names = graph.inputs
         self.open()
 
@@ -67,12 +67,18 @@ class ExecuTorchProgram(RuntimeModel):
         """The name of what runs it."""
         return "executorch"
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the processor alone runs it: without backends, or with XNNPACK's."""
+        return self._backends <= {"XnnpackBackend"}
+
     def recording(self) -> RecordingProgram:
         """Return the program loaded once more, recording its instructions."""
         return RecordingProgram(self)
 
     def _loaded(self, *, recorded: bool = False) -> tuple[Any, Any]:
         with opening(self.path, "ExecuTorch"):
+            _set_threads(self._runtime, torch.get_num_threads())
             program = self._runtime._load_program(  # noqa: SLF001 - `executorch.runtime` calls it
                 str(self.path),
                 enable_etdump=recorded,
@@ -121,9 +127,15 @@ class RecordingProgram:
         return [run for run in read_runs(data) if run.execution is not None]
 
 
+def _set_threads(runtime: ModuleType, threads: int) -> None:
+    """Give the runtime's pool this many threads; no program may be running."""
+    if runtime._threadpool_get_thread_count() != threads:  # noqa: SLF001 - there is no public name
+        runtime._unsafe_reset_threadpool(threads)  # noqa: SLF001
+
+
 def import_executorch() -> ModuleType:
     """Return ExecuTorch's runtime. Raises MissingExtraError."""
-    assert torch  # noqa: S101 - its libraries are those of the runtime, which need them loaded
+    # torch is imported above: its libraries are those of the runtime.
     try:
         return importlib.import_module(_LIBRARY)
     except ImportError as error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, MeasurementError
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 
@@ -66,6 +66,11 @@ class RuntimeModel(abc.ABC):
         """The name of the runtime."""
         return self.options.runtime
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the processor alone runs it: the host's counters tell of nothing else."""
+        return (self.options.provider or "cpu").lower().startswith("cpu")
+
     def arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Return the inputs of a call by name, as arrays on the tensors' memory."""
         if len(args) > len(self.input_names):
@@ -77,6 +82,22 @@ class RuntimeModel(abc.ABC):
             )
         values = dict(zip(self.input_names, args, strict=False)) | dict(kwargs)
         return {name: _array(value) for name, value in values.items()}
+
+
+def on_host(model: object) -> bool:
+    """Return whether the placement's device runs the model, not another provider of a runtime."""
+    return not isinstance(model, RuntimeModel) or model.on_host
+
+
+def check_host(model: object, subject: str) -> None:
+    """Raise MeasurementError `provider-unread` where not the processor runs the model."""
+    if not on_host(model):
+        raise MeasurementError(
+            f"The {subject} of another provider than the processor is not known.",
+            id="provider-unread",
+            cause="What can be read here is the processor's, and its own memory's.",
+            remedy="Leave --provider out to measure it on the processor.",
+        )
 
 
 def _array(value: Any) -> np.ndarray:
@@ -101,7 +122,7 @@ def opening(path: Path, runtime: str) -> Iterator[None]:
     """Turn what a runtime raises on opening a file into an InputError `model-not-opened`."""
     try:
         yield
-    except (InputError, KeyboardInterrupt):
+    except InputError:
         raise
     except Exception as error:  # its own classes of errors, from a library in C++
         raise InputError(

@@ -1,4 +1,4 @@
-"""How an ONNX file is run: the runtime, its provider, and how far it optimises the graph."""
+"""Which files run in a runtime of their own, and how an ONNX file does."""
 
 from __future__ import annotations
 
@@ -54,6 +54,16 @@ class RuntimeOptions:
 def is_onnx(spec: str) -> bool:
     """Return whether a target is an ONNX file, by its name."""
     return spec.lower().endswith(".onnx")
+
+
+def is_program(spec: str) -> bool:
+    """Return whether a target is a program of ExecuTorch, by its name."""
+    return spec.lower().endswith(".pte")
+
+
+def in_runtime(spec: str) -> bool:
+    """Return whether a target runs in another runtime than torch, by its name."""
+    return is_onnx(spec) or is_program(spec)
 
 
 def _check(name: str, value: str, choices: tuple[str, ...]) -> None:

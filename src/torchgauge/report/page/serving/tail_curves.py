@@ -125,7 +125,7 @@ def between_tokens(level: Level, max_points: int) -> dict[str, Any] | None:
     drawn = np.flatnonzero(steady[times.gap_owners] & np.isfinite(moments))
     if not len(drawn):
         return None
-    series = [("between tokens (ITL)", times.gaps[drawn], level.itl)]
+    series = [("between tokens (ITL)", times.times_of("itl", steady), level.itl)]
     if level.tpot is not None:
         series.append(("time per token (TPOT)", times.tpot[steady], level.tpot))
     return {
