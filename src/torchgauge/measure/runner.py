@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
@@ -30,6 +32,8 @@ STEP_FAILURES = (
     "child-timeout",
     "child-failed",
 )
+# What a machine or a provider does not tell is unknown, and no failure.
+UNKNOWN_HERE = ("provider-unread", "memory-unreadable")
 
 
 class Runner:
@@ -77,10 +81,7 @@ class Runner:
         except TorchgaugeError as error:
             if essential and not self.keep_going:
                 raise
-            self.warnings += (
-                MeasurementWarning.from_error(error, probe),
-                *not_restored(error, probe),
-            )
+            self.warnings += (_warning(error, probe), *not_restored(error, probe))
             if tells and error.id in STEP_FAILURES:
                 self.blocked = error.message
         except KeyboardInterrupt as interrupt:
@@ -111,6 +112,11 @@ class Runner:
                 id="skipped", probe=probe, failed=True, message=f"Not measured: {self.blocked}"
             )
         )
+
+
+def _warning(error: TorchgaugeError, probe: str) -> MeasurementWarning:
+    warning = MeasurementWarning.from_error(error, probe)
+    return msgspec.structs.replace(warning, failed=error.id not in UNKNOWN_HERE)
 
 
 def _crash(probe: str, error: Exception) -> MeasurementWarning:
