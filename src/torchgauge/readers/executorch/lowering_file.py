@@ -80,9 +80,7 @@ def read_lowering(path: Path, method: str) -> Lowering:
         raise InputError(
             f"{path} cannot be read as an ETRecord of the method '{method}'.",
             id="etrecord-unreadable",
-            cause=f"It lacks {error}."
-            if isinstance(error, KeyError)
-            else str(error) or type(error).__name__,
+            cause=str(error) or type(error).__name__,
             remedy="Lower the program with generate_etrecord=True, and save "
             "ExecutorchProgramManager.get_etrecord() beside it.",
         ) from error
