@@ -7,6 +7,7 @@ import dataclasses
 import msgspec
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.gates.builds import side_request
 from torchgauge.measure.advice.check import CheckSource
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
@@ -29,7 +30,7 @@ def with_outputs(
     Both run in a process of their own on the same inputs, those of the model in torch. What fails
     is a warning: the times hold without it.
     """
-    sides = [dataclasses.replace(request, spec=spec) for spec in (baseline, request.spec)]
+    sides = [side_request(request, spec) for spec in (baseline, request.spec)]
     if not any(is_onnx(side.spec) for side in sides):
         return comparison
     sides.sort(key=lambda side: is_onnx(side.spec))
