@@ -3,9 +3,8 @@
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.gates import target_gate
+from torchgauge.gates import compared_outputs, target_gate
 from torchgauge.gates.builds import request_build, revision_build, side_request
-from torchgauge.gates.compared_outputs import with_outputs
 from torchgauge.gates.gate_options import BaseRequest, GateOptions
 from torchgauge.progress import Silent
 from torchgauge.targets.builds.revision import Revision
@@ -46,4 +45,15 @@ def test_a_gate_and_a_comparison_of_outputs_drop_the_record_for_a_model(program,
         program, BaseRequest(target=MODEL), GateOptions.of_comparison(None), Silent()
     )
     assert (base.spec, base.etrecord) == (MODEL, None)
-    assert with_outputs(None, program, MODEL, Silent()) is None
+    asked = []
+
+    def ask(_work, source, _options):
+        asked.append(source)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compared_outputs, "ask", ask)
+    with pytest.raises(KeyboardInterrupt):
+        compared_outputs.with_outputs(None, program, MODEL, Silent())
+    (source,) = asked
+    assert (source.target.spec, source.target.etrecord) == (MODEL, None)
+    assert source.other.target == program
