@@ -28,7 +28,8 @@ def test_bytes_that_are_read_late_have_arrived_before():
             now = monotonic()
     assert size == 6
     moment = arrived(messages, now)
-    assert begin - 0.001 < moment < now - LATE * 0.9
+    # Between the readings of two clocks the process may have had to wait for a core.
+    assert begin - LATE < moment < now - LATE * 0.9
     assert moment < sent + LATE * 0.9
 
 
