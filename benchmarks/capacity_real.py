@@ -63,7 +63,7 @@ KNEE_BATCHES, CONFIRMED_SECONDS = 3.0, 60.0
 KNEE_LOAD, ASIDE = 0.6, 0.05
 # Too many requests, in times of the rate of batches that are called here.
 TOO_MANY = 1.5
-WIDTH, DEPTH, KNEE_DEPTH = 3072, 10, 2
+WIDTH, DEPTH, KNEE_DEPTH = 3072, 10, 3
 
 
 def model(depth: int = DEPTH) -> tuple[nn.Module, torch.Tensor]:

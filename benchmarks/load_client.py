@@ -271,13 +271,13 @@ def compare_programs(options: argparse.Namespace) -> None:
 def stream(url: str, number: int) -> None:
     """Send streamed chats with this client."""
     from torchgauge.serving.client.address import parse_address
-    from torchgauge.serving.client.bodies import bodies_of_prompts, made_up_prompts
     from torchgauge.serving.client.dialects.every import DIALECTS
     from torchgauge.serving.client.send import send
     from torchgauge.serving.client.send_plan import SendPlan
+    from torchgauge.serving.load_inputs import made_up_prompts
 
     chat = DIALECTS["openai-chat"]
-    items = bodies_of_prompts(made_up_prompts("16:4"), chat, "stub")
+    items = tuple(chat.body(prompt, "stub") for prompt in made_up_prompts(16, 4))
     schedule = poisson(PROGRAM_RATE, 2 * number / PROGRAM_RATE)[:number]
     plan = SendPlan(address=parse_address(url), api=chat.name, items=items, schedule=schedule)
     if set(send(plan).requests.fate) != {"done"}:

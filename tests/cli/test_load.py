@@ -155,6 +155,26 @@ def test_a_search_leads_to_the_page(sent, capsys):
     assert f"{again} --open # the same as a page" in shown
 
 
+def test_suggested_commands_run_it_the_same_way(sent, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.chdir(tmp_path)
+    sent(servings.streamed())
+    assert load("--rate", "2", "--http2", target=URL) == 0
+    assert f"load {URL} --http2 --rate auto" in next_commands(capsys)
+    sent(servings.healthy())
+    for words in (
+        "--provider cuda --optimization basic --custom-ops a.so --custom-ops b.so --trust",
+        "--provider gpu --runtime openvino",
+    ):
+        assert load("--rate", "25", *words.split(), target="m.onnx") == 0
+        shown = next_commands(capsys)
+        assert all(word in shown for word in words.split())
+
+
+def next_commands(capsys):
+    return " ".join(capsys.readouterr().out.split("Next")[-1].split())
+
+
 def test_what_a_url_holds_is_not_repeated(sent, capsys):
     sent(servings.streamed())
     assert load("--rate", "2", target=URL + "?key=secret") == 0

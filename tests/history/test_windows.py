@@ -1,12 +1,14 @@
 """Windows of monitors in a history: kept once, found by series and time, and removed."""
 
+import math
+
 import pytest
 from sqlalchemy import inspect, text
 from tests.support import history_runs as runs
 
 from torchgauge.errors import RecordError
 from torchgauge.history.store import Store
-from torchgauge.history.windows import add_windows, read_windows, remove_windows, series_spans
+from torchgauge.history.windows import add_windows, count_windows, read_windows, remove_windows
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
 
@@ -48,16 +50,22 @@ def test_windows_are_kept_once_and_found_again(store):
     assert read_windows(store, monitor="other") == read_windows(store, series="step") == []
 
 
-def test_series_are_listed_and_old_windows_removed(store):
+def test_old_windows_are_counted_and_removed(store):
+    assert count_windows(store, math.inf) == 0
     add_windows(store, [window(60.0), window(120.0), window(120.0, series="step")], "host:1")
-    spans = series_spans(store)
-    assert [(span.monitor, span.series, span.windows) for span in spans] == [
-        ("net", "latency", 2),
-        ("net", "step", 1),
-    ]
-    assert (spans[0].labels, spans[0].begin, spans[0].end) == ({"monitor": "net"}, 60.0, 120.0)
+    assert (count_windows(store, 100.0), count_windows(store, math.inf)) == (1, 3)
     assert remove_windows(store, 100.0) == 1
-    assert [span.windows for span in series_spans(store)] == [1, 1]
+    assert [part.series for part in read_windows(store)] == ["latency", "step"]
+
+
+def test_windows_that_were_read_before_are_left_out(store):
+    read_before = {}
+    add_windows(store, [window(60.0), window(120.0)], "host:1")
+    assert len(read_windows(store, read_before=read_before)) == 2
+    add_windows(store, [window(60.0)], "host:2")
+    (late,) = read_windows(store, read_before=read_before)
+    assert late.labels["process"] == "host:2"
+    assert sorted(read_before.values()) == [60.0, 60.0, 120.0]
 
 
 def test_an_older_version_has_runs_and_no_windows(store, location):

@@ -60,12 +60,17 @@ def test_requests_are_counted_by_route_and_failures_by_kind(monitor):
 
     with pytest.raises(KeyError):
         request(MonitorMiddleware(broken, monitor=monitor))
+
+    async def silent(scope, receive, send):
+        pass
+
+    assert request(MonitorMiddleware(silent, monitor=monitor)) == []
     by_labels = {(w.labels["route"], w.labels["method"]): w for w in windows(monitor, "request")}
     window = by_labels["/items/{item}", "GET"]
     assert (window.count, window.histogram.count) == (4, 2)
     assert window.errors == {"http 429": 1, "http 503": 1}
     # An unknown path or method makes no series of its own.
-    assert by_labels["other", "GET"].errors == {"KeyError": 1}
+    assert by_labels["other", "GET"].errors == {"KeyError": 1, "no response": 1}
     assert by_labels["/items/{item}", "other"].errors == {"http 503": 1}
     assert len(windows(monitor, "first_byte")) == 1
 
@@ -77,6 +82,7 @@ def test_requests_are_counted_by_route_and_failures_by_kind(monitor):
         ([(b"X-Request-Start", b"%d000")], [], 2.0),
         ([(b"x-request-start", b"t=%d000000")], [], 2.0),
         ([], [(b"server-timing", b'db;dur=5, queue;desc="q";dur=12.5')], 0.0125),
+        ([(b"x-request-start", b"t=%d")], [(b"server-timing", b"queue;dur=0")], 0.0),
         ([(b"x-request-start", b"soon")], [(b"server-timing", b"queue")], None),
         ([(b"x-request-start", b"12")], [], None),
         ([(b"x-request-start", b"9" * 400)], [(b"server-timing", b"queue;dur=1.2.3")], None),

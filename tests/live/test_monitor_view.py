@@ -68,6 +68,31 @@ def test_windows_of_a_look_begin_where_the_one_before_ended():
     assert looks.view.series(row["key"], 77.0)["window"] is None
 
 
+def test_late_windows_take_their_place_and_those_that_ended_together_are_one():
+    looks = Looks()
+    looks.clock.now = 100_000.0
+    looks.look(window([1.0] * 3, 99_880, 99_940), window([1.0] * 4, 99_940.1, 100_000.1))
+    looks.look(window([2.0], 99_940.8, 100_000.9), window([2.0] * 2, 99_820, 99_880))
+    looks.look(window([3.0] * 5, 99_880.5, 99_900))
+    (row,) = looks.view.rows()["rows"]
+    shown = looks.view.series(row["key"])
+    assert shown["end"] == [99_880, 99_900, 99_940, 100_000.9]
+    windows = [looks.view.series(row["key"], end)["window"] for end in shown["end"]]
+    assert [(one["count"], one["begin"]) for one in windows] == [
+        (2, 99_820), (5, 99_880.5), (3, 99_880), (5, 99_940.1),
+    ]  # fmt: skip
+    assert row["rate"] == pytest.approx(5 / 60.8, rel=1e-4)
+
+
+def test_a_window_of_the_time_before_the_last_look_is_not_of_this_one():
+    looks = Looks()
+    looks.look(window([1.0], 0, 1004))
+    looks.look(window([1.0] * 2, 1004.2, 1009.1))
+    looks.look(window([1.0] * 3, 980.0, 984.0))
+    (row,) = looks.view.rows()["rows"]
+    assert looks.view.series(row["key"])["end"] == [984, 1004, 1010]
+
+
 def test_the_distribution_of_one_window():
     looks = Looks()
     values = [0.001, 0.0011, 0.004, 0.0]

@@ -58,6 +58,11 @@ def damaged(field, value):
         damaged("counts", [2**62]),
         msgspec.to_builtins(state(window())) | {"schema": "torchgauge.monitor/2"},
         {"other": 1},
+        state(window(), replaces=("good.monitor", "../x.monitor")),
+        state(window(), replaces=("/tmp/x.monitor",)),
+        state(window(), replaces=("good.monitor\0.monitor",)),
+        state(window(), replaces=("compaction.lock",)),
+        state(window(), replaces=("..",)),
     ],
 )
 def test_a_file_that_no_monitor_wrote_is_passed_over_and_named(folder, content):
@@ -72,6 +77,27 @@ def test_a_file_that_no_monitor_wrote_is_passed_over_and_named(folder, content):
     (folder / "bad.monitor").unlink()
     assert len(reader.totals()) == 1
     assert reader.trouble() is None
+
+
+def test_a_file_that_nests_without_end_is_passed_over(folder):
+    written(folder, state(window()), "good")
+    file = written(folder, {}, "deep")
+    file.write(b"\x81\xa1x" + b"\x91" * 100_000 + b"\xc0")
+    reader = MonitorFolder()
+    assert len(reader.totals()) == 1
+    assert reader.unreadable == ("deep.monitor",)
+
+
+def test_no_file_outside_of_the_folder_is_removed(folder):
+    folder.mkdir()
+    outside = folder.parent / "outside.monitor"
+    outside.touch()
+    for number in range(compaction.MOST_ENDED):
+        ended(folder, number, [1.0])
+    written(folder, state(replaces=("../outside.monitor", str(outside))), "hostile").close()
+    compacted(folder)
+    MonitorFolder().remove_ended(time.time() + 9e9)
+    assert outside.exists()
 
 
 def test_what_is_no_plain_file_holds_nobody_up(folder):

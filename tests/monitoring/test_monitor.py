@@ -1,6 +1,7 @@
 """`tg.monitor`: what it records of models, functions and blocks, and how it fails."""
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -143,8 +144,10 @@ def test_threads_lose_nothing():
 def test_windows_end_at_multiples_of_their_length_and_are_handed_on():
     received = []
     net = Net()
-    monitor = tg.monitor(net, window=3600.0, on_windows=received.append)
+    monitor = tg.monitor(net, interval=1000.0, window=3600.0, on_windows=received.append)
     net(torch.ones(1, 4))
+    while monitor._file is None:  # the thread's tick at the real time, the only one
+        time.sleep(0.001)
     monitor.tick(monitor._window_end - 1)
     assert monitor._window_end % 3600 == 0
     monitor.tick(monitor._window_end + 1)
@@ -208,6 +211,51 @@ def test_a_monitor_that_fails_says_so_once_and_the_model_goes_on(folder, monkeyp
     assert problems["folder"].times >= 3
     assert problems["sizes"].message == "ZeroDivisionError"
     assert by_series(monitor.totals())["latency", ""].count == 3
+
+
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_a_series_that_fails_ends_neither_the_thread_nor_the_program(monkeypatch):
+    monitor = tg.monitor(name="m", interval=0.01, window=0.01)
+    monitor.add("read", 1.0)
+
+    def close_window(now):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(monitor.series("read"), "close_window", close_window)
+    deadline = time.monotonic() + 10
+    while not monitor.status and time.monotonic() < deadline:
+        time.sleep(0.01)
+    other = tg.monitor(name="other", interval=0.01)
+    while not MonitorFolder().totals("other") and time.monotonic() < deadline:
+        other.add("read", 1.0)
+        time.sleep(0.01)
+    assert MonitorFolder().totals("other")
+    monitor.close()
+    assert [(problem.part, problem.message) for problem in monitor.status] == [
+        ("windows", "ZeroDivisionError")
+    ]
+
+
+def test_a_value_that_cannot_be_leaves_the_rest_of_the_file(folder):
+    with tg.monitor(name="m") as monitor:
+        monitor.add("perplexity", math.exp(150), unit="")
+        monitor.add("read", 1.0, rank=3)
+        monitor.tick(time.time())
+        windows = {window.series: window for window in MonitorFolder().totals()}
+    assert windows["read"].labels["rank"] == "3"
+    assert (windows["perplexity"].count, windows["perplexity"].histogram.count) == (1, 0)
+    assert monitor.status == ()
+
+
+def test_a_clock_that_is_set_back_begins_a_window(folder):
+    received = []
+    monitor = tg.monitor(name="m", window=3600.0, on_windows=received.append)
+    monitor.add("read", 1.0)
+    monitor.tick(time.time() - 86_400)
+    monitor.close()
+    assert MonitorFolder().unreadable == ()
+    windows = [window for windows in received for window in windows if window.series == "read"]
+    assert [window.rate for window in windows] == [None]
 
 
 @pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")

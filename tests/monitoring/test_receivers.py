@@ -2,6 +2,7 @@
 
 import gzip
 import http.server
+import os
 import sys
 import threading
 import time
@@ -12,12 +13,15 @@ import pytest
 
 import torchgauge as tg
 from torchgauge.history.store import Store
-from torchgauge.history.windows import read_windows
+from torchgauge.history.windows import add_windows, read_windows
+from torchgauge.monitoring import monitor as module
 from torchgauge.monitoring.delivery import Batch, Delivery
-from torchgauge.monitoring.problems import Problems
-from torchgauge.monitoring.receivers import otlp
+from torchgauge.monitoring.problems import LONGEST, Problems
+from torchgauge.monitoring.receivers import history, otlp
+from torchgauge.monitoring.receivers.trackers import TrackerReceiver
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
+from torchgauge.report.export import tensorboard
 from torchgauge.report.windows.window_scalars import window_scalars
 
 
@@ -76,7 +80,178 @@ def test_a_receiver_that_fails_gets_the_windows_later_in_order():
     delivery.end()
     delivery.join(5)
     assert received[-3:] == ["3", "4", "5"]
-    assert [(problem.part, problem.solved) for problem in problems.all()] == [("endpoint", True)]
+    refused, lost = problems.all()
+    assert (refused.part, refused.solved) == ("endpoint", True)
+    assert (lost.part, lost.solved) == ("oldest windows for endpoint", False)
+    assert lost.times == 6 - len(received)
+
+
+def test_totals_that_give_way_to_newer_ones_are_no_loss():
+    received, release = [], threading.Event()
+
+    class Receiver:
+        part, backlog = "endpoint", 1
+
+        def receive(self, batch):
+            release.wait(10)
+            received.append(batch.process)
+
+    problems = Problems("m")
+    delivery = Delivery(Receiver(), problems)
+    for number in range(9):
+        delivery.send(batch()._replace(process=str(number)))
+    release.set()
+    delivery.end()
+    delivery.join(5)
+    assert received[-1] == "8"
+    assert len(received) <= 3
+    assert problems.all() == ()
+
+
+def test_windows_are_handed_over_where_no_thread_can_begin(monkeypatch):
+    """As Python 3.12 and later refuse it to what runs at exit."""
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    received = []
+    monitor = tg.monitor(name="m", on_windows=received.append)
+    monitor.add("read", 1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        monitor.close()
+    assert [len(windows) for windows in received] == [1]
+    assert monitor.status == ()
+
+
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_windows_that_are_not_there_at_the_end_are_a_problem(monkeypatch):
+    monkeypatch.setattr(module, "LAST_WAIT", 0.01)
+    release = threading.Event()
+    monitor = tg.monitor(name="m", on_windows=lambda windows: release.wait(10))
+    monitor.add("read", 1.0)
+    monitor.close()
+    release.set()
+    assert [problem.part for problem in monitor.status] == ["last windows for function"]
+
+
+def test_a_function_that_closes_its_monitor_ends_it():
+    closed = threading.Event()
+
+    def close(windows):
+        monitor.close()
+        closed.set()
+
+    monitor = tg.monitor(name="m", on_windows=close)
+    monitor.add("read", 1.0)
+    monitor.close_windows(time.time())
+    assert closed.wait(10)
+    assert monitor.status == ()
+
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://user:{SECRET}@host/v1 refused it",
+        f"failed for 'https://{SECRET}@host/v1'",
+        f"Max retries exceeded with url: /v1/metrics?tenant=1&api-key={SECRET} (Caused by X)",
+        f"https://user:a@{SECRET}@host:80/v1?api-key={SECRET}: no",
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_secrets_of_addresses_are_in_no_problem(text):
+    problems = Problems("m")
+    problems.add("endpoint", OSError(text))
+    (problem,) = problems.all()
+    assert SECRET not in problem.message
+    assert "/v1" in problem.message
+
+
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_a_message_has_a_length():
+    problems = Problems("m")
+    begin = time.monotonic()
+    problems.add("endpoint", OSError("?" * 1_000_000))
+    assert time.monotonic() - begin < 5
+    assert len(problems.all()[0].message) == LONGEST
+
+
+@pytest.mark.thorough
+def test_a_forked_process_has_a_connection_and_a_writer_of_its_own(monkeypatch, tmp_path):
+    """By stand-ins of both libraries: what is inherited is used by the parent alone."""
+
+    exporter = pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+
+    class Made:
+        def __init__(self, *arguments, **options):
+            self.process = os.getpid()
+
+        def export(self, metrics, timeout_millis):
+            assert self.process == os.getpid()
+            return types.SimpleNamespace(name="SUCCESS")
+
+        def flush(self):
+            assert self.process == os.getpid()
+
+    monkeypatch.setattr(exporter, "OTLPMetricExporter", Made)
+    monkeypatch.setattr(tensorboard, "_writer_class", lambda: Made)
+    monkeypatch.setattr(tensorboard, "_add", lambda *arguments: None)
+    monkeypatch.setattr(otlp, "otlp_metrics", lambda *arguments, **options: None)
+    receivers = [otlp.OtlpReceiver("http://127.0.0.1:9/"), TrackerReceiver(tmp_path)]
+    for receiver in receivers:
+        receiver.receive(batch())
+    assert in_fork(lambda: [receiver.receive(batch()) for receiver in receivers]) == ""
+
+
+def in_fork(work):
+    """Return what a forked process raises."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            work()
+            status = 0
+        except (AssertionError, tg.TorchgaugeError) as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(status)
+    os.close(write)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(read) as file:
+        return file.read() or status * "it failed"
+
+
+@pytest.mark.thorough
+def test_a_process_that_is_forked_while_a_history_is_open_leaves_it_alone(monkeypatch, tmp_path):
+    """SQLite would take the parent's locks for its own, and damage the file."""
+    monkeypatch.setattr(history, "LONGEST_WAIT", 0.05)
+    receiver = history.HistoryReceiver(str(tmp_path / "h.db"))
+    receiver.receive(batch())
+    begun, release = threading.Event(), threading.Event()
+
+    def add(*arguments):
+        begun.set()
+        release.wait(10)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "add_windows", add)
+        thread = threading.Thread(target=receiver.receive, args=(batch(),))
+        thread.start()
+        begun.wait(10)
+        assert "would damage it" in in_fork(lambda: receiver.receive(batch()))
+        patch.setattr(history, "LONGEST_WAIT", 10)
+        patch.setattr(history, "add_windows", add_windows)
+        threading.Timer(0.05, release.set).start()
+        # The fork waits until it is closed.
+        forked = batch()._replace(process="host:2")
+        assert in_fork(lambda: receiver.receive(forked)) == ""
+        thread.join()
+    with Store.open(str(tmp_path / "h.db"), create=False) as store:
+        assert [window.labels["process"] for window in read_windows(store)] == ["host:1", "host:2"]
 
 
 def test_a_receiver_that_hangs_holds_up_neither_calls_nor_others():
@@ -157,12 +332,14 @@ def test_an_otlp_endpoint_gets_exact_sums(gen_ai):
 def test_a_dead_otlp_endpoint_is_a_problem_and_no_more(monkeypatch):
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
     monkeypatch.setattr(otlp, "TIMEOUT", 0.3)
-    monitor = tg.monitor(name="net", otlp="http://127.0.0.1:9/v1/metrics")
+    address = f"http://user:{SECRET}@127.0.0.1:9/v1/metrics?api-key={SECRET}"
+    monitor = tg.monitor(name="net", otlp=address)
     monitor.add("request", 1.0)
     monitor.close_windows(time.time())
     until(lambda: monitor.status)
     monitor.close()
     assert {problem.part for problem in monitor.status} == {"otlp"}
+    assert "The OTLP endpoint http://127.0.0.1:9/v1/metrics did not" in monitor.status[0].message
 
 
 def test_scalars_by_hand():

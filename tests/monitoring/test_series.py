@@ -4,11 +4,15 @@ import math
 import random
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
+from torchgauge.monitoring import series as module
 from torchgauge.monitoring.series import FULL, Series
 from torchgauge.records.monitoring.histogram import Histogram
+from torchgauge.records.monitoring.window import Window
 
 
 def test_values_become_the_histogram_that_records_make_of_them():
@@ -67,12 +71,65 @@ def test_eight_threads_lose_nothing():
     assert sum(window.histogram.sum for window in windows) == threads * calls
 
 
-def test_values_that_are_no_numbers_are_left_out():
+def test_values_that_cannot_be_are_events_without_a_value():
     series = Series("latency", {}, 0.0)
-    for value in (math.nan, math.inf, 1.0):
+    for value in (math.nan, math.inf, math.exp(150), -1e300, 1.0):
         series.add(value)
     window = series.state(1.0)
-    assert (window.count, window.histogram.sum) == (1, 1.0)
+    assert (window.count, window.histogram.count, window.histogram.sum) == (5, 1, 1.0)
+    assert (window.histogram.min, window.histogram.max) == (1.0, 1.0)
+
+
+def test_a_sum_stays_one_that_readers_take(monkeypatch):
+    monkeypatch.setattr(module, "LARGEST_SUM", 1e34)
+    series = Series("latency", {}, 0.0)
+    for value in (9e29, -9e29):
+        for _ in range(9):
+            series.values.extend([value] * FULL)
+            series.drain_if_full()
+    window = series.state(1.0)
+    assert abs(window.histogram.sum) < 1e34
+    # Three buffers up to the bound, and six down to the other one.
+    assert (window.count, window.histogram.count) == (18 * FULL, 9 * FULL)
+
+
+def test_labels_and_failures_of_any_type_are_texts():
+    series = Series("latency", {"rank": 0}, 0.0)
+    for kind in (503, ValueError, "http 500"):
+        series.fail(kind)
+    window = series.state(1.0)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(window), type=Window) == window
+    assert window.labels == {"rank": "0"}
+    assert window.errors == {"503": 1, "ValueError": 1, "http 500": 1}
+
+
+def test_a_clock_that_is_set_back_leaves_windows_that_readers_take():
+    series = Series("latency", {}, 1000.0)
+    series.add(1.0)
+    series.close_window(1060.0)
+    series.add(1.0)
+    windows = series.close_window(400.0), series.state(401.0), series.close_window(460.0)
+    assert [(window.begin, window.end) for window in windows] == [
+        (400, 400),
+        (400, 401),
+        (400, 460),
+    ]
+    assert [window.count for window in windows] == [1, 2, 0]
+    assert windows[0].rate is None
+
+
+def test_who_asks_while_a_buffer_is_emptied_does_not_wait_for_ever():
+    """As a signal's handler does that closes a monitor."""
+    series, states = Series("latency", {}, 0.0), []
+
+    def count(buffered):
+        states.append(series.close_window(1.0))
+        Series._count(series, buffered)
+
+    series._count = count
+    series.append(1.0)
+    assert series.state(2.0).histogram.count == 1
+    assert [state.histogram.count for state in states] == [0]
 
 
 def test_a_series_takes_at_most_64_kB():
@@ -83,3 +140,12 @@ def test_a_series_takes_at_most_64_kB():
     assert series._counts.nbytes < 28_000
     # The buffer, with as much room as an array grows ahead, and as many as wait between two looks.
     assert series._counts.nbytes + 8 * (FULL + 1000) * 9 / 8 < 64_000
+
+
+def test_a_thread_whose_turn_does_not_come_goes_on(monkeypatch):
+    """A signal interrupted the thread that has it, and its handler waits for the other one."""
+    monkeypatch.setattr(module, "LONGEST_WAIT", 0.01)
+    series = Series("latency", {}, 0.0)
+    series.append(1.0)
+    with series._lock, ThreadPoolExecutor(1) as executor:
+        assert executor.submit(series.state, 1.0).result(10).count == 1

@@ -211,6 +211,39 @@ def test_scenarios_call_a_target_here(scenario, size):
         assert level.requests.scheduled == level.requests.sent
 
 
+class Slow(nn.Module):
+    """A model that takes 30 ms; its 11th call is interrupted where it is to be."""
+
+    def __init__(self, *, interrupted: bool) -> None:
+        super().__init__()
+        self.calls, self.interrupted = 0, interrupted
+
+    def forward(self, x):
+        self.calls += 1
+        if self.interrupted and self.calls == 11:
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(0.03)
+        return x
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_requests_that_were_due_when_the_time_is_over_have_their_fate(interrupted):
+    serving = tg.measure_serving(
+        Slow(interrupted=interrupted), torch.randn(1, 2), scenario="offline", requests=40,
+        duration=5 if interrupted else 0.1, max_batch=2,
+    )  # fmt: skip
+    requests = serving.levels[0].requests
+    assert serving.interrupted is interrupted
+    fates = [*dict.fromkeys(requests.fate)]
+    assert fates == ["done", *["unfinished"] * interrupted, "unsent"]
+    assert requests.fate.count("unfinished") == 2 * interrupted
+    assert len(requests) == len(requests.batch) == len(requests.service) == 40
+    unsent = requests.fate.index("unsent")
+    assert set(requests.scheduled[unsent:]) == {0.0}
+    assert set(requests.sent[unsent:]) == set(requests.last[unsent:]) == {None}
+    assert serving.levels[0].errors.value > 0
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("scenario", ["single-stream", "multi-stream", "offline"])
 def test_scenarios_send_to_an_endpoint(scenario):

@@ -23,7 +23,10 @@ class Vector:
 
 
 def flatbuffer(fields: Fields, identifier: bytes, *, sized: bool = False) -> bytes:
-    """Return a file whose root has these fields: Scalar, Vector, str, a table, a list of tables."""
+    """Return a file whose root has these fields: Scalar, Vector, str, a table, a list of tables.
+
+    A table that is in a list several times, as the same object, is written once.
+    """
     data = bytearray(8)
     data[4:8] = identifier
     root = _table(data, fields)
@@ -65,7 +68,10 @@ def _target(data: bytearray, value: Any) -> int:
         data += value.bytes
     else:
         data += struct.pack("<I", len(value)) + bytes(4 * len(value))
+        written: dict[int, int] = {}
         for number, table in enumerate(value):
             place = start + 4 + 4 * number
-            data[place : place + 4] = struct.pack("<I", _table(data, table) - place)
+            if id(table) not in written:
+                written[id(table)] = _table(data, table)
+            data[place : place + 4] = struct.pack("<I", written[id(table)] - place)
     return start

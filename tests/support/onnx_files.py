@@ -203,6 +203,10 @@ def hostile() -> dict[str, Callable[[], ModelProto]]:
         "opset of the future": lambda: model([node("Relu", ["x"], ["y"])], opset=9999),
         "long name": lambda: model([node("Relu", ["x"], ["y"], name="/a" * 500_000)]),
         "deep name": lambda: model([node("Relu", ["x"], ["y"], name="a." * 50_000 + "/b")]),
+        "changed name": lambda: model([node("Relu", ["x"], ["v" + "_nhwc" * 20_000]),
+                                       node("Relu", ["x"], ["y"])]),
+        "name of a tensor": lambda: model([node("Add", ["x", "/\n" * 50_000], ["y"])],
+                                          [weight("/\n" * 50_000, 8)]),
         "shapes that do not fit": lambda: model(
             [node("MatMul", ["x", "w"], ["y"])], [weight("w", 5, 5)]
         ),

@@ -57,7 +57,7 @@ def measure_serving(
         max_batch: Requests that the server of a model computes at once at most.
         max_delay: Seconds for which a batch waits to fill.
         workers: Processes that compute, behind one queue.
-        seed: Of the schedule.
+        seed: Of the schedule, and of made-up prompts.
         mlperf: Add what MLPerf's early stopping says.
         allow_remote: Send to another machine too: only to one that you may put under load.
         bearer_env: Environment variable with a token to authorize with.

@@ -12,6 +12,7 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.targets.builds.revision import Revision
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.runtimes.runtime_options import is_program
 from torchgauge.targets.target import TargetRequest
 from torchgauge.targets.training.named_training import NamedLoss, requested_training
 from torchgauge.targets.training.training import Training
@@ -24,6 +25,21 @@ def request_build(request: TargetRequest, label: str = "current") -> Build:
     """Return the build that a request names, for a process that is like this one."""
     source, options = Source.of_request(request), LatencyOptions(train=requested_training(request))
     return Build(source, options, None, label, request.spec)
+
+
+def side_request(request: TargetRequest, spec: str) -> TargetRequest:
+    """Return the request of another target beside the requested one.
+
+    Raises InputError `option-conflict` where both are programs of one ExecuTorch record.
+    """
+    program = is_program(spec)
+    if request.etrecord is not None and program and spec != request.spec:
+        raise InputError(
+            "--etrecord belongs to one program, and two are compared.",
+            id="option-conflict",
+            remedy="Leave it out, or profile each with its own record and compare the two.",
+        )
+    return dataclasses.replace(request, spec=spec, etrecord=request.etrecord if program else None)
 
 
 def object_build(label: str, pair: ModelWithInputs, train: Training | bool | None) -> Build:
@@ -42,9 +58,14 @@ def revision_build(current: Build, revision: Revision) -> Build:
     """Return the same build as the revision has it."""
     request = current.source.target
     assert isinstance(request, TargetRequest)  # noqa: S101 - `request_build` made it
-    weights = None if request.weights is None else Path(revision.file(str(request.weights)))
+    weights, etrecord = (
+        None if file is None else Path(revision.file(str(file)))
+        for file in (request.weights, request.etrecord)
+    )
     spec = revision.target(request.spec)
-    source = Source.of_request(dataclasses.replace(request, spec=spec, weights=weights))
+    source = Source.of_request(
+        dataclasses.replace(request, spec=spec, weights=weights, etrecord=etrecord)
+    )
     options = current.options
     if options.train is not None and isinstance(options.train.loss, NamedLoss):
         loss = NamedLoss(revision.target(options.train.loss.spec))

@@ -1,4 +1,4 @@
-"""The outputs of an ONNX file beside those of the model that it was exported from."""
+"""The outputs of a file that runs in another runtime beside those of the model it was made from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import msgspec
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.gates.builds import side_request
 from torchgauge.measure.advice.check import CheckSource
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
@@ -14,7 +15,7 @@ from torchgauge.progress import Progress
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.builds.source import Source
-from torchgauge.targets.runtimes.runtime_options import is_onnx
+from torchgauge.targets.runtimes.runtime_options import in_runtime
 from torchgauge.targets.target import TargetRequest
 
 # Of the largest value of an output: what other kernels and their order of sums make of fp32.
@@ -24,15 +25,15 @@ TOLERANCE = 1e-3
 def with_outputs(
     comparison: Comparison, request: TargetRequest, baseline: str, progress: Progress
 ) -> Comparison:
-    """Return the comparison with how far the outputs differ, where a side is an ONNX file.
+    """Return the comparison with how far the outputs differ, where a side runs in its own runtime.
 
     Both run in a process of their own on the same inputs, those of the model in torch. What fails
     is a warning: the times hold without it.
     """
-    sides = [dataclasses.replace(request, spec=spec) for spec in (baseline, request.spec)]
-    if not any(is_onnx(side.spec) for side in sides):
+    sides = [side_request(request, spec) for spec in (baseline, request.spec)]
+    if not any(in_runtime(side.spec) for side in sides):
         return comparison
-    sides.sort(key=lambda side: is_onnx(side.spec))
+    sides.sort(key=lambda side: in_runtime(side.spec))
     first, other = map(Source.of_request, sides)
     fields = {field.name: getattr(first, field.name) for field in dataclasses.fields(first)}
     source = CheckSource(**fields, other=other, tolerance=TOLERANCE)

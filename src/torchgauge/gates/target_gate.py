@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from torchgauge.errors import TorchgaugeError
-from torchgauge.gates.builds import request_build, revision_build
+from torchgauge.gates.builds import request_build, revision_build, side_request
 from torchgauge.gates.gate_options import BaseRequest, GateOptions
 from torchgauge.gates.paired_gate import gate_builds
 from torchgauge.progress import Progress
@@ -23,7 +21,7 @@ def gate_targets(
     """Return the verdict on a target. Raises what checking out, loading and running raise."""
     current = request_build(request)
     if base.target is not None:
-        base_build = request_build(dataclasses.replace(request, spec=base.target), "base")
+        base_build = request_build(side_request(request, base.target), "base")
         return gate_builds(base_build, current, options, progress)
     assert base.ref is not None  # noqa: S101 - `BaseRequest` has one of the two
     progress.start(f"checking out {base.ref}")

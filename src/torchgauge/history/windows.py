@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select, true
 
 from torchgauge.errors import RecordError
 from torchgauge.history.bounds import rows
@@ -19,17 +19,6 @@ from torchgauge.records.monitoring.window import Window
 PROCESS = "process"  # the label of windows in a history: of which process each is
 _KEY = ("monitor", "series", "labels", "process", "end")
 _ROW = 60  # bytes that a row has at least in a file
-
-
-class SeriesSpan(NamedTuple):
-    """A series that a history has windows of, and from when to when (seconds since 1970)."""
-
-    monitor: str
-    series: str
-    labels: dict[str, str]
-    begin: float
-    end: float
-    windows: int
 
 
 def add_windows(store: Store, windows: Iterable[Window], process: str) -> int:
@@ -59,49 +48,36 @@ def read_windows(
     series: str | None = None,
     since: float | None = None,
     until: float | None = None,
+    read_before: dict[tuple[Any, ...], float] | None = None,
 ) -> list[Window]:
     """Return the windows that end after `since` and not after `until`, oldest first.
 
+    Those whose keys are in `read_before` are left out, and the others come into it with their ends.
     Each has the label `process`: `merged(window.without("process") for window in …)` is all
     processes'. Raises StoreError, RecordError `store-damaged`.
     """
-    conditions = [
-        condition
-        for condition in (
-            None if monitor is None else table.c.monitor == monitor,
-            None if series is None else table.c.series == series,
-            None if since is None else table.c.end > since,
-            None if until is None else table.c.end <= until,
-        )
-        if condition is not None
-    ]
-    query = select(table.c.process, table.c.data).where(*conditions).order_by(table.c.end)
+    conditions = (
+        true() if monitor is None else table.c.monitor == monitor,
+        true() if series is None else table.c.series == series,
+        true() if since is None else table.c.end > since,
+        true() if until is None else table.c.end <= until,
+    )
+    columns = [table.c[name] for name in (*_KEY, "data")]
+    query = select(*columns).where(*conditions).order_by(table.c.end)
 
-    def selected(connection: Connection) -> list[Window]:
-        selected_windows = []
-        for process, data in rows(connection, query, _ROW):
-            window = _window(data, store.display_name)
-            window.labels[PROCESS] = process  # nobody else has it yet: a copy costs a check of all
-            selected_windows.append(window)
-        return selected_windows
+    def selected(connection: Connection) -> dict[tuple[Any, ...], Window]:
+        windows = {}
+        for *key, data in rows(connection, query, _ROW):
+            if tuple(key) not in (read_before or ()):
+                window = windows[tuple(key)] = _window(data, store.display_name)
+                # Nobody else has it yet: a copy costs a check of all.
+                window.labels[PROCESS] = key[_KEY.index(PROCESS)]
+        return windows
 
-    windows: list[Window] = store.read(selected)
-    return windows
-
-
-def series_spans(store: Store) -> list[SeriesSpan]:
-    """Return the series that the history has windows of, by monitor and name. Raises StoreError."""
-    key = (table.c.monitor, table.c.series, table.c.labels)
-    ends = func.min(table.c.end), func.max(table.c.end), func.count()
-    query = select(*key, *ends).group_by(*key).order_by(*key)
-
-    def spans(connection: Connection) -> Iterator[SeriesSpan]:
-        for monitor, series, labels, *facts in rows(connection, query, 0):
-            named = msgspec.json.decode(labels, type=dict[str, str])
-            yield SeriesSpan(monitor, series, named, *facts)
-
-    result: list[SeriesSpan] = store.read(lambda connection: list(spans(connection)))
-    return result
+    windows: dict[tuple[Any, ...], Window] = store.read(selected)
+    if read_before is not None:
+        read_before.update((key, window.end) for key, window in windows.items())
+    return list(windows.values())
 
 
 def count_windows(store: Store, before: float) -> int:

@@ -34,8 +34,9 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 class MonitorMiddleware:
     """Monitors the requests of an ASGI application, with the label `route` as it is declared.
 
-    A request fails if the application raises, or answers with 429 or 500 and above. Queue time is
-    what a proxy (`X-Request-Start`) or the application (`Server-Timing: queue;dur=`) reports.
+    A request fails if the application raises, does not answer, or answers with 429 or 500 and
+    above. Queue time is what a proxy (`X-Request-Start`) or the application (`Server-Timing:
+    queue;dur=`) reports.
     """
 
     def __init__(self, app: Application, *, monitor: Monitor, metrics: str = "/metrics") -> None:
@@ -53,13 +54,14 @@ class MonitorMiddleware:
 
     async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin, now = time.perf_counter(), time.time()
-        status, first, queue = 0, 0.0, _queue_before(scope, now)
+        status, first, queue = None, 0.0, _queue_before(scope, now)
 
         async def noting_send(message: Message) -> None:
             nonlocal status, first, queue
             if message["type"] == "http.response.start":
                 status, first = message["status"], time.perf_counter() - begin
-                queue = _reported_queue(message.get("headers", ())) or queue
+                reported = _reported_queue(message.get("headers", ()))
+                queue = queue if reported is None else reported
             await send(message)
 
         kind = ""
@@ -70,8 +72,8 @@ class MonitorMiddleware:
             raise
         finally:
             end = time.perf_counter()
-            if not kind and (status >= 500 or status == _REFUSED):
-                kind = f"http {status}"
+            if not kind and (status is None or status >= 500 or status == _REFUSED):
+                kind = "no response" if status is None else f"http {status}"
             with self._monitor.guarded("requests"):
                 self._note(scope, kind, end - begin, first, queue)
 

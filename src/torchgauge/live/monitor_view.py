@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -34,8 +34,9 @@ _NAME_LABEL = "monitor"
 class MonitorView:
     """Holds the newest windows of each series of a monitor folder, from one look to the next.
 
-    The windows of one look begin and end with it, so that those of many processes, which write at
-    different moments, are one. The first window of a series is all that it has recorded before.
+    The windows that end with a look begin and end with it, so that those of many processes, which
+    write at different moments, are one; others take their place among those before, and those that
+    ended together are one. The first window of a series is all that it has recorded before.
     `trouble` returns what could not be read at the last look.
     """
 
@@ -53,7 +54,7 @@ class MonitorView:
         self._judge = judge
         self._now = now
         self._lock = threading.Lock()
-        self._windows: dict[Key, deque[Window]] = {}
+        self._windows: dict[Key, list[Window]] = {}
         self._states: dict[Key, dict[str, Any]] = {}
         self._last_look = math.inf
         self._error: TorchgaugeError | None = None
@@ -70,8 +71,8 @@ class MonitorView:
         windows, now = list(self._read()), self._now()
         with self._lock:
             for window in windows:
-                held = self._windows.setdefault(window.key, deque(maxlen=HELD_WINDOWS))
-                held.append(_of_look(window, self._last_look, now) if held else window)
+                held = self._windows.setdefault(window.key, [])
+                _hold(held, _of_look(window, self._last_look, now) if held else window)
             by_end = sorted(self._windows.items(), key=lambda item: (item[1][-1].end, len(item[1])))
             for series, _ in by_end[: -2 * MAX_SERIES]:  # such as of processes that ended long ago
                 del self._windows[series]
@@ -183,10 +184,23 @@ class MonitorView:
 
 
 def _of_look(window: Window, begin: float, end: float) -> Window:
-    """Return a window from one look to the next, unless its process writes less often."""
-    if window.end - window.begin > 1.5 * (end - begin):
+    """Return a window from one look to the next, unless it is longer or ended before these."""
+    if window.end - window.begin > 1.5 * (end - begin) or window.end <= begin:
         return window
     return msgspec.structs.replace(window, begin=begin, end=end)
+
+
+def _hold(held: list[Window], window: Window) -> None:
+    """Add a window where its end belongs, to another process's that ended with it if there is."""
+    place = bisect.bisect(held, window.end, key=lambda other: other.end)
+    for number in range(max(place - 1, 0), min(place + 1, len(held))):
+        other = held[number]
+        shorter = min(window.end - window.begin, other.end - other.begin)
+        if abs(window.end - other.end) < shorter / 2:
+            (held[number],) = merged((other, window))
+            return
+    held.insert(place, window)
+    del held[:-HELD_WINDOWS]
 
 
 def _layers(window: Window, held: Mapping[Key, list[Window]]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ class Background:
 
     def __init__(self) -> None:
         self._monitors: list[Watched] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._hooked = False
@@ -89,7 +89,7 @@ class Background:
             monitor.close()
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._wake = threading.Event()
         self._thread, self.running = None, False
         for monitor in self._monitors:

@@ -48,7 +48,7 @@ class CallTimes:
         self.problems, self.count_tokens = problems, count_tokens
         self.begin_layers, self.layers_share = begin_layers, layers_share
         self.sizes_share, self.wake = sizes_share, wake
-        self.compiling: Callable[[], object] = _never
+        self.compiling: Callable[[], object] = lambda: None
 
     def call(self, inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call and note what it took; what it raises is raised."""
@@ -118,17 +118,9 @@ def argument_sizes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int |
     # While a model is traced or exported they are symbols: to read one would fix the graph's size.
     if not shape or type(shape[0]) is not int:
         return None, None
-    if len(shape) != 2 or getattr(tensor, "is_floating_point", _floats)():
+    if len(shape) != 2 or getattr(tensor, "is_floating_point", lambda: True)():
         return shape[0], None
     return shape[0], shape[0] * shape[1] if type(shape[1]) is int else None
-
-
-def _never() -> None:
-    return None
-
-
-def _floats() -> bool:
-    return True
 
 
 def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

@@ -43,9 +43,8 @@ def compact(own: Path, monitor: str, host: str) -> None:
         return
     if read(own)[1] is not True:  # where locks do not work, nobody knows who has ended
         return
-    with _turn(folder) as is_ours:
-        if is_ours:
-            _compact(folder, monitor, host)
+    with contextlib.suppress(BlockingIOError), _turn(folder):
+        _compact(folder, monitor, host)
 
 
 def _compact(folder: Path, monitor: str, host: str) -> None:
@@ -63,9 +62,9 @@ def _compact(folder: Path, monitor: str, host: str) -> None:
     names = [*ended, *(name for state in ended.values() for name in state.replaces)]
     state = merged_state(list(ended.values()), [name for name in names if (folder / name).exists()])
     file = ProcessFile(folder / (file_stem(monitor, "ended") + _UNFINISHED))
-    file.write(msgspec.msgpack.encode(state))
-    file.flush()
-    file.close()
+    with contextlib.closing(file):
+        file.write(msgspec.msgpack.encode(state))
+        file.flush()
     file.path.rename(file.path.with_suffix(SUFFIX))
     _remove(folder / name for name in ended)
 
@@ -107,18 +106,11 @@ def _exact(parts: list[Window]) -> Iterator[Window]:
 
 
 @contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[bool]:
-    """Yield whether no other process compacts the folder, and let none begin meanwhile."""
+def _turn(folder: Path) -> Iterator[None]:
+    """Let no other process compact the folder meanwhile. Raises BlockingIOError where one does."""
     descriptor = os.open(folder / "compaction.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        yield _is_taken(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(descriptor)
-
-
-def _is_taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from torchgauge.errors import MeasurementError
 from torchgauge.monitoring.problems import Problems
 from torchgauge.records.monitoring.window import Window
 
@@ -39,7 +41,7 @@ class Receiver(Protocol):
 
     @property
     def backlog(self) -> int:
-        """How many batches wait for it at most while it fails."""
+        """How many batches wait for it at most while it fails; 1 where a batch has all earlier."""
         ...
 
     def receive(self, batch: Batch) -> None:
@@ -56,6 +58,7 @@ class Delivery:
 
     def after_fork(self) -> None:
         """Begin again, as a forked process must: what waits is its parent's."""
+        self._lock = threading.RLock()
         self._pending: deque[Batch] = deque()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -64,13 +67,21 @@ class Delivery:
     def send(self, batch: Batch) -> None:
         """Hand over a batch; returns at once."""
         self._pending.append(batch)
-        if len(self._pending) > self._receiver.backlog:
-            self._pending.popleft()
+        self._make_room()
         if self._thread is None:
             name = f"torchgauge-monitor-{self._receiver.part}"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            with contextlib.suppress(RuntimeError):  # there are too many, or the program ends
+                thread.start()
+                self._thread = thread
         self._wake.set()
+
+    def _make_room(self) -> None:
+        with self._lock:
+            while len(self._pending) > self._receiver.backlog:
+                self._pending.popleft()
+                if self._receiver.backlog > 1:
+                    self._lose("oldest windows", "More windows waited than are kept.")
 
     def end(self) -> None:
         """Hand over what waits, and end."""
@@ -79,8 +90,17 @@ class Delivery:
 
     def join(self, seconds: float) -> None:
         """Wait until it has ended, for a while at most."""
-        if self._thread is not None:
+        if self._thread is None:
+            if self._pending:  # as a program ends no thread begins
+                self._run()
+        elif self._thread is not threading.current_thread():
             self._thread.join(seconds)
+            if self._thread.is_alive():
+                self._lose("last windows", "They did not get there before the end.")
+
+    def _lose(self, windows: str, cause: str) -> None:
+        error = MeasurementError(cause, id="windows-lost")
+        self._problems.add(f"{windows} for {self._receiver.part}", error)
 
     def _run(self) -> None:
         while True:
@@ -88,12 +108,19 @@ class Delivery:
             self._wake.clear()
             with self._problems.noting(self._receiver.part):
                 while self._pending:
-                    batch = self._pending[0]
-                    self._receiver.receive(batch)
-                    if self._pending and self._pending[0] is batch:
-                        self._pending.popleft()
+                    self._deliver()
             if self._ended:
                 return
+
+    def _deliver(self) -> None:
+        with self._lock:
+            batch = self._pending.popleft()
+        try:
+            self._receiver.receive(batch)
+        except BaseException:  # a function may end the thread
+            self._pending.appendleft(batch)
+            self._make_room()
+            raise
 
 
 class FunctionReceiver:

@@ -107,7 +107,7 @@ class MonitorFolder:
                 state = self._ended.get(name) or self._read(name)
             except FileNotFoundError:  # it was removed meanwhile
                 continue
-            except (OSError, msgspec.MsgspecError, ValueError):
+            except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
                 unreadable.append(name)
                 continue
             if state is not None:
@@ -134,7 +134,12 @@ class MonitorFolder:
         if data is None:
             return None
         state = msgspec.msgpack.decode(data, type=ProcessState)
-        if state.schema != SCHEMA or not all(map(_is_plausible, state.windows)):
+        # What it replaces is removed: nothing elsewhere, and no other program's file.
+        paths = [Path(name) for name in state.replaces if "\0" not in name]
+        names = tuple(path.name for path in paths if path.suffix == SUFFIX)
+        if (state.schema, state.replaces) != (SCHEMA, names) or not all(
+            map(_is_plausible, state.windows)
+        ):
             raise ValueError("not a monitor's")
         return msgspec.structs.replace(state, alive=alive)
 

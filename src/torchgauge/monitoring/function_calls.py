@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import time
 from collections.abc import Callable
@@ -63,10 +62,6 @@ def takes_time(function: Any) -> bool:
 
 def timed_stream(function: Any, timing: Callable[[], Timing]) -> Any:
     """Return a coroutine or generator function with a timer around what it does, to its end."""
-    return functools.wraps(function)(_timed_stream(function, timing))
-
-
-def _timed_stream(function: Any, timing: Callable[[], Timing]) -> Any:
     if inspect.iscoroutinefunction(function):
 
         async def coroutine(*args: Any, **kwargs: Any) -> Any:

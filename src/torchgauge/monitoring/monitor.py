@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
@@ -74,7 +74,7 @@ class Monitor:
         background.add(self)
 
     def _begin_process(self) -> None:
-        self._lock, self._series_lock = threading.RLock(), threading.Lock()
+        self._lock = threading.RLock()
         self._process, self._begin = os.getpid(), time.time()
         self._file: ProcessFile | None = None
         self._window_end = self._next_window(self._begin)
@@ -121,9 +121,8 @@ class Monitor:
             timed = timed_stream(function, lambda: self._sampled_timing(labels))
         else:
             calls, _, _ = self.call_meter(labels)
-            timed = functools.wraps(function)(calls.wrap(function))
-        result: F = timed
-        return result
+            timed = calls.wrap(function)
+        return cast(F, functools.wraps(function)(timed))
 
     def time(self, series: str = LATENCY, **labels: str) -> Timing:
         """Return a context manager that times its block as an event of a series."""
@@ -164,19 +163,14 @@ class Monitor:
         series = self._series.get(key)
         if series is not None:
             return series
-        with self._series_lock:
-            if len(self._series) >= MOST_SERIES:
-                labels = dict.fromkeys(labels, "other")
-                key = name, tuple(sorted(labels.items()))
-            if key not in self._series:
-                self._series[key] = Series(
-                    name,
-                    {**self._labels, **labels},
-                    self._begin,
-                    unit=unit,
-                    how=how,
-                )
-            return self._series[key]
+        if len(self._series) >= MOST_SERIES:
+            labels = dict.fromkeys(labels, "other")
+            key = name, tuple(sorted(labels.items()))
+        if key not in self._series:
+            # Without a lock: a signal's handler would wait for the thread that it interrupted.
+            series = Series(name, {**self._labels, **labels}, self._begin, unit=unit, how=how)
+            self._series.setdefault(key, series)
+        return self._series[key]
 
     def call_meter(
         self,
@@ -214,9 +208,7 @@ class Monitor:
 
     def totals(self) -> tuple[Window, ...]:
         """Return what this process has recorded since it began, one window a series."""
-        now = time.time()
-        with self._series_lock:
-            all_series = list(self._series.values())
+        now, all_series = time.time(), list(self._series.values())
         return tuple(filter(_says_something, (series.state(now) for series in all_series)))
 
     def totals_of_processes(self) -> list[Window]:
@@ -246,8 +238,9 @@ class Monitor:
                 with self._problems.noting("timer of the module"):
                     module.attach_again()
             self._write(now)
-            if now >= self._window_end:
-                self.close_windows(now)
+            if not 0 < self._window_end - now <= self.options.window:  # or a clock was set back
+                with self._problems.noting("windows"):
+                    self.close_windows(now)
 
     def _write(self, now: float) -> None:
         is_first = self._file is None
@@ -275,9 +268,7 @@ class Monitor:
     def close_windows(self, now: float) -> tuple[Window, ...]:
         """Close the current window of each series, hand them on, and return them."""
         with self._lock:
-            with self._series_lock:
-                all_series = list(self._series.values())
-            closed = [series.close_window(now) for series in all_series]
+            closed = [series.close_window(now) for series in list(self._series.values())]
             windows = tuple(filter(_says_something, closed))
             self._window_end = self._next_window(now)
             if windows and self._deliveries:
@@ -293,7 +284,6 @@ class Monitor:
         self._begin_process()
         if inherited is not None:
             inherited.close()
-        self._problems.after_fork()
         for calls in self._meters:
             calls.restart()
         for _, layers in self._modules:
@@ -316,7 +306,8 @@ class Monitor:
                 with self._problems.noting("timer of the module"):
                     module.detach()
             now = time.time()
-            self.close_windows(now)
+            with self._problems.noting("windows"):
+                self.close_windows(now)
             self._write(now)
             self._closed = True
         background.remove(self)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+import itertools
+import re
 import time
 import warnings
 from collections.abc import Iterator
@@ -13,32 +14,36 @@ import msgspec
 from torchgauge.errors import text_of
 from torchgauge.records.monitoring.process_state import Problem
 
+# What libraries repeat of an address and is a secret: a user, a password, the fields of a query.
+_SECRETS = re.compile(r"(?<=://)[^\s'\"]*@|\?[^\s'\"=]+=[^\s'\"]*")
+
+LONGEST = 500  # characters of a message
+
 
 class Problems:
-    """The problems of one monitor by part; safe to use from every thread."""
+    """The problems of one monitor by part; safe to use from every thread.
+
+    No lock is taken: the handler of a signal would wait for the thread that it has interrupted.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
+        self._times: dict[str, itertools.count[int]] = {}
         self._problems: dict[str, Problem] = {}
 
     def all(self) -> tuple[Problem, ...]:
         """Return the problems so far, one a part."""
-        with self._lock:
-            return tuple(self._problems.values())
+        return tuple(self._problems.values())
 
     def add(self, part: str, error: BaseException) -> None:
         """Note an error; the first of each part is a warning, too."""
-        message = text_of(error)
-        with self._lock:
-            earlier = self._problems.get(part)
-            times = 1 if earlier is None else earlier.times + 1
-            self._problems[part] = Problem(
-                part=part, message=message, times=times, last=time.time()
-            )
-        if earlier is None:
+        message = _SECRETS.sub("", text_of(error)[: 4 * LONGEST])[:LONGEST]
+        times = next(self._times.setdefault(part, itertools.count(1)))
+        self._problems[part] = Problem(part=part, message=message, times=times, last=time.time())
+        if times == 1:
             text = f"The monitor '{self._name}' goes on without its {part}: {message}"
-            with contextlib.suppress(Warning):  # as errors they must not end what is monitored
+            # Warnings as errors, or no stderr to warn on, must not end what is monitored.
+            with contextlib.suppress(Exception):
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     @contextlib.contextmanager
@@ -49,15 +54,6 @@ class Problems:
         except Exception as error:  # noqa: BLE001 - nothing of a monitor's reaches the model
             self.add(part, error)
         else:
-            if part in self._problems:
-                self._solve(part)
-
-    def _solve(self, part: str) -> None:
-        with self._lock:
-            problem = self._problems[part]
-            if not problem.solved:
+            problem = self._problems.get(part)
+            if problem is not None and not problem.solved:
                 self._problems[part] = msgspec.structs.replace(problem, solved=True)
-
-    def after_fork(self) -> None:
-        """Replace the lock, which another thread of the parent may hold."""
-        self._lock = threading.Lock()

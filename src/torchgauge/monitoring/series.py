@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.histogram import HIGHEST, LOWEST, PER_OCTAVE, Histogram
-from torchgauge.records.monitoring.window import Key, Window
+from torchgauge.records.monitoring.window import Window
 from torchgauge.records.record import How
 
 FULL = 3000  # buffered values, 24 kB
+# A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
+LARGEST, LARGEST_SUM = 1e30, 1e36
+LONGEST_WAIT = 1.0  # seconds for another thread's turn
 
 
 class Series:
@@ -24,7 +28,7 @@ class Series:
 
     Any thread adds; nothing is lost: `array.append`, and cutting off what was copied, are one step
     each to other threads. The counts of buckets take 8 B each, only between the lowest and the
-    highest, 26 kB at most.
+    highest, 26 kB at most. A value that cannot be, such as a NaN, counts as an event without one.
 
     Attributes:
         append: Buffers a value in 40 ns; to call `drain_if_full` now and then is the caller's duty.
@@ -44,7 +48,7 @@ class Series:
         how: How = "measured",
     ) -> None:
         self.name, self.unit, self.how = name, unit, how
-        self.labels = dict(labels)
+        self.labels = {str(label): str(text) for label, text in labels.items()}
         self.events: Callable[[], int] | None = None
         self.last: float | None = None
         self.values = array("d")
@@ -52,14 +56,9 @@ class Series:
         self.append, self.fail = self.values.append, self._failures.append
         self.restart(begin)
 
-    @property
-    def key(self) -> Key:
-        """The key of its windows."""
-        return self.name, tuple(sorted(self.labels.items()))
-
     def restart(self, begin: float) -> None:
         """Forget everything, as a forked process must: the values are its parent's."""
-        self._lock = threading.Lock()
+        self._lock, self._drains = threading.RLock(), False
         del self.values[:], self._failures[:]
         self._begin = begin
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -83,15 +82,27 @@ class Series:
             finally:
                 self._lock.release()
 
+    @contextlib.contextmanager
+    def _emptied(self) -> Iterator[None]:
+        """Empty the buffer and hold it, after other threads' turns, but not after a second.
+
+        A signal may have interrupted one, and its handler wait for the thread that waits here.
+        """
+        has_turn = self._lock.acquire(timeout=LONGEST_WAIT)
+        try:
+            self._drain()
+            yield
+        finally:
+            if has_turn:
+                self._lock.release()
+
     def add_untimed(self) -> None:
         """Count an event whose value is not known."""
-        with self._lock:
-            self._untimed += 1
+        self._untimed += 1  # one step to other threads: it has no call (meter.py)
 
     def succeeded(self) -> int:
         """Return the number of events that have ended well."""
-        with self._lock:
-            self._drain()
+        with self._emptied():
             return self._events() - self._errors.total()
 
     def _events(self) -> int:
@@ -100,24 +111,31 @@ class Series:
         return ended if self.events is None else max(self.events(), ended)
 
     def _drain(self) -> None:
+        if self._drains:  # a signal interrupted it, whose handler closes the monitor
+            return
+        self._drains = True
+        try:
+            self._take()
+        finally:
+            self._drains = False
+
+    def _take(self) -> None:
         values, failures = self.values[:], self._failures[:]
         # Threads may have appended since: only what was copied is cut off.
         del self.values[: len(values)], self._failures[: len(failures)]
         for kind in failures:
-            self._errors[kind if isinstance(kind, str) else kind.__name__] += 1
+            self._errors[kind.__name__ if isinstance(kind, type) else str(kind)] += 1
         if values:
-            self._count(values)
+            self._count(np.frombuffer(values))
 
     def state(self, now: float) -> Window:
         """Return all values since the process began."""
-        with self._lock:
-            self._drain()
+        with self._emptied():
             return self._state(now)
 
     def close_window(self, now: float) -> Window:
         """Return the values since the last window, with exact extremes, and begin the next one."""
-        with self._lock:
-            self._drain()
+        with self._emptied():
             state, ends = self._state(now), self._window_ends
             window = state.since(self._closed)
             self._closed, self._window_ends = state, None
@@ -127,6 +145,7 @@ class Series:
         return msgspec.structs.replace(window, histogram=histogram)
 
     def _state(self, now: float) -> Window:
+        self._begin = min(self._begin, now)  # a clock may be set back
         return Window(
             series=self.name,
             unit=self.unit,
@@ -147,16 +166,21 @@ class Series:
             how=self.how,
         )
 
-    def _count(self, buffered: array[float]) -> None:
-        values = np.frombuffer(buffered)
-        if not np.isfinite(total := float(values.sum())):
-            values = values[np.isfinite(values)]
-            total = float(values.sum())
-        if not len(values):
+    def _count(self, values: NDArray[np.float64]) -> None:
+        number, ends = len(values), (float(values.min()), float(values.max()))
+        if not -LARGEST < ends[0] <= ends[1] < LARGEST:  # of NaN it is false
+            possible = values[np.abs(values) < LARGEST]
+            number -= len(possible)
+            self._untimed += number
+            if len(possible):
+                self._count(possible)
             return
-        self._sum += total
-        self._measured += len(values)
-        ends = float(values.min()), float(values.max())
+        total = self._sum + float(values.sum())
+        if abs(total) > LARGEST_SUM:
+            self._untimed += number
+            return
+        self._sum = total
+        self._measured += number
         self._ends, self._window_ends = _wider(self._ends, ends), _wider(self._window_ends, ends)
         positive = values[values > 0]
         self._zero_count += len(values) - len(positive)

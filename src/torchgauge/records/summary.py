@@ -44,7 +44,7 @@ def summarize(
         row["latency_interval_scope"] = None if latency is None else latency.interval_scope
         row["bound_by"] = None if record.bottleneck is None else record.bottleneck.kind
     warnings = record.warnings if isinstance(record, Ranks) else record.all_warnings
-    row["warnings"] = "; ".join(warning.id for warning in warnings)
+    row["warnings"] = "; ".join(dict.fromkeys(warning.id for warning in warnings))
     return row
 
 

@@ -22,11 +22,10 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.requests import Fate, Requests
 from torchgauge.records.serving.serving import ServedBy, Serving
-from torchgauge.serving.load_options import OFFLINE_REQUESTS, LoadOptions
+from torchgauge.serving.load_options import OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server.worker import batch_steps, warm_up
 from torchgauge.targets.builds.source import Source
 
-QUERY_SAMPLES = 8
 SHOW = 0.5
 
 
@@ -35,21 +34,27 @@ class _Calls:
     """The requests so far, in seconds from the begin."""
 
     scheduled: list[float] = field(default_factory=list)
-    sent: list[float] = field(default_factory=list)
-    last: list[float] = field(default_factory=list)
+    sent: list[float | None] = field(default_factory=list)
+    last: list[float | None] = field(default_factory=list)
     fate: list[Fate] = field(default_factory=list)
-    batch: list[int] = field(default_factory=list)
+    batch: list[int | None] = field(default_factory=list)
 
-    def add(self, count: int, times: tuple[float, float, float], fate: Fate) -> None:
-        """Add the requests that one call computed: when they were due, began and ended."""
-        for column, value in zip((self.scheduled, self.sent, self.last), times, strict=True):
-            column += [value] * count
+    def add(
+        self, count: int, scheduled: float, sent: float | None, last: float | None, fate: Fate
+    ) -> None:
+        """Add the requests of one call: when they were due, began and ended."""
+        self.scheduled += [scheduled] * count
+        self.sent += [sent] * count
+        self.last += [last] * count
         self.fate += [fate] * count
-        self.batch += [count] * count
+        self.batch += [None if last is None else count] * count
 
     def requests(self) -> Requests:
         """Return them as a record."""
-        services = (last - sent for sent, last in zip(self.sent, self.last, strict=True))
+        services = (
+            None if sent is None or last is None else last - sent
+            for sent, last in zip(self.sent, self.last, strict=True)
+        )
         return Requests(
             scheduled=tuple(self.scheduled), sent=tuple(self.sent), first=tuple(self.last),
             last=tuple(self.last), fate=tuple(self.fate), status=(None,) * len(self.fate),
@@ -86,8 +91,10 @@ def measure(
                 loop.run(offline=offline)
         except KeyboardInterrupt:
             loop.interrupted = True
+    if offline and limit is not None:  # all were due, and the time is over
+        loop.calls.add(limit - len(loop.calls.fate), 0.0, None, None, "unsent")
     # A level of calls ends when they do: nothing is due after it.
-    duration = max(loop.calls.last, default=0.0)
+    duration = max((last for last in loop.calls.last if last is not None), default=0.0)
     arrivals = Arrivals(kind="at once") if offline else Arrivals(kind="closed", users=1)
     level = level_of(
         loop.calls.requests(), scenario=options.scenario, arrivals=arrivals,
@@ -140,15 +147,18 @@ class _Loop:
                 self._progress.update(f"{number:,} calls", (now - begin) / self._seconds)
 
     def _call(self, count: int, begin: float, *, offline: bool) -> None:
-        step, fate = self._steps[count - 1], "done"
+        step = self._steps[count - 1]
+        fate: Fate = "unfinished"  # where Ctrl-C ends it
         step.ready()
         sent = time.perf_counter() - begin
         try:
             step()
             self._synchronize()
+            fate = "done"
         except TorchgaugeError as error:
             fate = "failed"
             if not self.warnings:
                 self.warnings.append(MeasurementWarning.from_error(error, "serving"))
-        last = time.perf_counter() - begin
-        self.calls.add(count, (0.0 if offline else sent, sent, last), fate)  # type: ignore[arg-type]
+        finally:
+            last = None if fate == "unfinished" else time.perf_counter() - begin
+            self.calls.add(count, 0.0 if offline else sent, sent, last, fate)

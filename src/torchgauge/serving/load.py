@@ -31,7 +31,7 @@ from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
 from torchgauge.serving.load_inputs import recorded_times, request_items
-from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, LoadOptions
+from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ PROBE_USERS, PROBE_SECONDS = 32, 2.0
 MOST_OVERRUN = 1.25
 # A level of fewer requests shows nothing of a rate.
 FEWEST_REQUESTS = 20
-QUERY_SAMPLES = 8
 
 
 def measure(subject: Source | str, options: LoadOptions, progress: Progress) -> Serving:

@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
-import urllib.request
+import random
+import socket
+import ssl
+import time
 from pathlib import Path
+from typing import Any
+
+import httptools
 
 from torchgauge.errors import InputError
+from torchgauge.reading import Bound, read_bytes
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects.every import dialect_named
+from torchgauge.serving.client.request_bytes import Token, request_bytes
 from torchgauge.serving.load_options import LoadOptions
 
-MOST_BYTES = 256 * 2**20
-WORDS = ("load", "rate", "queue", "batch", "token", "layer", "model", "time")
-ASKING = 10.0
+BOUND = Bound(minimum=1 << 28, times=1, maximum=1 << 28)
+# Different prompts, which a cache of prefixes answers less often; fewer of very long ones.
+MADE_UP, MADE_UP_WORDS = 256, 1 << 22
+# A list of models is waited for and read no further than this; its name is in every body.
+ASKING, LONGEST_LIST, LONGEST_NAME = 10.0, 1 << 20, 1000
+NO_LIST = (
+    *(OSError, ValueError, LookupError, TypeError, RecursionError),
+    *(httptools.HttpParserError, httptools.HttpParserUpgrade),
+)
+# Each is one token of the usual vocabularies, with the space before it.
+WORDS = (
+    *("the", "of", "and", "to", "in", "is", "that", "for", "it", "as", "was", "with", "be", "by"),
+    *("on", "not", "he", "his", "but", "at", "are", "this", "have", "from", "or", "had", "an"),
+    *("they", "which", "one", "you", "were", "all", "her", "she", "there", "would", "their"),
+    *("we", "him", "been", "has", "when", "who", "will", "no", "more", "if", "out", "so", "up"),
+    *("said", "what", "its", "about", "than", "into", "them", "can", "only", "other", "time"),
+)
 
 
 def request_items(address: Address, options: LoadOptions) -> tuple[Address, tuple[bytes, ...]]:
     """Return the address with the API's path, and the bodies that requests take in turn.
 
-    Raises InputError `body-unreadable`, and `body-missing` where an API needs prompts.
+    Raises InputError `file-missing`, `file-too-large`, `bodies-invalid`; `body-missing` where an
+    API needs prompts; `token-missing`, `token-invalid`.
     """
     dialect = dialect_named(options.api)
     served = address.with_default_path(dialect.path)
     if options.body is not None:
-        return served, _bodies(options.body)
+        return served, bodies_of(options.body)
     if dialect.body is None:
         if options.prompts is None and options.tokens is None:
             return served, (b"",)
@@ -34,74 +59,134 @@ def request_items(address: Address, options: LoadOptions) -> tuple[Address, tupl
             id="option-conflict",
             remedy="Give the body of its requests: --body FILE.",
         )
-    model = _model(address, dialect.model_path) if dialect.model_path else ""
-    return served, tuple(dialect.body(prompt, model) for prompt in _prompts(options))
-
-
-def _bodies(path: Path) -> tuple[bytes, ...]:
-    """Return a file as one body; with a JSON value on each of several lines, each as one."""
-    data = _read(path)
-    lines = [line.strip() for line in data.splitlines() if line.strip()]
-    if len(lines) > 1 and all(map(_is_json, lines)):
-        return tuple(lines)
-    return (data.strip(),)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _prompts(options: LoadOptions) -> list[Prompt]:
     if options.prompts is not None:
-        lines = _read(options.prompts).decode(errors="replace").splitlines()
-        prompts = [Prompt(text=line.strip()) for line in lines if line.strip()]
-        if not prompts:
-            raise _unreadable(options.prompts, "It is empty.")
-        return prompts
-    if options.tokens is None:
+        prompts = prompts_of(options.prompts)
+    elif options.tokens is not None:
+        prompts = made_up_prompts(*options.tokens, options.seed)
+    else:
         raise InputError(
             f"The API {options.api} needs prompts.",
             id="body-missing",
             remedy="Give --tokens 128:64, --prompts FILE or --body FILE.",
         )
-    count, answer = options.tokens
-    return [
-        Prompt(text=" ".join(WORDS[(start + n) % len(WORDS)] for n in range(count)), tokens=answer)
-        for start in range(len(WORDS))
-    ]
+    model = served_model(address, dialect.model_path, options.bearer_env)
+    return served, tuple(dialect.body(prompt, model) for prompt in prompts)
 
 
-def _model(address: Address, path: str) -> str:
-    """Return the first model that an endpoint lists; empty where it lists none."""
-    url = f"{address.scheme}://{address.authority}{path}"
+def bodies_of(path: Path) -> tuple[bytes, ...]:
+    """Return the bodies of a file: its one JSON value, or that on each of its lines."""
+    data = read_bytes(path, BOUND)
+    if not data.strip():
+        raise _invalid(path, "It is empty.")
+    problem = _json_problem(data)
+    if not problem:
+        return (data.strip(),)
+    lines = data.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.strip() and (of_line := _json_problem(line)):
+            by_line = path.suffix == ".jsonl"
+            raise _invalid(path, f"Line {number}: {of_line}." if by_line else f"{problem}.")
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _json_problem(text: bytes) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=ASKING) as answer:  # noqa: S310 - checked before
-            listed = json.loads(answer.read(2**20))
-        return str(listed["data"][0]["id"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
 
 
-def _read(path: Path) -> bytes:
+def prompts_of(path: Path) -> tuple[Prompt, ...]:
+    """Return the prompts of a file, one a line: text, or of a `.jsonl` an object.
+
+    An object has `prompt` or `messages`, and may have `max_tokens`.
+    """
+    text = read_bytes(path, BOUND).decode(errors="replace")
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    read = _prompt if path.suffix == ".jsonl" else lambda line, *_: Prompt(text=line)
+    prompts = tuple(read(line, path, number) for number, line in lines if line)
+    if not prompts:
+        raise _invalid(path, "It is empty.")
+    return prompts
+
+
+def _prompt(line: str, path: Path, number: int) -> Prompt:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _unreadable(path, f"It has more than {MOST_BYTES:,} bytes.")
-        return path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
+        fields: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(path, f"Line {number}: {error}.") from error
+    if not isinstance(fields, dict):
+        raise _invalid(path, f"Line {number} is not an object.")
+    limit = fields.get("max_tokens")
+    messages = fields.get("messages") or ()
+    text = fields.get("prompt") or ""
+    well_formed = isinstance(text, str) and isinstance(messages, list | tuple)
+    if not (well_formed and all(isinstance(message, dict) for message in messages)):
+        raise _invalid(path, f"Line {number}: `prompt` is a text, `messages` a list of objects.")
+    if not (text or messages):
+        raise _invalid(path, f"Line {number} has neither `prompt` nor `messages`.")
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise _invalid(path, f"Line {number}: `max_tokens` is a number, at least 1.")
+    return Prompt(text=text, messages=tuple(messages), tokens=limit)
 
 
-def _unreadable(path: Path, cause: str) -> InputError:
-    return InputError(
-        f"{path} cannot be sent.",
-        id="body-unreadable",
-        cause=cause,
-        remedy="Name a file that can be read.",
+def made_up_prompts(tokens_in: int, tokens_out: int, seed: int = 0) -> tuple[Prompt, ...]:
+    """Return prompts of about `tokens_in` tokens: a word is about one; `usage` says how many."""
+    numbers = random.Random(seed)  # noqa: S311 - no secret
+    return tuple(
+        Prompt(text=" ".join(numbers.choices(WORDS, k=tokens_in)), tokens=tokens_out)
+        for _ in range(min(MADE_UP, max(1, MADE_UP_WORDS // tokens_in)))
     )
+
+
+def served_model(address: Address, path: str, bearer_env: str = "") -> str:
+    """Return the first model that an endpoint lists; empty where it lists none."""
+    token = Token(bearer_env) if bearer_env else None
+    request = request_bytes(dataclasses.replace(address, target=path), b"", token)
+    try:
+        model = json.loads(_answered(address, request))["data"][0]["id"]
+    except NO_LIST:
+        return ""
+    return model if isinstance(model, str) and len(model) <= LONGEST_NAME else ""
+
+
+class _Answer:
+    """What a parser reads."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.ended = False
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.ended = True
+
+
+def _answered(address: Address, request: bytes) -> bytes:
+    """Return the body of an answer of an address that was checked; no redirect is followed."""
+    deadline = time.monotonic() + ASKING
+    answer, size = _Answer(), 0
+    parser = httptools.HttpResponseParser(answer)
+    with contextlib.ExitStack() as stack:
+        place = (address.listening_host(), address.port)
+        stream = stack.enter_context(socket.create_connection(place, ASKING))
+        if address.secure:
+            context = ssl.create_default_context()
+            stream.settimeout(max(deadline - time.monotonic(), 1e-3))
+            secured = context.wrap_socket(stream, server_hostname=address.host)
+            stream = stack.enter_context(secured)
+        stream.sendall(request)
+        while not answer.ended and size < LONGEST_LIST:
+            stream.settimeout(max(deadline - time.monotonic(), 1e-3))
+            data = stream.recv(1 << 16)
+            if not data or time.monotonic() > deadline:
+                break
+            size += len(data)
+            parser.feed_data(data)
+    return bytes(answer.body)
 
 
 def recorded_times(path: Path | None) -> tuple[float, ...]:
@@ -109,20 +194,16 @@ def recorded_times(path: Path | None) -> tuple[float, ...]:
 
     Blank lines and lines that begin with # are left out.
 
-    Raises InputError `arrivals-invalid`.
+    Raises InputError `arrivals-invalid`, `file-missing`, `file-too-large`.
     """
     if path is None:
         return ()
     times = []
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _not_times(path, f"It has more than {MOST_BYTES:,} bytes.")
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            text = line.strip()
-            if text and not text.startswith("#"):
-                times.append(_seconds(text, path, number))
-    except (OSError, UnicodeDecodeError) as error:
-        raise _not_times(path, str(error)) from error
+    lines = read_bytes(path, BOUND).decode(errors="replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            times.append(_seconds(text, path, number))
     return tuple(times)
 
 
@@ -130,13 +211,18 @@ def _seconds(text: str, path: Path, number: int) -> float:
     try:
         return float(text)
     except ValueError:
-        raise _not_times(path, f"Line {number} is {text[:40]!r}.") from None
+        raise InputError(
+            f"{path.name} is not a file of arrival times.",
+            id="arrivals-invalid",
+            cause=f"Line {number} is {text[:40]!r}.",
+            remedy="Write a time in seconds on each line.",
+        ) from None
 
 
-def _not_times(path: Path, cause: str) -> InputError:
+def _invalid(path: Path, cause: str) -> InputError:
     return InputError(
-        f"{path.name} is not a file of arrival times.",
-        id="arrivals-invalid",
+        f"'{path}' has no bodies that can be sent.",
+        id="bodies-invalid",
         cause=cause,
-        remedy="Write a time in seconds on each line.",
+        remedy="Write JSON: one body, or one on each line; prompts one on each line.",
     )

@@ -15,6 +15,8 @@ from torchgauge.similar import did_you_mean, similar
 SCENARIOS: tuple[Scenario, ...] = ("server", "single-stream", "multi-stream", "offline")
 DURATION = 10.0
 OFFLINE_REQUESTS = 256
+# Requests of a query of the multi-stream scenario.
+QUERY_SAMPLES = 8
 TIMEOUT = 60.0
 # A load is bounded in any case.
 LONGEST, MOST_REQUESTS = 24 * 3600.0, 10_000_000
@@ -40,7 +42,7 @@ class LoadOptions:
         max_batch: Requests that the reference server computes at once at most.
         max_delay: Seconds that it waits for a batch to fill at most.
         workers: Its workers.
-        seed: Of the schedule.
+        seed: Of the schedule, and of made-up prompts.
         mlperf: Whether MLPerf's early stopping is applied.
         allow_remote: Whether another machine may be loaded.
         bearer_env: Name of the environment variable with a token.
@@ -101,6 +103,11 @@ class LoadOptions:
         self.arrivals_at(None)
         if sum(sent is not None for sent in (self.body, self.prompts, self.tokens)) > 1:
             raise _conflict("Body, prompts and tokens all say what is sent.", "Give one of them.")
+        if self.tokens is not None and not (
+            len(self.tokens) == 2
+            and all(_is_whole_number(n) and 1 <= n <= MOST_REQUESTS for n in self.tokens)
+        ):
+            raise _invalid("tokens", self.tokens, "two whole numbers, at least 1: in and out")
 
     def _check_rates(self) -> None:
         if self.rates and self.scenario != "server":

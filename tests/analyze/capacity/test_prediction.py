@@ -1,5 +1,7 @@
 """Predictions beside worlds that are known, drawn with other seeds than the plan's."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
@@ -13,7 +15,9 @@ from torchgauge.analyze.capacity.prediction import Predictor, judged
 from torchgauge.analyze.capacity.simulation import Workers, simulate
 from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
+from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.service_times import LARGEST_BATCH, BatchTimes, ServiceTimes
 
 
 def predictor(times, effort=0.3, **options):
@@ -249,3 +253,24 @@ def test_highest_rate_of_tokens():
     times = worlds.tokens()
     rate = TokenModel.from_times(times, ((1, 2001),), 2048).highest_rate(Workers(2, 8))
     assert rate == pytest.approx(2 * 8 / (2000 * 0.013), rel=0.02)
+
+
+def test_sizes_up_to_a_large_batch_take_no_memory_before_they_are_drawn():
+    model = BatchModel({1: np.full(2000, 1e-3), LARGEST_BATCH: np.full(2000, 65.536)})
+    assert model.largest_batch == LARGEST_BATCH
+    assert model.means[99] == pytest.approx(0.1)
+    arrivals = np.zeros(3)
+    tracemalloc.start()
+    outcome = model.run(arrivals, Workers(1, LARGEST_BATCH), seed=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert outcome.latency.tolist() == pytest.approx([3e-3] * 3)
+    assert peak < 1 << 26
+
+
+@pytest.mark.parametrize("size", [-1, 0, LARGEST_BATCH + 1, 500_000_000])
+def test_a_batch_that_no_server_computes_is_refused(size):
+    times = ServiceTimes(source="server", batches=(BatchTimes(batch=size, seconds=(1e-3,) * 9),))
+    with pytest.raises(InputError) as raised:
+        BatchModel.from_times(times)
+    assert raised.value.id == "batch-implausible"

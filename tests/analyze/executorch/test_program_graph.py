@@ -1,12 +1,18 @@
 """The graph of an ExecuTorch program against counts by hand, and its times from dumps."""
 
+import json
+
 import pytest
 from tests.support import executorch_files
+from tests.support.executorch_files import lowered_node, number, program, several, tensor
 
 from torchgauge.analyze.executorch.dump_nodes import recorded_call
 from torchgauge.analyze.executorch.program_graph import program_graph
 from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.analyze.onnx.graph_size import graph_size
+from torchgauge.analyze.onnx.node_tree import node_rows
+from torchgauge.errors import InputError
+from torchgauge.readers.dialects.etdump import as_kineto
 from torchgauge.readers.executorch.dump_file import read_runs
 from torchgauge.readers.executorch.lowering_file import read_lowering
 from torchgauge.readers.executorch.program_file import read_method
@@ -37,7 +43,8 @@ def test_work_layers_and_size_are_those_of_the_model():
 def test_without_its_record_layers_and_parameters_are_unknown():
     plain = graph("portable", lowered=False)
     assert graph_size(plain) is None
-    assert len(graph_cost(plain).nodes) == 1
+    (node,) = graph_cost(plain).nodes
+    assert node.parameters is None
     assert graph_cost(plain).flops == graph_cost(graph("portable")).flops
 
 
@@ -90,3 +97,115 @@ def test_parts_by_a_coarse_clock_are_no_more_than_their_instruction():
     ]  # fmt: skip
     call = recorded_call(read_runs(executorch_files.dump(run)), graph("delegated"))
     assert sum(node.seconds for node in call.nodes) == pytest.approx(100e-9)
+
+
+def test_a_backends_operators_are_unknown_work_and_called_as_often_as_they_ran():
+    event = executorch_files.event
+    run = [
+        event("", 0, 120, 130, "GEMM"), event("", 0, 130, 150, "GEMM"),
+        event("DELEGATE_CALL", 0, 100, 200), event("Method::execute", 0, 90, 210),
+    ]  # fmt: skip
+    delegated = graph("delegated")
+    call = recorded_call(read_runs(executorch_files.dump(run, run)), delegated)
+    rows = node_rows(delegated, call.nodes, 0.0)
+    (gemm,) = (row for row in rows if row.name == "XnnpackBackend::GEMM")
+    assert (gemm.calls, gemm.host) == (2, 30)
+    assert (gemm.unknown, gemm.flops, gemm.bytes) == (2, None, None)
+    (own,) = (row for row in rows if row.name == "XnnpackBackend::delegate")
+    assert (own.calls, own.unknown, own.flops, own.bytes) == (1, 1, None, None)
+
+
+def test_parts_are_in_each_call_of_an_instruction_whenever_their_clock_begins():
+    event = executorch_files.event
+    run = [
+        event("", 0, 1020, 1030, "A"), event("", 0, 1120, 1250, "A"), event("", 1, 7, 9, "B"),
+        event("DELEGATE_CALL", 0, 1000, 1100), event("DELEGATE_CALL", 0, 1100, 1200),
+        event("OPERATOR_CALL", 1, 1200, 1210), event("Method::execute", 0, 1000, 1210),
+    ]  # fmt: skip
+    trace = json.loads(as_kineto(executorch_files.dump(run)))
+    spans = [
+        (e["name"], round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in trace["traceEvents"]
+    ]
+    assert sorted(spans) == [
+        ("A", 20, 10), ("A", 120, 80), ("ProfilerStep#0", 0, 210),
+        ("delegate", 0, 100), ("delegate", 100, 100), ("delegate", 200, 10),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Make the graph of a program, with a record of it where that is given."""
+
+    def make(data, *record, **tensors):
+        path = tmp_path / "model.pte"
+        path.write_bytes(data)
+        method, lowering = read_method(path), None
+        if record or tensors:
+            executorch_files.write_record(path.with_suffix(".etrecord"), *record, **tensors)
+            lowering = read_lowering(path.with_suffix(".etrecord"), method.name)
+        return program_graph(path, method, lowering)
+
+    return make
+
+
+RELU, ADD, NONZERO = "aten::relu.out", "aten::add.out", "aten::nonzero.out"
+# An input with sizes of at most 6x4, what is computed of it, and bounded sizes that values decide.
+BOUNDED = [
+    tensor(6, 4, bounded=True),
+    tensor(6, 4, bounded=True),
+    tensor(24, 2, dtype=4, bounded=True),
+]
+
+
+def test_sizes_that_values_decide_are_no_known_sizes(made):
+    calls = [(RELU, (0, 1, 1)), (NONZERO, (1, 2, 2)), (RELU, (2, 2, 2))]
+    nodes = made(program(BOUNDED, calls, inputs=[0])).nodes
+    assert [node.flops for node in nodes] == [24, None, None]
+    static = [tensor(6, 4), *BOUNDED[1:], number(0)]
+    nodes = made(program(static, [(RELU, (0, 0, 0)), (RELU, (0, 1, 1))], inputs=[0])).nodes
+    assert [node.flops for node in nodes] == [24, None]
+    masked = [*BOUNDED, tensor(6, dtype=11, bounded=True), several(executorch_files.TENSORS, 3)]
+    calls = [("aten::index.Tensor_out", (0, 4, 1, 1)), (RELU, (1, 1, 1))]
+    nodes = made(program(masked, calls, inputs=[0])).nodes
+    assert [node.flops for node in nodes] == [None, None]
+
+
+LINEAR = program([tensor(3, 4), tensor(3, 8)], [(RELU, (0, 0, 0)), (ADD, (0, 0, 1, 1))], inputs=[0])
+ROOT = "L__self__,,Net"
+BODY = f"{ROOT};L__self__.body,body,m.Block"
+
+
+@pytest.mark.parametrize(
+    ("handles", "nodes", "sizes", "word"),
+    [
+        ({0: 1, 2: 1}, [], [3, 4], "instruction 2"),
+        ({0: 1, 1: 2}, [], [3, 5], "inputs"),
+        ({0: 1, 1: 2}, [lowered_node(2, ROOT, "aten.add.Tensor", "x")], [3, 4], "Instruction 1"),
+        ({}, [], [3, 4], "few"),
+    ],
+)
+def test_the_record_of_another_program_is_refused(made, handles, nodes, sizes, word):
+    with pytest.raises(InputError) as caught:
+        made(LINEAR, handles, nodes, {"x": (7, sizes)}, inputs=["x"])
+    assert caught.value.id == "etrecord-unfit"
+    assert word in caught.value.cause
+    with pytest.raises(InputError):
+        made(LINEAR, {0: 1, 1: 2}, [], {}, inputs=[])
+
+
+def test_a_node_without_a_stack_says_nothing_of_the_layer(made):
+    nodes = [lowered_node(1, BODY), lowered_node(1), lowered_node(2, reads=["w"])]
+    sizes = {"x": (7, [3, 4]), "w": (7, [8])}
+    made_graph = made(LINEAR, {0: 1, 1: 2}, nodes, sizes, inputs=["x"], parameters=["w"])
+    assert [(node.layer, node.rule) for node in made_graph.nodes] == [
+        ("body", "metadata"), ("body", "neighbours")
+    ]  # fmt: skip
+    assert made_graph.nodes[1].inputs == ("w",)
+
+
+def test_layers_of_a_record_are_no_longer_or_deeper_than_a_model_s(made):
+    for path in ("a." * 50_000 + "b", "a" * 50_000):
+        nodes = [lowered_node(1, f"{ROOT};k,{path},Block"), lowered_node(2, BODY)]
+        made_graph = made(LINEAR, {0: 1, 1: 2}, nodes, {"x": (7, [3, 4])}, inputs=["x"])
+        assert [node.layer for node in made_graph.nodes] == [None, "body"]
+        assert len(graph_cost(made_graph).nodes) == 3

@@ -118,3 +118,19 @@ def test_memory_that_grows_under_load(grown, step):
 
 def test_an_empty_record_has_none():
     assert findings(EVERY["without_levels"]) == ()
+
+
+def test_calls_that_no_time_was_left_for_wait_for_no_slot():
+    record = EVERY["scenarios"]
+    (offline,) = [level for level in record.levels if level.scenario == "offline"]
+    count = offline.count
+    cut = msgspec.structs.replace(
+        offline,
+        client=None,
+        fates={"done": count // 2, "unsent": count - count // 2},
+        wait=offline.latency,
+        service=EVERY["bound_in_flight"].levels[0].service,
+    )
+    cut_record = msgspec.structs.replace(record, levels=(cut,))
+    assert "longer --for" in finding("request-errors", cut_record).remedy
+    assert finding("in-flight-limit", cut_record) is None

@@ -1,13 +1,17 @@
 """Programs, records and dumps of ExecuTorch: read as its own libraries do, hostile ones refused."""
 
+import json
 import random
+import tracemalloc
 import zipfile
+from pathlib import Path
 
 import pytest
 from tests.support import executorch_files
 from tests.support.flatbuffers import Scalar, Vector, flatbuffer
 
 from torchgauge.errors import InputError
+from torchgauge.readers.dialects.etdump import as_kineto
 from torchgauge.readers.executorch.dump_file import is_dump, read_runs
 from torchgauge.readers.executorch.flatbuffer import DamagedError, root
 from torchgauge.readers.executorch.lowering_file import read_lowering
@@ -42,8 +46,8 @@ def test_a_backends_part_is_one_instruction_and_sizes_may_be_bounds():
 
 def test_a_record_has_layers_parameters_and_buffers():
     lowering = read_lowering(executorch_files.path("portable.etrecord"), "forward")
-    places = [lowering.places[number] for number in range(7)]
-    assert [(place.path, place.type) for place in places] == [
+    layers = [lowering.layers[number] for number in range(7)]
+    assert [(layer.path, layer.type) for layer in layers] == [
         ("body.linear", "Linear"), ("body.linear", "Linear"), ("body.act", "ReLU"),
         ("body", "Block"), ("head", "Linear"), ("head", "Linear"), ("", "Net"),
     ]  # fmt: skip
@@ -84,7 +88,7 @@ def test_what_many_references_share_is_not_read_for_ever():
 
     def read_often() -> None:
         for _ in range(1000):
-            table.numbers(0, "q")
+            table.values(0, "q")
 
     with pytest.raises(DamagedError):
         read_often()
@@ -147,6 +151,60 @@ def test_fields_that_are_absent_have_their_defaults():
     table = root(flatbuffer({1: Scalar("i", 7)}, b"TEST"))
     assert table.number(0, "<i", -1) == -1
     assert table.number(1, "<i") == 7
-    assert (table.text(2), table.numbers(2, "i"), table.tables(2), table.table(2)) == (
+    assert (table.text(2), table.values(2, "i"), list(table.tables(2)), table.table(2)) == (
         "", (), [], None
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("what", sorted(executorch_files.hostile_programs()))
+def test_programs_made_to_do_harm_are_refused(what, tmp_path):
+    path = tmp_path / "model.pte"
+    path.write_bytes(executorch_files.hostile_programs()[what]())
+    with pytest.raises(InputError) as caught:
+        read_method(path)
+    assert caught.value.id == "pte-unreadable"
+
+
+@pytest.mark.parametrize("what", sorted(executorch_files.hostile_records(Path())))
+def test_records_made_to_do_harm_are_refused(what, tmp_path):
+    path = tmp_path / "model.etrecord"
+    executorch_files.hostile_records(path)[what]()
+    with pytest.raises(InputError) as caught:
+        read_lowering(path, "forward")
+    assert caught.value.id == "etrecord-unreadable"
+
+
+def test_a_small_record_does_not_unpack_to_all_memory(tmp_path):
+    path = tmp_path / "model.etrecord"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("debug_handle_map", b" " * (2**24 + 1))
+    with pytest.raises(InputError) as caught:
+        read_lowering(path, "forward")
+    assert caught.value.id == "file-too-large"
+
+
+def test_events_that_are_written_once_take_little_memory():
+    event = executorch_files.event("OPERATOR_CALL", 0, 5, 6)
+    events = [*[event] * 2500, executorch_files.event("Method::execute", 0, 0, 10)]
+    padding = "x" * 100_000
+    data = flatbuffer({1: [{0: padding, 3: events}]}, b"ED00")
+    tracemalloc.start()
+    try:
+        trace = as_kineto(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(json.loads(trace)["traceEvents"]) == 2501
+    assert peak < 10 * len(data)
+
+
+def test_every_element_type_of_a_record_has_its_size(tmp_path):
+    path = tmp_path / "model.etrecord"
+    sizes = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 4, 10: 8, 11: 16, 12: 1, 13: 2,
+             28: 2, 29: 1, 30: 1, 31: 1, 32: 1, 33: 1, 34: 4, 35: 8}  # fmt: skip
+    tensors = {f"w{code}": (code, [3]) for code in sizes}
+    executorch_files.write_record(path, {}, (), tensors, parameters=list(tensors))
+    stored = read_lowering(path, "forward").tensors
+    assert {tensor.name: tensor.bytes for tensor in stored} == {
+        f"w{code}": 3 * size for code, size in sizes.items()
+    }

@@ -241,7 +241,7 @@ def test_a_result_or_an_error(tmp_path, what):
     question = {"file": str(path), "shapes": {}, "positional": [], "batch": None}
     answer = msgspec.msgpack.decode(answered(question), type=Answer)
     if answer.graph is None:
-        assert answer.id in ("onnx-unreadable", "onnx-functions")
+        assert answer.id in ("onnx-unreadable", "onnx-functions", "onnx-too-large")
         assert answer.cause
         assert answer.remedy
     else:
@@ -254,6 +254,14 @@ def test_functions_without_end_are_refused(tmp_path, what):
     with pytest.raises(InputError) as raised:
         read(tmp_path, onnx_files.hostile()[what]())
     assert raised.value.id == "onnx-functions"
+
+
+@pytest.mark.parametrize("what", ["long name", "deep name", "changed name", "name of a tensor"])
+def test_names_longer_than_exporters_write_are_refused(tmp_path, what):
+    with pytest.raises(InputError) as raised:
+        read(tmp_path, onnx_files.hostile()[what]())
+    assert raised.value.id == "onnx-too-large"
+    assert "a name of" in raised.value.message
 
 
 def test_no_file_elsewhere_is_used(tmp_path):

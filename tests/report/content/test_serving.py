@@ -2,11 +2,12 @@
 
 import io
 
+import msgspec
 import pytest
 import rich.console
 from tests.support import servings
 
-from torchgauge.records.record import Interval
+from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.report.console.console import view
@@ -92,6 +93,18 @@ def test_what_was_not_answered_is_listed_by_kind():
     assert shown.notes == [
         "50 requests/s: Too few requests for an interval: they resemble their neighbours."
     ]
+
+
+def test_each_level_has_its_own_warnings():
+    def refused(count):
+        return (MeasurementWarning(id="requests-refused", message=f"{count} requests ended."),)
+
+    record = servings.healthy()
+    counts = zip(record.levels, (3, 3, 4), strict=True)
+    levels = [msgspec.structs.replace(level, warnings=refused(count)) for level, count in counts]
+    text = render(msgspec.structs.replace(record, levels=tuple(levels)))
+    for rate, count in ((25, 3), (50, 3), (75, 4)):
+        assert f"{rate} requests/s: {count} requests ended." in text
 
 
 def test_early_stopping_says_what_it_is_valid_for():

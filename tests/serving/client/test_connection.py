@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import LONGEST_HEAD, Connection
 from torchgauge.serving.client.dialects.openai_answer import OpenAIAnswer
+from torchgauge.serving.client.dialects.torchgauge import read_timing
+from torchgauge.serving.client.event_stream import LONGEST_EVENT
 
 EVENT = 'data: {"choices": [{"delta": {"content": "tö"}}]}\n\n'.encode()
 USAGE = b'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}\n\n'
@@ -229,6 +231,71 @@ def test_reasoning_is_no_content():
         assert columns.tokens_out[0] == tokens
         assert len(columns.stamps) == 1
         assert columns.reasoning[0] <= columns.first[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "batch", "service"),
+    [
+        (b'batch;desc="8", service;dur=12.5', 8, 0.0125),
+        (b'cache;dur=1,service;desc="the model";dur="3" , batch ; desc = 65536;x=1', 65_536, 0.003),
+        (b"auth-service;dur=53, db;desc=service;dur=5", -1, None),
+        (b'microbatch;desc="8", batch;dur=7, service;desc=7', -1, None),
+        (b'batch;desc="500000000", service;dur=1', -1, 0.001),
+        (b'batch;desc="8, service;dur=1e3x', -1, None),
+        (b"service;dur=1" + b" " * 2000, -1, None),
+        *((part * 300, -1, None) for part in (b" ", b"batch;", b'batch;desc="', b'batch;";";;')),
+    ],
+)
+def test_batch_and_service_are_metrics_of_these_names(value, batch, service):
+    columns = Columns()
+    row = columns.add(0.0, 0)
+    read_timing(columns, row, value)
+    seconds = columns.service[row]
+    assert (columns.batch[row], None if math.isnan(seconds) else seconds) == (batch, service)
+
+
+def of_body(body: bytes, kind: bytes) -> Sender:
+    """What a connection makes of a whole answer with this body."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+    return answered([head % (kind, len(body)) + body], streamed=True)
+
+
+USED = '{"usage": {"prompt_tokens": %d, "completion_tokens": %d}}'
+
+
+@pytest.mark.parametrize("tokens", [-1, 2**53, 2**63, 10**300])
+def test_counts_that_can_be_none_are_unknown(tokens):
+    whole = of_body((USED % (tokens, tokens)).encode(), b"application/json")
+    stream = of_body(
+        f"data: {USED % (tokens, 3)}\n\ndata: [DONE]\n\n".encode(), b"text/event-stream"
+    )
+    assert whole.fates == stream.fates == ["done"]
+    assert (whole.columns.tokens_in[0], whole.columns.tokens_out[0]) == (-1, -1)
+    assert (stream.columns.tokens_in[0], stream.columns.tokens_out[0]) == (-1, 3)
+
+
+def test_what_is_nested_too_deep_is_no_answer():
+    deep = b'{"error": ' + b"[" * 100_000
+    assert of_body(deep, b"application/json").fates == ["protocol"]
+    assert of_body(b"data: " + deep + b"\n\n", b"text/event-stream").fates == ["protocol"]
+
+
+@pytest.mark.parametrize("piece", [b"data:" + b"x" * 59_000, b"data:\n" * 10_000])
+def test_an_event_without_end_closes_the_connection_at_once(piece):
+    head = STREAM[: STREAM.index(b"\r\n\r\n") + 4]
+    pieces = [head, *[chunked(piece)[:-5]] * (2 * LONGEST_EVENT // len(piece))]
+    stream, sender, loop = Socket(pieces), Sender(), Loop()
+    Connection(stream, loop, sender, OpenAIAnswer()).send(sender.columns.add(0.0, 0), b"GET", 0.0)
+    while loop.reader is not None and stream.pieces:
+        loop.reader()
+    assert sender.fates == ["protocol"]
+    assert stream.closed
+    assert len(stream.pieces) > 0.4 * len(pieces)
+
+
+def test_trailers_without_end_are_no_answer():
+    trailers = [STREAM.removesuffix(b"\r\n"), *[b"x: y\r\n" * 1000] * 40]
+    assert answered(trailers, streamed=True).fates == ["protocol"]
 
 
 @pytest.mark.slow

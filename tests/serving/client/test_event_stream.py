@@ -46,3 +46,9 @@ def test_an_event_without_end_is_refused(monkeypatch):
         stream.feed(line * 2)
     with pytest.raises(EventTooLongError):
         EventStream().feed(b"x" * 1001)
+
+
+def test_lines_without_data_count_too(monkeypatch):
+    monkeypatch.setattr(event_stream, "LONGEST_EVENT", 1000)
+    with pytest.raises(EventTooLongError):
+        EventStream().feed(b"data:\n" * 200)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 from tests.support.servers.running import running
@@ -14,7 +15,7 @@ from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.serving.client.address import parse_address
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialects.every import DIALECTS
-from torchgauge.serving.client.grpc_client import infer_request
+from torchgauge.serving.client.grpc_client import GrpcClient, infer_request
 from torchgauge.serving.client.http2_client import Http2Client
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
@@ -134,6 +135,32 @@ def test_a_timeout_while_a_connection_is_set_up_is_no_fault_of_the_next(http2, m
 
     asyncio.run(exchange())
     assert requests.fates == {1: "done"}
+
+
+def test_the_first_address_that_takes_a_connection_is_used(http2):
+    address = dataclasses.replace(parse_address(http2.address), hosts=("127.0.0.2", "127.0.0.1"))
+    requests = Requests()
+
+    async def exchange():
+        client = Http2Client(address, [b""], DIALECTS["json"], None, requests)
+        await client.exchange(0, 0.0)
+        await client.close()
+
+    asyncio.run(exchange())
+    assert requests.fates == {0: "done"}
+
+
+@pytest.mark.parametrize(("scheme", "kind"), [("grpc", "insecure"), ("grpcs", "secure")])
+def test_grpc_uses_no_proxy_and_an_address_that_listens(http2, monkeypatch, scheme, kind):
+    grpc = pytest.importorskip("grpc")
+    pytest.importorskip("tritonclient.grpc")
+    channel = mock.Mock()
+    monkeypatch.setattr(grpc.aio, f"{kind}_channel", channel)
+    address = parse_address(f"{scheme}://127.0.0.1:{http2.port}/m")
+    GrpcClient(dataclasses.replace(address, hosts=("127.0.0.2", "127.0.0.1")), [], None, None)
+    (place, *_), options = channel.call_args
+    assert place == f"127.0.0.1:{http2.port}"
+    assert ("grpc.enable_http_proxy", 0) in options["options"]
 
 
 SCRIPT = """

@@ -1,13 +1,16 @@
 """A token from an environment variable is sent, and is in nothing that is kept or shown."""
 
+import asyncio
 import pickle
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
 
 from torchgauge.errors import InputError
+from torchgauge.serving.client import client as load_client
 from torchgauge.serving.client.address import parse_address
 from torchgauge.serving.client.request_bytes import Token
 from torchgauge.serving.client.send import send
@@ -58,6 +61,36 @@ def test_a_token_is_sent_and_kept_nowhere(echo, path, fate, monkeypatch):
     assert load.software == "Bearer <MODEL_TOKEN>"
     assert SECRET not in repr(load) + repr(plan)
     assert SECRET.encode() not in pickle.dumps(load) + pickle.dumps(plan)
+
+
+class Telling:
+    """A library whose errors hold the token, past where they are cut."""
+
+    opened = 0
+
+    def __init__(self, sender) -> None:
+        self.sender = sender
+
+    async def exchange(self, row, ready) -> None:
+        self.sender.ended(row, "status", time.monotonic(), "x" * 290 + SECRET)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_the_text_of_an_error_has_no_token(monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", SECRET)
+    monkeypatch.setattr(load_client, "library_client", lambda *arguments: Telling(arguments[-1]))
+    plan = SendPlan(
+        address=parse_address("http://127.0.0.1:9/"), schedule=[0.0], bearer_env="MODEL_TOKEN"
+    )
+
+    async def problems():
+        client = load_client.LoadClient(plan)
+        await client.run(time.monotonic())
+        return client.problems
+
+    assert asyncio.run(problems()) == {"status": "x" * 290 + "<MODEL_TOK"}
 
 
 def test_a_token_shows_its_variable_alone(monkeypatch):

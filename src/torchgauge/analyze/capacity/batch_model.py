@@ -21,7 +21,8 @@ from torchgauge.analyze.capacity.simulation import (
     simulate,
 )
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
-from torchgauge.records.serving.service_times import ServiceTimes
+from torchgauge.errors import InputError
+from torchgauge.records.serving.service_times import LARGEST_BATCH, ServiceTimes
 
 Indices = npt.NDArray[np.int64]
 
@@ -72,15 +73,24 @@ class BatchModel:
         self.seconds = dict(sorted(seconds.items()))
         self.overhead = overhead
         self.order = np.array(order, dtype=np.int64)
-        self.tables = _tables(self.seconds)
-        self.means = [float(table.mean()) for table in self.tables]
+        self.means = _means(self.seconds)
+        self.scatter = np.sort(np.concatenate(list(_ratios(self.seconds).values())))
+        self._tables: dict[int, Floats] = {}
         self.ranks = self._ranks()
         self.stretch = stretch or _stretch(self.ranks)
         self.drift = drift if drift is not None else _drift(self._ran(_ratios(self.seconds)))
 
     @classmethod
     def from_times(cls, times: ServiceTimes) -> BatchModel:
-        """Return the model of a record's service times."""
+        """Return the model of a record's service times. Raises InputError `batch-implausible`."""
+        for part in times.batches:
+            if not 1 <= part.batch <= LARGEST_BATCH:
+                raise InputError(
+                    f"No server computes batches of {part.batch:,}.",
+                    id="batch-implausible",
+                    cause=f"Batches have 1 to {LARGEST_BATCH:,} requests.",
+                    remedy="Leave such batches out of the record, or measure again.",
+                )
         seconds = {part.batch: np.array(part.seconds) for part in times.batches if part.seconds}
         return cls(seconds, times.overhead, times.order)
 
@@ -92,33 +102,49 @@ class BatchModel:
     @property
     def largest_batch(self) -> int:
         """The largest batch that was measured."""
-        return len(self.tables)
+        return len(self.means)
 
     def run(self, arrivals: Floats, workers: Workers, seed: int) -> Outcome:
         """Simulate requests that arrive at these seconds, in batches of measured sizes."""
         workers = replace(workers, max_batch=min(workers.max_batch, self.largest_batch))
-        served = simulate(arrivals, self._services(seed), workers)
+        served = simulate(arrivals, self._services(seed, workers.max_batch), workers)
         return Outcome(served.ends - arrivals + self.overhead, served.busy, served.batches)
 
-    def _services(self, seed: int) -> list[Iterator[float]]:
+    def _services(self, seed: int, largest: int) -> list[Iterator[float]]:
         """Return the seconds of batches of each size, without end."""
+        sizes = range(1, largest + 1)
         if self.stretch == 1:
-            return [
-                drawn(table, at_random(np.random.default_rng((seed, size))))
-                for size, table in enumerate(self.tables, start=1)
-            ]
+            return [self._at_random(size, seed) for size in sizes]
         replayed = _replayed(self.ranks, self.stretch, np.random.default_rng((seed, 1)))
-        if len(self.tables) == 1:
-            return [drawn(self.tables[0], replayed)]
+        if len(self.means) == 1:
+            return [drawn(self._table(1), replayed)]
         ranks = itertools.chain.from_iterable(part.tolist() for part in replayed)
-        return [_at_ranks(table, ranks) for table in self.tables]
+        return [self._at_ranks(size, ranks) for size in sizes]
+
+    def _at_random(self, size: int, seed: int) -> Iterator[float]:
+        yield from drawn(self._table(size), at_random(np.random.default_rng((seed, size))))
+
+    def _at_ranks(self, size: int, ranks: Iterator[float]) -> Iterator[float]:
+        """Yield the seconds of a size at ranks from 0 to 1, which several sizes share."""
+        values = self._table(size).tolist()
+        count = len(values)
+        for rank in ranks:
+            yield values[int(rank * count)]
+
+    def _table(self, size: int) -> Floats:
+        """Return sorted seconds of a size to draw from, made when the first of them is drawn."""
+        if size not in self._tables:
+            values = self.seconds.get(size, ())
+            self._tables[size] = (
+                np.sort(values) if len(values) >= ENOUGH else self.scatter * self.means[size - 1]
+            )
+        return self._tables[size]
 
     def _ranks(self) -> Floats:
         """Return where each batch lies among those of its size, from 0 to 1, as they ran."""
-        scatter = _scatter(self.seconds)
         ranks = {}
         for size, values in self.seconds.items():
-            among = self.tables[size - 1] if len(values) >= ENOUGH else scatter * values.mean()
+            among = self._table(size) if len(values) >= ENOUGH else self.scatter * values.mean()
             # In the middle of those that are equal.
             below, up_to = (np.searchsorted(among, values, side) for side in ("left", "right"))
             ranks[size] = np.minimum((below + up_to) / (2 * len(among)), 1 - 1e-9)
@@ -207,34 +233,14 @@ def _replayed(ranks: Floats, stretch: int, generator: np.random.Generator) -> It
         yield ranks[_blocks(len(ranks), stretch, max(CHUNK, stretch), generator)]
 
 
-def _at_ranks(table: Floats, ranks: Iterator[float]) -> Iterator[float]:
-    """Yield the seconds of a sorted table at ranks from 0 to 1, which several tables share."""
-    values, count = table.tolist(), len(table)
-    for rank in ranks:
-        yield values[int(rank * count)]
-
-
-def _tables(seconds: Mapping[int, Floats]) -> list[Floats]:
-    """Return sorted seconds to draw from, of every size up to the largest."""
-    sizes = np.array(list(seconds))
-    means = {size: float(values.mean()) for size, values in seconds.items()}
-    sure = [
-        size for size in seconds if len(seconds[size]) >= ENOUGH or size in (sizes[0], sizes[-1])
-    ]
-    scatter = _scatter(seconds)
-    tables = []
-    for size in range(1, int(sizes[-1]) + 1):
-        if size in seconds and len(seconds[size]) >= ENOUGH:
-            tables.append(np.sort(seconds[size]))
-        else:
-            mean = np.interp(size, sure, [means[anchor] for anchor in sure])
-            tables.append(scatter * mean)
-    return tables
-
-
-def _scatter(seconds: Mapping[int, Floats]) -> Floats:
-    """Return the seconds of all sizes over the mean of their size, sorted."""
-    return np.sort(np.concatenate(list(_ratios(seconds).values())))
+def _means(seconds: Mapping[int, Floats]) -> list[float]:
+    """Return the mean seconds of every size up to the largest."""
+    ends = min(seconds), max(seconds)
+    sure = [size for size, values in seconds.items() if len(values) >= ENOUGH or size in ends]
+    means: list[float] = np.interp(
+        np.arange(1, ends[1] + 1), sure, [seconds[size].mean() for size in sure]
+    ).tolist()
+    return means
 
 
 def _ratios(seconds: Mapping[int, Floats]) -> dict[int, Floats]:

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torchgauge.analyze.executorch.program_graph import DELEGATED
 from torchgauge.analyze.onnx.node_tree import TimedNode
 from torchgauge.readers.executorch.dump_file import DumpEvent, DumpRun
+from torchgauge.readers.executorch.program_file import DELEGATED
 from torchgauge.records.onnx.graph import Graph, GraphNode
 
 
@@ -27,24 +27,27 @@ def recorded_call(runs: Sequence[DumpRun], graph: Graph) -> RecordedCall:
     """
     times: defaultdict[int, list[float]] = defaultdict(list)
     calls: defaultdict[int, list[int]] = defaultdict(list)
-    parts: defaultdict[int, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    parts: defaultdict[int, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         for number, events in _by_instruction(run.calls, len(graph.nodes)).items():
             times[number].append(sum(_seconds(event) for event in events))
             calls[number].append(len(events))
         for event in run.parts:
-            parts[event.instruction][event.part] += _seconds(event) / len(runs)
+            parts[event.instruction][event.part].append(_seconds(event))
     nodes: list[TimedNode] = []
     for number in sorted(times):
         node, seconds = graph.nodes[number], statistics.median(times[number])
         inner = parts[number] if node.operator == DELEGATED else {}
-        scale = min(1.0, seconds / sum(inner.values())) if sum(inner.values()) else 1.0
-        own = max(0.0, seconds - scale * sum(inner.values()))
-        nodes.append(_timed(node, number, node.full_operator, own, calls[number]))
+        means = {part: sum(spans) / len(runs) for part, spans in inner.items()}
+        total = sum(means.values())
+        scale = min(1.0, seconds / total) if total else 1.0
+        own, count = max(0.0, seconds - scale * total), round(statistics.median(calls[number]))
+        nodes.append(_timed(node, number, node.full_operator, own, count))
         nodes += [
-            _timed(node, None, f"{node.domain}::{part}", time * scale, [1])
-            for part, time in inner.items()
-        ]
+            _timed(node, None, f"{node.domain}::{part}", mean * scale,
+                   max(1, round(len(inner[part]) / len(runs))))
+            for part, mean in means.items()
+        ]  # fmt: skip
     typical = statistics.median(
         _seconds(run.execution) for run in runs if run.execution is not None
     )
@@ -60,14 +63,16 @@ def _by_instruction(events: Sequence[DumpEvent], count: int) -> dict[int, list[D
 
 
 def _timed(
-    node: GraphNode, number: int | None, operator: str, seconds: float, calls: Sequence[int]
+    node: GraphNode, number: int | None, operator: str, seconds: float, calls: int
 ) -> TimedNode:
+    """Return an instruction, or with `number` None a part of it, whose work is unknown."""
     types = node.input_types or node.output_types
     return TimedNode(
         operator=operator,
         seconds=seconds,
-        calls=round(statistics.median(calls)),
+        calls=calls,
         origins=() if number is None else (number,),
+        is_part=number is None,
         layer=node.layer,
         rule=node.rule,
         shapes=""

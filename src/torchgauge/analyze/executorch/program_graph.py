@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from torchgauge.analyze.onnx.layers import is_usable
 from torchgauge.analyze.onnx.node_work import operand
 from torchgauge.analyze.work.recorded_work import Recorded, known_work
+from torchgauge.errors import InputError
 from torchgauge.formulas.work import FREE
-from torchgauge.readers.executorch.lowering_file import Lowering, Place
-from torchgauge.readers.executorch.program_file import Instruction, Method, Tensor
+from torchgauge.readers.executorch.lowering_file import InstructionLayer, Lowering, Sizes
+from torchgauge.readers.executorch.program_file import DELEGATED, Instruction, Method, Tensor
 from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, LayerRule, TensorType
 from torchgauge.records.record import LARGEST_INTEGER
 
@@ -20,7 +22,9 @@ from torchgauge.records.record import LARGEST_INTEGER
 _CONTROL, _PRIMITIVES = "executorch_prim::control", "executorch_prim::"
 # What copies a tensor to another order of its dimensions, or another type.
 _COPIES = "dim_order_ops::"
-DELEGATED = "delegate"
+# What makes a value, or sizes, that no sizes tell; `index` does so by a mask.
+_BY_VALUES = ("_local_scalar_dense", "argwhere", "bincount", "masked_select", "nonzero", "_unique",
+              "_unique2", "unique_consecutive", "unique_dim")  # fmt: skip
 
 
 def program_graph(
@@ -29,8 +33,15 @@ def program_graph(
     """Return the graph of a method.
 
     Layers and parameters are those that `lowering` tells. Without `sizes_known` the inputs are not
-    of the largest sizes, which are all that a program of dynamic shapes has.
+    of the largest sizes, which are all that a program of dynamic shapes has. Raises InputError
+    `etrecord-unfit` where the record is that of another program.
     """
+    if lowering is not None:
+        _check_record(path, method, lowering)
+    # Values have their largest sizes until anything but the sizes of inputs decides them.
+    sizes_known &= any(tensor.bounded for tensor in _tensors(method.inputs))
+    calls = method.instructions
+    end = next((n for n, call in enumerate(calls) if _decides_sizes(call)), len(calls))
     names = [f"input {number}" for number in range(len(method.inputs))]
     stored = tuple(
         Initializer(
@@ -42,8 +53,8 @@ def program_graph(
         for number, tensor in enumerate(method.stored)
     )
     nodes = tuple(
-        _node(number, instruction, method.branches, sizes_known)
-        for number, instruction in enumerate(method.instructions)
+        _node(number, call, method.branches, sizes_known and number < end)
+        for number, call in enumerate(calls)
     )
     return Graph(
         format="executorch",
@@ -63,7 +74,56 @@ def program_graph(
     )
 
 
-def _node(number: int, call: Instruction, branches: bool, sizes_known: bool) -> GraphNode:
+def _check_record(path: Path, method: Method, lowering: Lowering) -> None:
+    """Raise InputError `etrecord-unfit` where the record has other inputs or instructions."""
+    calls, layers, cause = method.instructions, lowering.layers, ""
+    inputs = list(_tensors(method.inputs))
+    operators = {
+        number
+        for number, call in enumerate(calls)
+        if call.operator is not None and not call.operator.startswith(_PRIMITIVES)
+    }
+    if len(inputs) != len(lowering.inputs) or not all(map(_fits, inputs, lowering.inputs)):
+        cause = "The inputs have other sizes."
+    elif layers and not 0 <= min(layers) <= max(layers) < len(calls):
+        cause = f"It has instruction {max(layers)}, and the program has {len(calls)} instructions."
+    elif 2 * len(layers.keys() & operators) < len(operators):
+        cause = "It has few of the program's instructions."
+    elif misfits := [number for number, own in layers.items() if not _is_of(calls[number], own)]:
+        cause = f"Instruction {misfits[0]} returns other sizes."
+    if cause:
+        raise InputError(
+            f"{lowering.file} is not the record of {path}.",
+            id="etrecord-unfit",
+            cause=cause,
+            remedy="Give the record that was written with this program, or leave --etrecord out.",
+        )
+
+
+def _is_of(call: Instruction, own: InstructionLayer) -> bool:
+    """Return False where the record has the instruction's operator, but with other sizes."""
+    name = (call.operator or "").partition("::")[2].partition(".")[0]
+    results = [sizes for operator, sizes in own.results if operator == name]
+    written = next(_tensors(_divided(call)[1]), None)
+    return not results or written is None or any(_fits(written, sizes) for sizes in results)
+
+
+def _fits(tensor: Tensor, sizes: Sizes) -> bool:
+    shape = tensor.type.sizes
+    if shape is None or len(shape) != len(sizes):
+        return shape is None
+    return all(size in (None, own) for own, size in zip(shape, sizes, strict=True))
+
+
+def _decides_sizes(call: Instruction) -> bool:
+    """Return whether sizes of what it makes, or of what reads that, depend on values."""
+    name = (call.operator or "").removeprefix("aten::").partition(".")[0]
+    indices = _tensors(value for value in call.arguments if type(value) is tuple)
+    masked = name == "index" and any(t.type.dtype in ("bool", "uint8") for t in indices)
+    return masked or name in _BY_VALUES
+
+
+def _node(number: int, call: Instruction, branches: bool, are_largest: bool) -> GraphNode:
     name = call.operator or _CONTROL
     domain, _, operator = (name, "", DELEGATED) if call.delegated else name.partition("::")
     operands, written = _divided(call)
@@ -76,7 +136,7 @@ def _node(number: int, call: Instruction, branches: bool, sizes_known: bool) -> 
         output_types=tuple(t.type for t in _tensors(written)),
         calls=None if branches else 1,
     )
-    unknown = not sizes_known and any(t.bounded for t in _tensors(call.arguments))
+    unknown = not are_largest and any(t.bounded for t in _tensors(call.arguments))
     if branches or call.delegated or unknown:
         return node
     return _with_work(node, _work(name, operands, written))
@@ -145,20 +205,14 @@ def _in_layers(nodes: Iterable[GraphNode], lowering: Lowering) -> Iterator[Graph
 
     The compiler adds such ones, to convert or to view what another one has written.
     """
-    before: Place | None = None
+    path, kind = None, ""
     for number, node in enumerate(nodes):
-        place = lowering.places.get(number)
-        rule: LayerRule = "metadata" if place is not None else "neighbours"
-        before = place or before
-        if before is None:
-            yield node
-            continue
+        own = lowering.layers.get(number, InstructionLayer(None))
+        rule: LayerRule = "none" if path is None else "neighbours"
+        if own.path is not None and is_usable(own.path):
+            path, kind, rule = own.path, own.type, "metadata"
         yield msgspec.structs.replace(
-            node,
-            inputs=() if place is None else place.parameters,
-            layer=before.path,
-            layer_type=before.type,
-            rule=rule,
+            node, inputs=own.parameters, layer=path, layer_type=kind, rule=rule
         )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from torchgauge.analyze.onnx.graph_size import (
     computed_convolutions,
+    knows_parameters,
     made_elements,
     parameter_elements,
 )
@@ -141,8 +143,10 @@ class _Layers:
     def _path(self, node: GraphNode) -> str:
         return self._without if node.layer is None else node.layer
 
-    def _parameters(self) -> list[int]:
+    def _parameters(self) -> Sequence[int | None]:
         """Return the elements of each layer's parameters, in the layer that reads them first."""
+        if not knows_parameters(self._graph):
+            return [None] * len(self._order)
         elements = parameter_elements(self._graph)
         totals = [0] * len(self._order)
         for node in self._graph.nodes:

@@ -20,7 +20,7 @@ _BUFFERS = """
     relative_position_index running_mean running_var token_type_ids
 """
 # Names that exporters make up: `val_40`, `onnx::Conv_193`, `/layer/Constant_output_0`, `312`.
-_MADE_UP = re.compile(r"val_\d+|onnx::.*|.*/.*|\d+|(?:_?tensor_constant|lifted_tensor_)\d+")
+_MADE_UP = re.compile(r"val_\d+|onnx::.*|\d+|(?:_?tensor_constant|lifted_tensor_)\d+")
 _FOLDED_BIAS = (
     "weight_bias"  # of a convolution into which the dynamo exporter folds a normalisation
 )
@@ -64,9 +64,9 @@ _QUANTISED = ("int8", "uint8", "int4", "uint4", "int2", "uint2", "int32")
 def graph_size(graph: Graph) -> Size | None:
     """Count what the file stores: each stored tensor once, however often it is used.
 
-    None of a program that does not tell parameters from other constants.
+    None where the parameters are not known.
     """
-    if graph.format != "onnx" and not any(tensor.parameter for tensor in graph.initializers):
+    if not knows_parameters(graph):
         return None
     parameters = parameter_elements(graph)
     by_dtype: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -87,6 +87,11 @@ def graph_size(graph: Graph) -> Size | None:
         disk_bytes=graph.file_bytes,
         disk_source=", ".join(graph.files),
     )
+
+
+def knows_parameters(graph: Graph) -> bool:
+    """Return whether parameters are marked among constants, as a program's record does it."""
+    return graph.format == "onnx" or any(tensor.parameter for tensor in graph.initializers)
 
 
 def floating_precision(graph: Graph) -> str:
@@ -158,7 +163,7 @@ def is_parameter(tensor: Initializer, *, is_weight: bool) -> bool:
 
 def made_up(name: str) -> bool:
     """Return whether an exporter made the name up, as that of a value that it computed."""
-    if _MADE_UP.fullmatch(name):
+    if "/" in name or _MADE_UP.fullmatch(name):
         return True
     stem = _NUMBERED.sub("", name)
     return "." not in name and kind(f"aten::{stem}") != "unknown"

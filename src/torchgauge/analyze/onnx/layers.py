@@ -25,7 +25,7 @@ from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
 # A module's parameter in a state dict; ONNX Runtime's quantiser adds to the last part.
 PARAMETER_NAME = re.compile(r"\w+(?:\.\w+)*\.[A-Za-z_]\w*\Z")
 # What an optimiser adds to the names of values and nodes that it changes.
-_CHANGED = re.compile(r"(?:_nchwc|_nhwc|_transposed?|_token_\d+|_quantized|_output_\d+)\Z")
+_CHANGED = re.compile(r"(?:_nchwc|_nhwc|_transposed?|_token_\d+|_quantized|_output_\d+)+\Z")
 _REPLACED = re.compile(r"_(?:reorder|fused).*")
 # What a norm is made of, where an exporter writes it out.
 _NORM = ("Cast", "Div", "Mul", "Pow", "Reciprocal", "ReduceMean", "Sqrt", "Sub")
@@ -55,7 +55,7 @@ def with_layers(graph: Graph, original: Graph | None = None) -> Graph:
         if original is None and layer is not None and scope is not None and scope.path:
             # A module that reads the weights of one inside it, which is not called.
             layer = scope if layer.path.startswith(f"{scope.path}.") else layer
-        layer = None if layer is not None and not _usable(layer.path) else layer
+        layer = None if layer is not None and not is_usable(layer.path) else layer
         if layer is not None and not layer.type and noted is not None and noted.path == layer.path:
             layer = layer._replace(type=noted.type)
         first_layers.append(layer)
@@ -155,7 +155,7 @@ def _named(
 ) -> _Layer | None:
     """Return the layer by the node's outputs and its name."""
     names = [name for name in (*node.outputs, node.name) if name]
-    for name in (*names, *map(_before_changes, names)):
+    for name in (*names, *map(_before_changes, names)) if layer_by_name else ():
         if name in layer_by_name:
             return layer_by_name[name]
     for name in (node.name, *node.outputs):
@@ -167,14 +167,11 @@ def _named(
 
 def _before_changes(name: str) -> str:
     """Return the name without what an optimiser may have added."""
-    name = _REPLACED.sub("", name)
-    shorter = _CHANGED.sub("", name)
-    while shorter != name:
-        name, shorter = shorter, _CHANGED.sub("", shorter)
-    return name
+    return _CHANGED.sub("", _REPLACED.sub("", name))
 
 
-def _usable(path: str) -> bool:
+def is_usable(path: str) -> bool:
+    """Return whether a model may have this module path."""
     return len(path) <= LONGEST_PATH and path.count(".") < DEEPEST_PATH
 
 

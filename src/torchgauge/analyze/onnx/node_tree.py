@@ -19,14 +19,16 @@ _TYPES = {"onnx": "ONNX", "executorch": "ExecuTorch"}
 class TimedNode:
     """A node as it ran: seconds of a call, and where in the file it comes from.
 
-    `origins` are indices into the file's nodes, empty where the runtime added it. `layer` None: no
-    rule finds one. `kernels` are (name, ns of each call) of device work in `recorded_calls` calls.
+    `origins` are indices into the file's nodes, empty where the runtime added it, and of a part of
+    a node (`is_part`), whose work is unknown. `layer` None: no rule finds one. `kernels` are (name,
+    ns of each call) of device work in `recorded_calls` calls.
     """
 
     operator: str
     seconds: float
     calls: int = 1
     origins: tuple[int, ...] = ()
+    is_part: bool = False
     layer: str | None = None
     rule: LayerRule = "none"
     shapes: str = ""
@@ -82,13 +84,11 @@ class _Rows:
         self.folded.difference_update(node.origins)
 
     def _layer(self, path: str) -> None:
-        while path not in self.children:
+        if path not in self.children:
             self.children[path], self.nodes[path] = [], {}
             parent = path.rpartition(".")[0]
-            child, path = path, parent
-            if parent not in self.children:
-                self._layer(parent)
-            self.children[parent].append(child)
+            self._layer(parent)
+            self.children[parent].append(path)
 
     def done(self, outside: float) -> tuple[TreeRow, ...]:
         rows: list[TreeRow] = []
@@ -124,6 +124,7 @@ class _Rows:
 
     def _node_row(self, name: str, shapes: str, parent: int, group: Sequence[TimedNode]) -> TreeRow:
         flops, moved, unknown = self._work(index for node in group for index in node.origins)
+        unknown += sum(node.calls for node in group if node.is_part)
         dtypes = {node.dtype for node in group}
         return TreeRow(
             name=name,
@@ -135,7 +136,7 @@ class _Rows:
             dtype=dtypes.pop() if len(dtypes) == 1 else "",
             host=round(sum(node.seconds for node in group) * 1e9),
             flops=flops if flops or not unknown else None,
-            bytes=moved,
+            bytes=moved if moved or not unknown else None,
             unknown=unknown,
         )
 

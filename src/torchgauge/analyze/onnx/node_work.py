@@ -16,8 +16,9 @@ from torchgauge.records.onnx.graph import Graph, GraphNode, TensorType
 from torchgauge.records.record import LARGEST_INTEGER, MeasurementWarning
 
 BITS = {"complex128": 128, "complex64": 64, "float64": 64, "int64": 64, "uint64": 64, "string": 64,
-        "float32": 32, "int32": 32, "uint32": 32, "float16": 16, "bfloat16": 16, "int16": 16,
-        "uint16": 16, "uint4": 4, "int4": 4, "float4_e2m1": 4, "uint2": 2, "int2": 2}  # fmt: skip
+        "float32": 32, "int32": 32, "uint32": 32, "qint32": 32, "complex32": 32, "float16": 16,
+        "bfloat16": 16, "int16": 16, "uint16": 16, "bits16": 16, "uint4": 4,
+        "int4": 4, "float4_e2m1": 4, "uint2": 2, "int2": 2}  # fmt: skip
 
 
 def with_work(graph: Graph) -> Graph:

@@ -51,8 +51,8 @@ class _Origins:
         assigned: set[int] = set()
         origin_sets = []
         for node, names in zip(self.nodes, ends, strict=True):
-            between = [] if node.operator in _MOVES else self._between(node, names)
-            origin_sets.append(tuple(sorted(index for index in between if index not in assigned)))
+            between = set[int]() if node.operator in _MOVES else self._between(node, names)
+            origin_sets.append(tuple(sorted(between - assigned)))
             assigned.update(origin_sets[-1])
         return origin_sets
 
@@ -103,10 +103,10 @@ class _Origins:
             self.names[node.outputs[0]] = name
         return name
 
-    def _between(self, node: GraphNode, ends: Iterable[str]) -> list[int]:
+    def _between(self, node: GraphNode, ends: Iterable[str]) -> set[int]:
         """Return what the original computes between the values that the node reads and makes."""
         inputs = {self.names.get(name, name) for name in node.inputs}
-        pending, visited, between = list(ends), set[str](), list[int]()
+        pending, visited, between = list(ends), set[str](), set[int]()
         while pending:
             name = pending.pop()
             maker = self.makers.get(name)
@@ -116,7 +116,7 @@ class _Origins:
             if name in inputs or (name in self.ends and name not in ends):
                 continue
             if maker not in between:
-                between.append(maker)
+                between.add(maker)
                 pending += self.original[maker].inputs
         return between
 

@@ -34,10 +34,10 @@ def timed_nodes(
     for number, name, durations in times.kernels:
         kernels.setdefault(number, []).append((name, durations))
     nodes = []
-    for number, place in enumerate(places(recorded.nodes, optimised)):
+    for number, index in enumerate(graph_indices(recorded.nodes, optimised)):
         node = recorded.nodes[number]
-        ran = optimised.nodes[place] if place is not None else None
-        of_node = origins_of[place] if place is not None else ()
+        ran = optimised.nodes[index] if index is not None else None
+        of_node = origins_of[index] if index is not None else ()
         holder = main_origin(of_node, original) if of_node else ran
         nodes.append(
             TimedNode(
@@ -56,13 +56,13 @@ def timed_nodes(
     return nodes
 
 
-def places(nodes: Sequence[RecordedNode], optimised: Graph) -> list[int | None]:
+def graph_indices(nodes: Sequence[RecordedNode], optimised: Graph) -> list[int | None]:
     """Return the index of each recorded node in the graph that ran."""
-    finder = _Places(optimised.nodes)
+    finder = _NodeIndices(optimised.nodes)
     return [finder.index_of(node) for node in nodes]
 
 
-class _Places:
+class _NodeIndices:
     """Finds recorded nodes in the graph that ran: by name and operator, then in their order."""
 
     def __init__(self, nodes: Sequence[GraphNode]) -> None:

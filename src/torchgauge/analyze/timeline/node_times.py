@@ -92,7 +92,7 @@ def node_times(
     span = np.array([_typical(spans[:, node]) for node in range(count)]) * 1e-6
     record = records.mean(axis=0) if len(records) else np.zeros(count)
     # No node takes less than one that does nothing.
-    least = np.minimum(span, cost.tiny * calls.mean(axis=0)) if len(calls) else np.zeros(count)
+    floor = np.minimum(span, cost.tiny * calls.mean(axis=0)) if len(calls) else np.zeros(count)
     typical, quick = float(np.median(bare)), float(np.quantile(bare, QUICK))
     outside = min(quick, cost.call + cost.value * values)
     inside, recording = quick - outside, float(record.sum())
@@ -104,7 +104,7 @@ def node_times(
         costs = record[nodes]
         added = float(span[nodes].sum()) - seconds
         factor = _factor(added, float(costs.sum()), CALL_SPREAD * quick)
-        own[nodes] = np.maximum(least[nodes], span[nodes] - factor * costs)
+        own[nodes] = np.maximum(floor[nodes], span[nodes] - factor * costs)
         total = float(own[nodes].sum())
         own[nodes] *= seconds / total if total else 0.0
         unscaled, taken_off = unscaled + total, taken_off + factor * float(costs.sum())

@@ -76,7 +76,10 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         "--timeout", type=seconds, metavar="TIME", help="of a request, after which it has failed"
     )
     group.add_argument(
-        "--seed", type=whole_number, metavar="N", help="of the schedule (default: 0)"
+        "--seed",
+        type=whole_number,
+        metavar="N",
+        help="of the schedule and made-up prompts (default: 0)",
     )
     group.add_argument(
         "--mlperf",
@@ -93,7 +96,10 @@ def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
         "--body", type=typed, metavar="FILE", help="body of every request, or one on each line"
     )
     group.add_argument(
-        "--prompts", type=typed, metavar="FILE", help="prompts, one on each line, sent in turn"
+        "--prompts",
+        type=typed,
+        metavar="FILE",
+        help="prompts, one on each line (objects in a .jsonl file), sent in turn",
     )
     group.add_argument(
         "--tokens", type=tokens, metavar="IN:OUT", help="tokens of made-up prompts and of answers"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.folders import display_path
+from torchgauge.targets.runtimes.runtime_options import RUNTIMES
 
 if TYPE_CHECKING:
     from torchgauge.records.serving.serving import Serving
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 3
 STEM = "load"
-FLAGS = ("mlperf", "allow_remote", "trust")
+FLAGS = ("mlperf", "http2", "allow_remote", "trust")
 VALUES = (
     *("arrivals", "scenario", "duration", "requests", "in_flight", "timeout", "seed", "api"),
     *("body", "prompts", "tokens", "bearer_env", "max_batch", "max_delay", "workers"),
-    *("weights", "device", "precision"),
+    *("weights", "device", "precision", "provider", "optimization"),
 )
 NAMES = {"duration": "for"}
 
@@ -77,6 +78,10 @@ def load_arguments(serving: Serving, options: argparse.Namespace) -> list[str]:
         if value is not None:
             text = ":".join(map(str, value)) if isinstance(value, tuple) else _text(value)
             arguments += [f"--{NAMES.get(name, name).replace('_', '-')}", text]
+    if options.runtime != RUNTIMES[0]:
+        arguments += ["--runtime", options.runtime]
+    for file in options.custom_ops:
+        arguments += ["--custom-ops", str(file)]
     for text in options.inputs:
         arguments += ["--input", text]
     for text in options.goals or ():

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import sys
 
+from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.device.counters import watched_resident
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.memory.storages import tensors_in
@@ -16,8 +17,9 @@ from torchgauge.targets.runtimes.runtime_model import RuntimeModel, check_host
 
 METHOD = (
     "growth of the process's resident set from before the file was opened, in a process that had "
-    "run it before, to its highest in two calls; parameters, inputs and outputs by their shapes, "
-    "the rest is workspace: packed weights, the runtime's arena, what the system has not taken back"
+    "run it before, to its highest in two calls; parameters, inputs, outputs and buffers (with "
+    "constants that may be parameters) by their shapes, the rest is workspace: packed weights, the "
+    "runtime's arena, what the system has not taken back"
 )
 
 
@@ -40,8 +42,10 @@ def measure(placement: Placement) -> Memory:
             outputs = step()
     input_bytes = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
     output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
-    stored = [] if graph is None else [w.bytes for w in graph.initializers if not w.shared]
-    counted = input_bytes + output_bytes + sum(stored)
+    stored = 0 if graph is None else sum(w.bytes for w in graph.initializers if not w.shared)
+    size = None if graph is None else graph_size(graph)
+    parameter_bytes = 0 if size is None else size.parameter_bytes
+    counted = input_bytes + output_bytes + stored
     if process.peak is None or process.before is None:
         raise MeasurementError(
             "The memory of the process cannot be read here.",
@@ -54,10 +58,10 @@ def measure(placement: Placement) -> Memory:
     return Memory(
         peak=peak,
         average=None,
-        parameters=sum(stored),
+        parameters=parameter_bytes,
         inputs=input_bytes,
         outputs=output_bytes,
-        buffers=0,
+        buffers=stored - parameter_bytes,
         activations=0,
         gradients=0,
         optimizer=0,

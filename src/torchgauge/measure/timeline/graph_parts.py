@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.onnx.ran_nodes import places
+from torchgauge.analyze.onnx.ran_nodes import graph_indices
 from torchgauge.analyze.timeline.node_times import QUICK, GraphPart, RecordingCost
 from torchgauge.errors import InputError
 from torchgauge.readers.onnxruntime_profile import RecordedCalls
@@ -63,7 +63,7 @@ def graph_parts(
 
     It can where it runs node after node on the CPU. No round of calls begins after `limit` seconds.
     """
-    order, index = ran.order(), places(ran.recorded.nodes, ran.graph)
+    order, index = ran.order(), graph_indices(ran.recorded.nodes, ran.graph)
     in_order = model.provider == CPU and "execution_mode" not in model.settings
     is_flat = all(node.container < 0 and node.calls == 1 for node in ran.graph.nodes)
     size = sum(file.stat().st_size for file in ran.file.parent.glob(f"{ran.file.stem}.*"))

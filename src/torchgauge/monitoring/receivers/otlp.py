@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from typing import Any
+from urllib.parse import urlsplit
 
 from torchgauge.errors import MeasurementError, missing_extra
 from torchgauge.monitoring.delivery import Batch
@@ -26,25 +29,25 @@ class OtlpReceiver:
         except ImportError as error:
             library = "opentelemetry-exporter-otlp-proto-http"
             raise missing_extra(library, "otlp", "Sending to an OTLP endpoint") from error
-        self._make: Any = otlp.OTLPMetricExporter
         self._endpoint, self._gen_ai = endpoint, gen_ai
-        self._exporter: Any = None
+        make: Any = otlp.OTLPMetricExporter
+        # One a process: two on a connection that was inherited would mix their answers.
+        self._exporter_of = functools.cache(lambda _: make(endpoint=endpoint, timeout=TIMEOUT))
 
     def receive(self, batch: Batch) -> None:
         """Send the totals. Raises MeasurementError `otlp-failed`."""
-        if self._exporter is None:
-            # Of this process and thread: a forked one has its own.
-            self._exporter = self._make(endpoint=self._endpoint, timeout=TIMEOUT)
         resource = {
             "service.name": batch.monitor,
             "service.instance.id": batch.process,
             "telemetry.sdk.name": "torchgauge",
         }
         metrics = otlp_metrics(batch.totals, resource, gen_ai=self._gen_ai)
-        result = self._exporter.export(metrics, timeout_millis=TIMEOUT * 1000)
+        result = self._exporter_of(os.getpid()).export(metrics, timeout_millis=TIMEOUT * 1000)
         if result.name != "SUCCESS":
+            parts = urlsplit(self._endpoint)  # a user, a password and a query are secrets
             raise MeasurementError(
-                f"The OTLP endpoint {self._endpoint} did not take the metrics.",
+                f"The OTLP endpoint {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path} "
+                "did not take the metrics.",
                 id="otlp-failed",
                 cause="It cannot be reached, or refuses them; OpenTelemetry's log has the answer.",
             )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 # A value may be shared: what is read may be more than the file, by so many times.
 _TIMES, _MINIMUM = 4, 1 << 16
+# Bytes beyond those of the file that stand for the memory of what is read: an entry, a table.
+ENTRY, _TABLE = 4, 32
 
 
 class DamagedError(ValueError):
@@ -14,7 +17,7 @@ class DamagedError(ValueError):
 
 
 class Buffer:
-    """The bytes of a file, and how many elements may still be read of it."""
+    """The bytes of a file, and how many may still be read of it, shared ones each time."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -24,10 +27,16 @@ class Buffer:
         """Return the number at a position. Raises DamagedError."""
         return int(self.unpacked(position, form)[0])
 
-    def unpacked(self, position: int, form: str) -> tuple[float, ...]:
-        """Return the numbers from a position on. Raises DamagedError."""
-        self._budget -= struct.calcsize(form)
-        if position < 0 or self._budget < 0:
+    def charge(self, size: int) -> None:
+        """Count bytes as read. Raises DamagedError where they are too many for the file."""
+        self._budget -= size
+        if self._budget < 0:
+            raise DamagedError("Its parts refer to the same data too often.")
+
+    def unpacked(self, position: int, form: str) -> tuple[Any, ...]:
+        """Return what is at a position. Raises DamagedError."""
+        self.charge(struct.calcsize(form))
+        if position < 0:
             raise DamagedError("It refers to what is not in it.")
         try:
             return struct.unpack_from(form, self.data, position)
@@ -43,49 +52,45 @@ class Table(NamedTuple):
 
     def number(self, field: int, form: str, default: int = 0) -> int:
         """Return a number in one of `struct`'s formats, such as "<i"."""
-        place = self._place(field)
-        return default if place is None else self.buffer.number(place, form)
+        position = self._position_of(field)
+        return default if position is None else self.buffer.number(position, form)
 
     def real(self, field: int) -> float:
         """Return a number of eight bytes with a fraction."""
-        place = self._place(field)
-        return 0.0 if place is None else self.buffer.unpacked(place, "<d")[0]
+        position = self._position_of(field)
+        return 0.0 if position is None else float(self.buffer.unpacked(position, "<d")[0])
 
     def text(self, field: int) -> str:
         """Return a text, "" where it is absent."""
-        return bytes(self.numbers(field, "B")).decode(errors="replace")
+        return b"".join(self.values(field, "s")).decode(errors="replace")
 
-    def numbers(self, field: int, form: str) -> tuple[int, ...]:
-        """Return a list of whole numbers, each in a format such as "i"."""
-        return tuple(int(value) for value in self.reals(field, form))
-
-    def reals(self, field: int, form: str = "d") -> tuple[float, ...]:
-        """Return a list of numbers."""
-        place = self._target(field)
-        if place is None:
+    def values(self, field: int, form: str) -> tuple[Any, ...]:
+        """Return a list of numbers, each in a format such as "i"; with "s" its bytes as one."""
+        position = self._target(field)
+        if position is None:
             return ()
-        count = self.buffer.number(place, "<I")
+        count = self.buffer.number(position, "<I")
         if count > len(self.buffer.data):
             raise DamagedError("A list is longer than the file.")
-        return self.buffer.unpacked(place + 4, f"<{count}{form}")
+        self.buffer.charge(0 if form == "s" else ENTRY * count)
+        return self.buffer.unpacked(position + 4, f"<{count}{form}")
 
     def table(self, field: int) -> Table | None:
         """Return a table inside of this one."""
-        place = self._target(field)
-        return None if place is None else Table(self.buffer, place)
+        position = self._target(field)
+        return None if position is None else Table(self.buffer, position)
 
-    def tables(self, field: int) -> list[Table]:
-        """Return a list of tables."""
-        place = self._target(field)
-        if place is None:
-            return []
-        offsets = self.numbers(field, "I")
-        return [
-            Table(self.buffer, place + 4 * (number + 1) + offset)
-            for number, offset in enumerate(offsets)
-        ]
+    def tables(self, field: int) -> Iterator[Table]:
+        """Yield a list of tables."""
+        first = self._target(field)
+        if first is None:
+            return
+        for number in range(1, self.buffer.number(first, "<I") + 1):
+            position = first + 4 * number
+            self.buffer.charge(_TABLE)
+            yield Table(self.buffer, position + self.buffer.number(position, "<I"))
 
-    def _place(self, field: int) -> int | None:
+    def _position_of(self, field: int) -> int | None:
         """Return where a field is, None where it has its default."""
         names = self.position - self.buffer.number(self.position, "<i")
         if 4 + 2 * field >= self.buffer.number(names, "<H"):
@@ -94,8 +99,8 @@ class Table(NamedTuple):
         return self.position + offset if offset else None
 
     def _target(self, field: int) -> int | None:
-        place = self._place(field)
-        return None if place is None else place + self.buffer.number(place, "<I")
+        position = self._position_of(field)
+        return None if position is None else position + self.buffer.number(position, "<I")
 
 
 def root(data: bytes, start: int = 0) -> Table:

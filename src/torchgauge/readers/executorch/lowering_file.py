@@ -17,58 +17,40 @@ import msgspec
 
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable, is_file, path_remedy
-from torchgauge.reading import Bound, too_large
+from torchgauge.readers.executorch.program_file import MOST_DIMENSIONS, checked_sizes
+from torchgauge.reading import RECORD, too_large
 from torchgauge.records.onnx.graph import Initializer
 
-_MEMBER = Bound(minimum=1 << 28, times=0, maximum=1 << 28)
 _HANDLES, _PROGRAM = "debug_handle_map", "edge_dialect_exported_program/"
 # Element types as torch.export writes them.
 _DTYPES = {1: ("uint8", 1), 2: ("int8", 1), 3: ("int16", 2), 4: ("int32", 4), 5: ("int64", 8),
-           6: ("float16", 2), 7: ("float32", 4), 8: ("float64", 8), 12: ("bool", 1),
-           13: ("bfloat16", 2)}  # fmt: skip
+           6: ("float16", 2), 7: ("float32", 4), 8: ("float64", 8), 9: ("complex32", 4),
+           10: ("complex64", 8), 11: ("complex128", 16), 12: ("bool", 1), 13: ("bfloat16", 2),
+           28: ("uint16", 2), 29: ("float8_e4m3fn", 1), 30: ("float8_e5m2", 1),
+           31: ("float8_e4m3fnuz", 1), 32: ("float8_e5m2fnuz", 1), 33: ("float8_e8m0fnu", 1),
+           34: ("uint32", 4), 35: ("uint64", 8)}  # fmt: skip
+Sizes = tuple[int | None, ...]  # None: a dimension that depends on the inputs
 
 
-class Place(NamedTuple):
-    """Where an instruction comes from: module path, class, the parameters that it reads."""
+class InstructionLayer(NamedTuple):
+    """The layer of an instruction, the parameters that it reads, and what its operators make.
 
-    path: str
+    `path` is None where the record does not tell it. `results` are operators ("addmm") and sizes.
+    """
+
+    path: str | None
     type: str = ""
     parameters: tuple[str, ...] = ()
+    results: tuple[tuple[str, Sizes], ...] = ()
 
 
 class Lowering(NamedTuple):
-    """What a record tells of a method: of each instruction its place; parameters and buffers."""
+    """What a record tells of a method: layers by instruction, inputs, parameters and buffers."""
 
-    places: dict[int, Place]
+    file: Path
+    layers: dict[int, InstructionLayer]
     tensors: tuple[Initializer, ...]
-
-
-class _Node(msgspec.Struct):
-    inputs: list[dict[str, Any]] = []
-    metadata: dict[str, str] = {}
-
-
-class _Value(msgspec.Struct):
-    dtype: int = 0
-    sizes: list[dict[str, Any]] = []
-
-
-class _Graph(msgspec.Struct):
-    nodes: list[_Node] = []
-    tensor_values: dict[str, _Value] = {}
-
-
-class _Signature(msgspec.Struct):
-    input_specs: list[dict[str, Any]] = []
-
-
-class _Module(msgspec.Struct):
-    graph: _Graph
-    signature: _Signature
-
-
-class _Exported(msgspec.Struct):
-    graph_module: _Module
+    inputs: tuple[Sizes, ...]
 
 
 def read_lowering(path: Path, method: str) -> Lowering:
@@ -81,17 +63,19 @@ def read_lowering(path: Path, method: str) -> Lowering:
         raise InputError(f"There is no file {path}.", id="file-missing", remedy=path_remedy(path))
     try:
         with zipfile.ZipFile(path) as archive:
-            handles = msgspec.json.decode(
-                _member(archive, _HANDLES, path), type=dict[str, dict[int, int | list[int]]]
-            )
-            # Python's own reader, since torch writes infinities, which JSON has not.
-            program = json.loads(_member(archive, _PROGRAM + method, path))
-        return _lowering(msgspec.convert(program, _Exported), handles[method])
+            map_text = _member(archive, _HANDLES, path)
+            program_text = _member(archive, _PROGRAM + method, path)
+        handles = msgspec.json.decode(map_text, type=dict[str, dict[int, int | list[int]]])
+        # Python's own reader, since torch writes infinities, which JSON has not.
+        module = json.loads(program_text)["graph_module"]
+        limit = len(map_text) + len(program_text)
+        return _lowering(path, module, handles[method], limit)
     except InputError:
         raise
     except (
         zipfile.BadZipFile, OSError, KeyError, ValueError, TypeError, AttributeError,
-        NotImplementedError, RuntimeError, RecursionError, EOFError, zlib.error, lzma.LZMAError,
+        NotImplementedError, RuntimeError, RecursionError, OverflowError, EOFError, zlib.error,
+        lzma.LZMAError,
     ) as error:  # fmt: skip
         raise InputError(
             f"{path} cannot be read as an ETRecord of the method '{method}'.",
@@ -103,7 +87,7 @@ def read_lowering(path: Path, method: str) -> Lowering:
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
-    limit = _MEMBER.limit_for(0)
+    limit = RECORD.limit_for(path.stat().st_size)
     with archive.open(name) as member:
         data = member.read(limit + 1)
     if len(data) > limit:
@@ -111,56 +95,88 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> bytes:
     return data
 
 
-def _lowering(exported: _Exported, handles: dict[int, int | list[int]]) -> Lowering:
-    module = exported.graph_module
-    names, tensors = {}, []
-    for spec in module.signature.input_specs:
+class _Source(NamedTuple):
+    """A node of the exported program: its stack of modules, what it reads and makes."""
+
+    stack: list[tuple[str, str]]
+    parameters: list[str]
+    results: list[tuple[str, Sizes]]
+
+
+# What follows takes the texts for what torch writes; anything else ends in a TypeError or the like.
+def _lowering(file: Path, module: Any, handles: dict[int, Any], limit: int) -> Lowering:
+    values, names = module["graph"]["tensor_values"], dict[str, str]()
+    if any(len(value["sizes"]) > MOST_DIMENSIONS for value in values.values()):
+        raise ValueError("A tensor has too many dimensions.")
+    tensors, inputs = list[Initializer](), list[Sizes]()
+    for spec in module["signature"]["input_specs"]:
         for kind in ("parameter", "buffer"):
             if kind in spec:
                 argument, name = spec[kind]["arg"]["name"], str(spec[kind][f"{kind}_name"])
                 names[argument] = name
-                value = module.graph.tensor_values[argument]
-                tensors.append(_stored(name, value, kind == "parameter"))
-    by_handle: dict[int, list[_Node]] = {}
-    for node in module.graph.nodes:
-        for handle in _numbers(node.metadata.get("debug_handle", "")):
-            by_handle.setdefault(handle, []).append(node)
-    places = {}
+                tensors.append(_stored(name, values[argument], kind == "parameter"))
+        if argument := _tensor_name(spec.get("user_input", {}).get("arg")):
+            inputs.append(_sizes(values[argument]))
+    by_handle, layers = _by_handle(module["graph"]["nodes"], names, values), {}
     for instruction, own in handles.items():
-        numbers = own if isinstance(own, list) else [own]
-        nodes = [node for number in numbers for node in by_handle.get(number, ())]
-        if nodes:
-            places[instruction] = _place(nodes, names)
-    return Lowering(places, tuple(tensors))
+        numbers = dict.fromkeys(own if isinstance(own, list) else [own])
+        sources = [source for number in numbers for source in by_handle.get(number, ())]
+        limit -= sum(1 + len(source.stack) + len(source.parameters) for source in sources)
+        if limit < 0:
+            raise ValueError("Its instructions have more nodes than its program.")
+        layers[instruction] = _layer(sources)
+    return Lowering(file, layers, tuple(tensors), tuple(inputs))
 
 
-def _stored(name: str, value: _Value, parameter: bool) -> Initializer:
-    dtype, itemsize = _DTYPES.get(value.dtype, ("", 0))
-    shape = tuple(max(0, int(size["as_int"])) for size in value.sizes)
+def _stored(name: str, value: Any, parameter: bool) -> Initializer:
+    if value["dtype"] not in _DTYPES:
+        raise ValueError(f"The element type {value['dtype']} of {name!r} is not known.")
+    dtype, itemsize = _DTYPES[value["dtype"]]
+    shape = checked_sizes(tuple(int(size["as_int"]) for size in value["sizes"]))
     stored = math.prod(shape) * itemsize
     return Initializer(name=name, dtype=dtype, shape=shape, bytes=stored, parameter=parameter)
 
 
-def _numbers(text: str) -> list[int]:
+def _sizes(value: Any) -> Sizes:
+    return tuple(int(size["as_int"]) if "as_int" in size else None for size in value["sizes"])
+
+
+def _by_handle(nodes: Any, names: dict[str, str], values: Any) -> dict[int, list[_Source]]:
+    by_handle: dict[int, list[_Source]] = {}
+    for node in nodes:
+        metadata = node["metadata"]
+        if not (numbers := _numbers(metadata.get("debug_handle", ""))):
+            continue
+        read = [names.get(_tensor_name(argument.get("arg")), "") for argument in node["inputs"]]
+        result = values.get(_tensor_name(node["outputs"][0])) if node["outputs"] else None
+        operator = node["target"].rpartition(".")[0].rpartition(".")[2]
+        source = _Source(
+            _stack(metadata.get("nn_module_stack", "")),
+            list(filter(None, read)),
+            [] if result is None else [(operator, _sizes(result))],
+        )
+        for number in numbers:
+            by_handle.setdefault(number, []).append(source)
+    return by_handle
+
+
+def _numbers(text: str) -> dict[int, None]:
     """Return the handles of a node: "7", of some fused ones "[7, 8]"."""
-    return [int(word) for word in text.strip("[]() ").split(",") if word.strip().isdecimal()]
+    words = text.strip("[]() ").split(",")
+    return dict.fromkeys(int(word) for word in words if word.strip().isdecimal())
 
 
-def _place(nodes: list[_Node], names: dict[str, str]) -> Place:
-    """Return what the stacks of nodes have in common, and the parameters that they read."""
-    stacks = [_stack(node.metadata.get("nn_module_stack", "")) for node in nodes]
-    path, kind = ("", "")
+def _layer(sources: list[_Source]) -> InstructionLayer:
+    """Return what the stacks of nodes have in common, and what they read and make."""
+    stacks = [source.stack for source in sources if source.stack]
+    path, kind = "" if stacks else None, ""
     for frames in zip(*stacks, strict=False):
         if len(set(frames)) > 1:
             break
         path, kind = frames[0]
-    read = dict.fromkeys(
-        names[name]
-        for node in nodes
-        for argument in node.inputs
-        if (name := _tensor_name(argument.get("arg"))) in names
-    )
-    return Place(path, kind, tuple(read))
+    read = dict.fromkeys(name for source in sources for name in source.parameters)
+    results = dict.fromkeys(result for source in sources for result in source.results)
+    return InstructionLayer(path, kind, tuple(read), tuple(results))
 
 
 def _stack(text: str) -> list[tuple[str, str]]:

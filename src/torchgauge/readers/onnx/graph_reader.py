@@ -39,6 +39,8 @@ BUILT_IN = ("", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "c
             "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc",
             "org.pytorch.aten", "ai.onnx.preview")  # fmt: skip
 
+LONGEST_NAME = 4096
+
 
 def read(path: Path, requested: RequestedShapes) -> Graph:
     """Return the graph of a file; raises InputError as `model_proto.load` and `resolve`."""
@@ -52,6 +54,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
     reader.run(model.graph, scope, -1, 1)
     outputs = [value.name for value in model.graph.output]
     files = reader.files()
+    _check_names(path, reader, [*scope, *outputs])
     return Graph(
         name=path.stem,
         producer=producer(model),
@@ -74,6 +77,21 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
     )
 
 
+def _check_names(path: Path, reader: GraphReader, values: list[str]) -> None:
+    """Raise InputError `onnx-too-large` for a name that takes long to look for scopes in."""
+    names = [*values, *(tensor.name for tensor in reader.initializers)]
+    for node in reader.nodes:
+        names += (node.name, node.operator, node.domain, *node.inputs, *node.outputs)
+    longest = max(map(len, names), default=0)
+    if longest > LONGEST_NAME:
+        raise InputError(
+            f"{path} has a name of {longest:,} characters.",
+            id="onnx-too-large",
+            cause=f"Exporters write names of some hundred, and {LONGEST_NAME:,} are read.",
+            remedy="Export it again with shorter names.",
+        )
+
+
 def tensor_type(kind: TypeProto | None) -> TensorType:
     """Return a type as a record; dimensions without size or name are None."""
     if kind is None or kind.WhichOneof("value") != "tensor_type":
@@ -90,7 +108,7 @@ class GraphReader:
         self._path = path
         self._bound = bound
         self.inference = Inference(model)
-        self._places: dict[tuple[Path, int, int], str] = {}
+        self._external_tensors: dict[tuple[Path, int, int], str] = {}
         self._external: list[Path] = []
 
     def files(self) -> list[Path]:
@@ -124,8 +142,8 @@ class GraphReader:
         if file is not None:
             self._external.append(file)
             if size:
-                place = (file, external_range(tensor)[0], size)
-                shared = self._places.setdefault(place, tensor.name)
+                stored_range = (file, external_range(tensor)[0], size)
+                shared = self._external_tensors.setdefault(stored_range, tensor.name)
                 shared = "" if shared == tensor.name else shared
         self.initializers.append(
             Initializer(
@@ -161,7 +179,7 @@ class GraphReader:
         self.nodes.append(GraphNode(name=node.name, operator=node.op_type))
         if attributes.graphs:
             outputs = subgraphs.outputs_of(
-                self, node, inputs, attributes, subgraphs.Place(scope, index, calls)
+                self, node, inputs, attributes, subgraphs.Container(scope, index, calls)
             )
         else:
             outputs = self.inference.outputs(node, domain, inputs, attributes.values)

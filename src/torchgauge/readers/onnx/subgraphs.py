@@ -29,11 +29,11 @@ class Reader(Protocol):
         """Say of the nodes from `first` on that it is not known how often they run."""
 
 
-class Place(NamedTuple):
-    """Where a container is: the values it sees, its index, and how often it runs."""
+class Container(NamedTuple):
+    """A node with subgraphs: the values it sees, its index, and how often it runs."""
 
     scope: Scope
-    container: int
+    number: int
     calls: int | None
 
 
@@ -42,20 +42,20 @@ def outputs_of(
     node: NodeProto,
     inputs: Sequence[Value | None],
     attributes: Attributes,
-    place: Place,
+    container: Container,
 ) -> list[Value]:
     """Describe the nodes of a container's subgraphs, and return what comes out of it."""
     graphs = attributes.graphs
     if node.op_type == "If" and {"then_branch", "else_branch"} <= graphs.keys():
-        return _if(reader, inputs, graphs, place)
+        return _if(reader, inputs, graphs, container)
     if node.op_type == "Loop" and "body" in graphs:
-        return _loop(reader, inputs, graphs["body"], place)
+        return _loop(reader, inputs, graphs["body"], container)
     if node.op_type == "Scan" and "body" in graphs:
         count = attributes.values.get("num_scan_inputs")
         if isinstance(count, int) and 0 < count <= len(inputs):
-            return _scan(reader, inputs, graphs["body"], place, attributes)
+            return _scan(reader, inputs, graphs["body"], container, attributes)
     for graph in graphs.values():
-        _run(reader, graph, [], place, None)
+        _run(reader, graph, [], container, None)
     return [Value() for _ in node.output]
 
 
@@ -63,15 +63,15 @@ def _run(
     reader: Reader,
     graph: GraphProto,
     arguments: Sequence[Value],
-    place: Place,
+    container: Container,
     calls: int | None,
 ) -> list[Value]:
     """Describe a subgraph's nodes, given its arguments; return its outputs."""
-    scope = place.scope.new_child()
+    scope = container.scope.new_child()
     for position, value in enumerate(graph.input):
         has_type = position < len(arguments) and arguments[position].kind is not None
         scope[value.name] = arguments[position] if has_type else Value(value.type)
-    reader.run(graph, scope, place.container, calls)
+    reader.run(graph, scope, container.number, calls)
     return [scope.get(value.name, Value()) for value in graph.output]
 
 
@@ -79,20 +79,20 @@ def _if(
     reader: Reader,
     inputs: Sequence[Value | None],
     graphs: dict[str, GraphProto],
-    place: Place,
+    container: Container,
 ) -> list[Value]:
     condition = inputs[0].data if inputs and inputs[0] is not None else None
     if condition is not None and condition.size == 1:
         chosen = graphs["then_branch" if condition.ravel()[0] else "else_branch"]
-        return _run(reader, chosen, [], place, place.calls)
+        return _run(reader, chosen, [], container, container.calls)
     results = [
-        _run(reader, graphs[name], [], place, None) for name in ("then_branch", "else_branch")
+        _run(reader, graphs[name], [], container, None) for name in ("then_branch", "else_branch")
     ]
     return [Value(a.kind if a.kind == b.kind else None) for a, b in zip(*results, strict=False)]
 
 
 def _loop(
-    reader: Reader, inputs: Sequence[Value | None], body: GraphProto, place: Place
+    reader: Reader, inputs: Sequence[Value | None], body: GraphProto, container: Container
 ) -> list[Value]:
     limit, condition = (*inputs, None, None)[:2]
     trips = _number(limit)
@@ -106,8 +106,8 @@ def _loop(
     if trips:
         true = Value(helper.make_tensor_type_proto(TensorProto.BOOL, []), np.array(True))
     first = len(reader.nodes)
-    calls = _times(place.calls, trips)
-    results = _run(reader, body, [counter, true, *carried], place, calls)
+    calls = _times(container.calls, trips)
+    results = _run(reader, body, [counter, true, *carried], container, calls)
     goes_on, *results = results or [Value()]
     if trips and not _number(goes_on):
         trips = None
@@ -123,7 +123,7 @@ def _scan(
     reader: Reader,
     inputs: Sequence[Value | None],
     body: GraphProto,
-    place: Place,
+    container: Container,
     attributes: Attributes,
 ) -> list[Value]:
     count = attributes.values["num_scan_inputs"]
@@ -141,16 +141,16 @@ def _scan(
         sizes = [n for position, n in enumerate(shape) if position != axis % len(shape)]
         kind = helper.make_tensor_type_proto(value.kind.tensor_type.elem_type, sizes)
         slices.append(Value(kind))
-    calls = _times(place.calls, trips)
-    results = _run(reader, body, [*states, *slices], place, calls)
+    calls = _times(container.calls, trips)
+    results = _run(reader, body, [*states, *slices], container, calls)
     after = [
         Value(a.kind if a.kind == b.kind else None) for a, b in zip(states, results, strict=False)
     ]
-    places = attributes.values.get("scan_output_axes") or (0,) * len(results)
+    axes = attributes.values.get("scan_output_axes") or (0,) * len(results)
     stacked = results[len(states) :]
     return [
         *after,
-        *(_stacked(value, trips, axis) for value, axis in zip(stacked, places, strict=False)),
+        *(_stacked(value, trips, axis) for value, axis in zip(stacked, axes, strict=False)),
     ]
 
 

@@ -111,7 +111,7 @@ class Window(Record, frozen=True, kw_only=True):
         errors.subtract(earlier.errors)
         return msgspec.structs.replace(
             self,
-            begin=earlier.end,
+            begin=min(earlier.end, self.end),  # of a clock that was set back
             count=self.count - earlier.count,
             histogram=self.histogram.since(earlier.histogram),
             errors={kind: number for kind, number in errors.items() if number},
@@ -136,12 +136,9 @@ def _sum(windows: list[Window]) -> Window:
         begin=min(window.begin for window in windows),
         end=max(window.end for window in windows),
         count=sum(window.count for window in windows),
-        # Exact, so that it does not depend on the order: counters never decrease.
-        histogram=msgspec.structs.replace(histogram, sum=exact_sum(windows)),
+        # Rounded once, so that it does not depend on the order: counters never decrease.
+        histogram=msgspec.structs.replace(
+            histogram, sum=math.fsum(window.histogram.sum for window in windows)
+        ),
         errors=dict(errors),
     )
-
-
-def exact_sum(windows: Iterable[Window]) -> float:
-    """Return the sum of all values, rounded once."""
-    return math.fsum(window.histogram.sum for window in windows)

@@ -6,6 +6,9 @@ from typing import Literal
 
 from torchgauge.records.record import How, Record
 
+LARGEST_BATCH = 65_536
+"""Requests of the largest batch that is believed: a server may name any."""
+
 
 class BatchTimes(Record, frozen=True, kw_only=True):
     """Seconds that a batch of `batch` requests took, one value per batch that ran."""

@@ -76,9 +76,13 @@ class Serving(Exported, frozen=True, kw_only=True):
 
     @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
-        """The record's own warnings and those of its levels, each once."""
-        warnings = {warning.id: warning for level in self.levels for warning in level.warnings}
-        return (*self.warnings, *warnings.values())
+        """The record's own warnings and those of its levels, which they name."""
+        of_levels = (
+            msgspec.structs.replace(warning, message=f"{name}: {warning.message}")
+            for name, level in zip(self.level_names, self.levels, strict=True)
+            for warning in level.warnings
+        )
+        return (*self.warnings, *of_levels)
 
     @property
     def client_limited(self) -> bool:

@@ -39,7 +39,8 @@ class CostNode(Record, frozen=True, kw_only=True):
     """One layer call path: `parent` is the index of the node it was called from, −1 for the root.
 
     `path` is the module's qualified name, `kind` its class, `parameters` the elements of its own
-    parameters and its submodules', each once; None of a callable, whose parameters nobody knows.
+    parameters and its submodules', each once; None of a callable or a program whose parameters
+    nobody knows.
     """
 
     name: str

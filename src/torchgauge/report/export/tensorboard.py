@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,13 +40,17 @@ def log(record: Exported, folder: str | Path, *, step: int = 0) -> Path:
 def scalar_logger(folder: str | Path) -> Callable[[dict[str, float], float], None]:
     """Return what writes scalars as an event file in `folder`, at a Unix time.
 
-    Raises MissingExtraError, InputError `output-unwritable`.
+    A forked process writes another one: the writer's thread is not in it. Raises
+    MissingExtraError, InputError `output-unwritable`.
     """
     make_writer = _writer_class()
     check_writable(Path(folder))
-    writer = make_writer(str(folder))
+    # The inherited one stays: as it ends it would write what it holds.
+    writer_of = functools.cache(lambda _process: make_writer(str(folder)))
+    writer_of(os.getpid())
 
     def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
+        writer = writer_of(os.getpid())
         _add(writer, scalars, timestamp, int(timestamp))
         writer.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from torchgauge.errors import InputError
 _PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 8001}  # the last two: Triton's
 SCHEMES = tuple(f"{scheme}://" for scheme in _PORTS)
 """What URLs that can be loaded begin with."""
+_PROBE_SECONDS = 2.0
 # What a request target may hold as it is: reserved characters, and escapes that were written.
 _TARGET_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 
@@ -49,6 +51,16 @@ class Address:
     def text(self) -> str:
         """The URL without its query, which may hold a key: for records and messages."""
         return f"{self.scheme}://{self.authority}{self.target.partition('?')[0]}"
+
+    def listening_host(self) -> str:
+        """Return the first of `hosts` that takes a connection; the last is not asked."""
+        for host in self.hosts[:-1]:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((host, self.port), _PROBE_SECONDS),
+            ):
+                return host
+        return self.hosts[-1]
 
     def with_default_path(self, path: str) -> Address:
         """Return the address with a path, unless it has one."""

@@ -53,6 +53,7 @@ class LoadClient:
         self._plan = plan
         dialect = dialect_named(plan.api)
         self._token = Token(plan.bearer_env) if plan.bearer_env else None
+        self._hidden = str if self._token is None else self._token.hidden
         self._address = plan.address.with_default_path(dialect.path)
         self._library = library_client(plan, self._address, dialect, self._token, self)
         self._requests = (
@@ -197,8 +198,7 @@ class LoadClient:
     def served_by(self, software: bytes) -> None:
         """Keep what the server calls itself."""
         if not self.software:
-            name = software.decode("latin-1")
-            self.software = (name if self._token is None else self._token.hidden(name))[:100]
+            self.software = self._hidden(software.decode("latin-1"))[:100]
 
     def leads_elsewhere(self, location: str) -> bool:
         """Whether a redirect leads to another host."""
@@ -211,7 +211,7 @@ class LoadClient:
             code = _TIMEOUT
         self._note(row, code)
         if problem and fate not in self.problems:
-            self.problems[fate] = problem[:300]
+            self.problems[fate] = self._hidden(problem)[:300]
         self._busy.pop(row, None)
         while self._waiting and len(self._busy) < self._slots:
             next_row = self._waiting.popleft()

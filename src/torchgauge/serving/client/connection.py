@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import socket
 import ssl
 from time import monotonic
@@ -16,12 +15,13 @@ from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.arrival import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialect import AnswerReader
+from torchgauge.serving.client.dialects.torchgauge import read_timing
+from torchgauge.serving.client.event_stream import EventTooLongError
 
 LONGEST_HEAD = 1 << 17
 """Bytes of the longest head of an answer; a longer one is a violation of the protocol."""
 _DELIMITERS = (b"content-length", b"transfer-encoding")
 _NOT_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-_SERVER_TIMING = re.compile(rb'\s*(batch|service)\s*;[^,]*?\b(?:desc|dur)="?([0-9.eE+-]{1,24})"?')
 
 
 class Sender(Protocol):
@@ -188,18 +188,19 @@ class Connection:
             self._reusable = True
             self._finish("done")
             return
-        if not self._in_body:
-            self._head_size += size
+        self._head_size += size
         try:
             self._parser.feed_data(self._sender.buffer[:size])
-        except httptools.HttpParserCallbackError:
-            raise  # an error of this program, not of the server
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, EventTooLongError):
+                raise  # an error of this program, not of the server
+            self._fail("protocol", str(error.__context__))
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._surplus = True
             self._fail("protocol", str(error) or "the server changed the protocol")
-        if not self._in_body and self._head_size > LONGEST_HEAD:
+        if self._head_size > LONGEST_HEAD:
             self._surplus = True
-            self._fail("protocol", "the head of the answer has no end")
+            self._fail("protocol", "what is before or after the body has no end")
         if self._outcome is not None:
             if begins and self._reusable and not (self._varies or self._surplus):
                 self._learn(row, size)
@@ -266,6 +267,7 @@ class Connection:
             return
         if self._first != self._first:
             self._first = self._now
+        self._head_size = 0
         self._body_size += len(data)
         if self._reading and self._reader is not None:
             self._reader.feed(data, self._now)
@@ -332,16 +334,3 @@ def note_content(columns: Columns, row: int, reader: AnswerReader | None, first:
     columns.tokens_out[row] = reader.tokens_out
     columns.stamps.extend(reader.stamps)
     columns.stamp_rows.extend([row] * len(reader.stamps))
-
-
-def read_timing(columns: Columns, row: int, value: bytes) -> None:
-    """Note the batch and the seconds of service that a `Server-Timing` header names."""
-    for name, number in _SERVER_TIMING.findall(value):
-        try:
-            amount = float(number)
-        except ValueError:
-            continue
-        if name == b"batch" and 1 <= amount < 1e9:
-            columns.batch[row] = int(amount)
-        elif name == b"service" and 0 <= amount < 1e9:
-            columns.service[row] = amount / 1000

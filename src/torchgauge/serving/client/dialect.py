@@ -32,7 +32,7 @@ class AnswerReader(Protocol):
         ...
 
     def feed(self, data: bytes, now: float) -> None:
-        """Read a piece of the body that came at `now`."""
+        """Read a piece of the body that came at `now`. Raises EventTooLongError."""
         ...
 
     def finish(self, now: float) -> Outcome:

@@ -44,7 +44,7 @@ class EventStream:
         self._line += held_back
         events = self._events(lines)
         if self._size + len(self._line) > LONGEST_EVENT:
-            raise EventTooLongError
+            raise EventTooLongError(f"An event has no end within {LONGEST_EVENT:,} bytes.")
         return events
 
     def end(self) -> list[bytes]:
@@ -57,7 +57,7 @@ class EventStream:
             if line.startswith(b"data:"):
                 value = line[6:] if line[5:6] == b" " else line[5:]
                 self._data.append(value)
-                self._size += len(value)
+                self._size += len(line) + 1
             elif not line and self._data:
                 events.append(b"\n".join(self._data))
                 self._data = []

@@ -43,14 +43,15 @@ class GrpcClient:
         self._grpc, self._sender = grpc, sender
         model, version = _model(address)
         self._requests = [infer_request(service_pb2, body, model, version) for body in items]
-        host = address.hosts[0]
+        host = address.listening_host()
         place = f"[{host}]:{address.port}" if ":" in host else f"{host}:{address.port}"
+        options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0)]
         if address.secure:
-            names = [("grpc.ssl_target_name_override", address.host)]
+            options.append(("grpc.ssl_target_name_override", address.host))
             credentials = grpc.ssl_channel_credentials()
-            self._channel = grpc.aio.secure_channel(place, credentials, options=names)
+            self._channel = grpc.aio.secure_channel(place, credentials, options=options)
         else:
-            self._channel = grpc.aio.insecure_channel(place)
+            self._channel = grpc.aio.insecure_channel(place, options=options)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
         self._metadata: tuple[tuple[str, str], ...] = ()
         if token is not None:

@@ -12,9 +12,10 @@ from torchgauge.errors import missing_extra, text_of
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.columns import PENDING
-from torchgauge.serving.client.connection import Sender, note_content, read_timing
+from torchgauge.serving.client.connection import Sender, note_content
 from torchgauge.serving.client.connection_pool import fate_of
 from torchgauge.serving.client.dialect import Dialect
+from torchgauge.serving.client.dialects.torchgauge import read_timing
 from torchgauge.serving.client.request_bytes import Token
 from torchgauge.version import version
 
@@ -48,7 +49,7 @@ class Http2Client:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )  # fmt: skip
         # Only addresses that were checked are connected to: the name is in the head and in TLS.
-        host = address.hosts[0]
+        host = address.listening_host()
         host = f"[{host}]" if ":" in host else host
         self._url = f"{address.scheme}://{host}:{address.port}{address.target}"
         self._head = {

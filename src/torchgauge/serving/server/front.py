@@ -144,6 +144,8 @@ class Front:
     def is_lost(self, worker: _Worker) -> None:
         """Go on without a worker that has ended; without any, end."""
         self._workers.remove(worker)
+        if worker in self._free:
+            self._free.remove(worker)
         if not self._workers:
             self.end()
 

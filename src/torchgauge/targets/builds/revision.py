@@ -115,14 +115,6 @@ def checked_out(ref: str, spec: str = "") -> Iterator[Revision]:
                 _git(root, "worktree", "prune")
 
 
-def commit_of(folder: Path) -> str:
-    """Return the commit of the tree that `folder` is in, "" where git does not know it."""
-    try:
-        return _git(folder, "rev-parse", "HEAD").stdout.strip()
-    except InputError:
-        return ""
-
-
 def _start(spec: str) -> Path:
     file = expanded(spec.rpartition(":")[0] or spec)
     inside = file.suffix == ".py" and is_file(file)

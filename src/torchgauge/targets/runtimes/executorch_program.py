@@ -12,6 +12,7 @@ import torch
 
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.readers.executorch.dump_file import DumpRun, read_runs
+from torchgauge.readers.executorch.program_file import DELEGATED
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, opening
 from torchgauge.targets.runtimes.runtime_options import USUAL_RUNTIME
@@ -32,7 +33,7 @@ class ExecuTorchProgram(RuntimeModel):
         self.path, self.graph, self.options = path, graph, USUAL_RUNTIME
         self.settings: Mapping[str, Any] = {}
         self._runtime = import_executorch()
-        self._backends = {node.domain for node in graph.nodes if node.operator == "delegate"}
+        self._backends = {node.domain for node in graph.nodes if node.operator == DELEGATED}
         self.provider = ", ".join(sorted(self._backends)) or "its own kernels"
         self.input_names = graph.inputs
         self.open()

@@ -18,6 +18,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
             continue
         if level.client is not None and level.client.limited:
             continue
+        if level.client is None and level.scenario == "offline":  # calls, which wait for each other
+            continue
         fraction = 0.99 if level.latency.percentile(0.99) is not None else 0.5
         parts = [part.percentile(fraction) for part in (level.wait, level.latency, level.service)]
         wait, latency, service = parts

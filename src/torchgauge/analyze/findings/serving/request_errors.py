@@ -37,12 +37,15 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     counts = {fate: count for fate, count in level.fates.items() if fate != "done" and count}
     ordered = sorted(counts, key=lambda fate: -counts[fate])
     listed = ", ".join(f"{counts[fate]:,} {fate}" for fate in ordered)
+    remedy = _REMEDIES[ordered[0]]
+    if ordered[0] == "unsent" and level.client is None and level.scenario == "offline":
+        remedy = "The time was over before they were called: a longer --for, or fewer --requests."
     yield Finding(
         id="request-errors",
         severity="serious" if level.failed_share and level.failed_share > SERIOUS else "warning",
         title=f"{units.percent(level.failed_share)} of the requests had no whole answer at {name}",
         evidence=f"Of {level.count:,}: {listed}. Percentiles are of those that were answered.",
-        remedy=_REMEDIES[ordered[0]],
+        remedy=remedy,
     )
 
 

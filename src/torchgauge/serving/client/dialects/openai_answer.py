@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from torchgauge.serving.client.dialect import Outcome
-from torchgauge.serving.client.event_stream import EventStream, EventTooLongError
+from torchgauge.serving.client.event_stream import EventStream
 
 _LARGEST_BODY = 1 << 24
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class _Part(msgspec.Struct):
@@ -65,18 +66,13 @@ class OpenAIAnswer:
         self._ended = self._reasoned = False
 
     def feed(self, data: bytes, now: float) -> None:
-        """Read a piece of the body."""
+        """Read a piece of the body. Raises EventTooLongError."""
         if self._events is None:
             self._body += data[: _LARGEST_BODY - len(self._body)]
             if math.isnan(self.first):
                 self.first = now
             return
-        try:
-            events = self._events.feed(data)
-        except EventTooLongError:
-            self._outcome = "protocol"
-            return
-        for event in events:
+        for event in self._events.feed(data):
             self._read(event, now)
 
     def finish(self, now: float) -> Outcome:
@@ -95,7 +91,7 @@ class OpenAIAnswer:
             return
         try:
             answer = self._decode(event)
-        except (msgspec.MsgspecError, ValueError):
+        except _UNREADABLE:
             self._outcome = "protocol"
             return
         if answer.error is not None:
@@ -121,21 +117,21 @@ class OpenAIAnswer:
         if usage is None:
             return
         if usage.prompt_tokens is not None:
-            self.tokens_in = max(usage.prompt_tokens, -1)
+            self.tokens_in = _counted(usage.prompt_tokens)
         if usage.completion_tokens is not None:
             details = usage.completion_tokens_details
             reasoning = details.reasoning_tokens if details is not None else None
             if reasoning is None and self._reasoned:
                 self.tokens_out = -1
             else:
-                self.tokens_out = max(usage.completion_tokens - (reasoning or 0), -1)
+                self.tokens_out = _counted(usage.completion_tokens - (reasoning or 0))
 
     def _whole_body(self) -> Outcome:
         if len(self._body) >= _LARGEST_BODY:
             return "done"  # too long to be read; it came
         try:
             answer = self._decode(self._body)
-        except (msgspec.MsgspecError, ValueError):
+        except _UNREADABLE:
             return "protocol"
         if answer.error is not None:
             return "stream"
@@ -145,3 +141,8 @@ class OpenAIAnswer:
                 self._reasoned = True
         self._count(answer.usage)
         return "done"
+
+
+def _counted(number: int) -> int:
+    """Return a number of tokens; −1 for what can be none."""
+    return number if 0 <= number < 1 << 53 else -1

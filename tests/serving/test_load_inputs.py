@@ -1,0 +1,217 @@
+"""Bodies are the user's, or made of prompts; who is asked for a model's name, and who is not."""
+
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.servers.running import running
+
+from torchgauge.errors import InputError
+from torchgauge.serving import load_inputs
+from torchgauge.serving.client.address import Address, parse_address
+from torchgauge.serving.client.dialect import Prompt
+from torchgauge.serving.client.dialects.every import dialect_named
+from torchgauge.serving.client.send import send
+from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.load_inputs import bodies_of, made_up_prompts, prompts_of, request_items
+from torchgauge.serving.load_options import LoadOptions
+
+NOWHERE = parse_address("http://127.0.0.1:9/")
+
+
+def written(path: Path, text: str) -> Path:
+    """A file with a text."""
+    path.write_text(text)
+    return path
+
+
+def test_a_file_is_one_body_or_one_a_line(tmp_path):
+    assert bodies_of(written(tmp_path / "a.json", '{\n"x": 1}\n')) == (b'{\n"x": 1}',)
+    for name in ("a.jsonl", "a.txt"):
+        assert bodies_of(written(tmp_path / name, '{"x": 1}\n\n [2]\n')) == (b'{"x": 1}', b"[2]")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.json", "{"), ("a.json", '{\n"x": 1,\n}'), ("a.jsonl", '{}\n{"x\n'), ("a", " "),
+     ("a.json", "[" * 100_000)],
+)  # fmt: skip
+def test_what_is_no_body(tmp_path, name, text):
+    with pytest.raises(InputError) as raised:
+        bodies_of(written(tmp_path / name, text))
+    assert raised.value.id == "bodies-invalid"
+    assert ("Line 2" in raised.value.cause) == (name == "a.jsonl")
+
+
+def test_prompts_are_lines_or_objects(tmp_path):
+    lines = written(tmp_path / "p.txt", "Why?\n\nHow so?\n")
+    assert prompts_of(lines) == (Prompt("Why?"), Prompt("How so?"))
+    messages = [{"role": "user", "content": "Why?"}]
+    rows = [{"prompt": "a", "max_tokens": 3}, {"messages": messages}]
+    objects = written(tmp_path / "p.jsonl", "\n".join(map(json.dumps, rows)))
+    assert prompts_of(objects) == (Prompt("a", tokens=3), Prompt(messages=tuple(messages)))
+    options = LoadOptions(rates=(1.0,), api="openai-chat", prompts=objects)
+    _, (first, second) = request_items(NOWHERE, options)
+    assert json.loads(first)["max_tokens"] == 3
+    assert json.loads(second)["messages"] == messages
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", "{}", '{"prompt": 3}', '{"messages": "x"}', '{"messages": ["x"]}',
+             '{"prompt": "x", "max_tokens": 0}', '{"prompt": "x", "max_tokens": "y"}',
+             "[" * 100_000]
+)  # fmt: skip
+def test_what_is_no_prompt(tmp_path, line):
+    with pytest.raises(InputError) as raised:
+        prompts_of(written(tmp_path / "p.jsonl", f'{{"prompt": "x"}}\n{line}\n'))
+    assert raised.value.id == "bodies-invalid"
+    assert "Line 2" in raised.value.cause
+
+
+def test_made_up_prompts_have_their_words_and_differ():
+    prompts = made_up_prompts(128, 64)
+    assert {len(prompt.text.split()) for prompt in prompts} == {128}
+    assert {prompt.tokens for prompt in prompts} == {64}
+    assert prompts == made_up_prompts(128, 64, seed=0) != made_up_prompts(128, 64, seed=1)
+    options = LoadOptions(rates=(1.0,), api="openai-completions", tokens=(128, 64))
+    _, items = request_items(NOWHERE, options)
+    assert len(set(items)) == len(items) == 256
+    assert json.loads(items[0])["max_tokens"] == 64
+
+
+def test_very_long_prompts_are_fewer(monkeypatch):
+    monkeypatch.setattr(load_inputs, "MADE_UP_WORDS", 1000)
+    assert len(made_up_prompts(300, 1)) == 3
+    assert len(made_up_prompts(5000, 1)) == 1
+
+
+def test_what_an_api_needs():
+    for api, settings, identity in (
+        ("kserve-v2", {"tokens": (1, 1)}, "option-conflict"),
+        ("openai-chat", {}, "body-missing"),
+    ):
+        with pytest.raises(InputError) as raised:
+            request_items(NOWHERE, LoadOptions(rates=(1.0,), api=api, **settings))
+        assert raised.value.id == identity
+
+
+def test_an_unknown_api_names_a_similar_one():
+    with pytest.raises(InputError) as raised:
+        dialect_named("openai_chat")
+    assert raised.value.id == "api-unknown"
+    assert "openai-chat" in raised.value.remedy
+
+
+@pytest.mark.parametrize("api", ["openai-chat", "openai-completions"])
+def test_tokens_of_a_language_model(api):
+    with running("language_server", ttft=0.02, itl=0.005, lanes=2, reasoning=0) as server:
+        options = LoadOptions(rates=(1.0,), api=api, tokens=(12, 5))
+        address, items = request_items(parse_address(server.address), options)
+        schedule = [0, 0.001, 0.002, 0.003]
+        plan = SendPlan(address=address, api=api, items=items[:3], schedule=schedule)
+        load, log = send(plan), server.log()
+    requests = load.requests
+    assert json.loads(items[0])["model"] == "stub"
+    assert requests.fate == ("done",) * 4
+    assert requests.tokens_in == (12,) * 4
+    assert requests.tokens_out == (5,) * 4
+    assert requests.chunks == (5,) * 4
+    assert len(requests.gaps) == 4 * 4
+    assert load.tokens_by == "usage"
+    assert all(gap >= 0 for gap in requests.gaps)
+    # The time to the first token holds the wait for a lane, which the server's own log has.
+    ttft = sorted(b - a for a, b in zip(requests.scheduled, requests.first, strict=True))
+    waits = sorted(entry["started"] - entry["arrived"] for entry in log)
+    assert all(seen >= wait + 0.02 for seen, wait in zip(ttft, waits, strict=True))
+
+
+class Listing:
+    """A server that gives each request of `/v1/models` the same bytes."""
+
+    def __init__(self, answer: bytes, endless: bytes = b"") -> None:
+        self.answer, self.endless = answer, endless
+        self.heard: list[str] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+
+    def __enter__(self) -> Address:
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        port = self._listener.getsockname()[1]
+        # The name has no address any longer: what was looked up counts.
+        return Address("http", "rebound.invalid", port, "/", ("127.0.0.2", "127.0.0.1"))
+
+    def __exit__(self, *_) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                connection, _ = self._listener.accept()
+                with connection:
+                    self.heard.append(connection.recv(10_000).decode())
+                    connection.sendall(self.answer.replace(b"PORT", b"%d" % self.port))
+                    while self.endless:
+                        connection.sendall(self.endless)
+                        time.sleep(0.01)
+        except OSError:
+            return
+
+    @property
+    def port(self) -> int:
+        return self._listener.getsockname()[1]
+
+
+def answer(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    return head + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def model_in(address: Address, **settings) -> str:
+    """The model that the bodies ask for."""
+    options = LoadOptions(rates=(1.0,), api="openai-chat", tokens=(1, 1), **settings)
+    return json.loads(request_items(address, options)[1][0])["model"]
+
+
+LISTED = answer(b'{"data": [{"id": "a model"}]}')
+
+
+def test_a_model_is_asked_for_with_the_token_and_without_a_proxy(monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", "secret")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    server = Listing(LISTED)
+    with server as address:
+        assert model_in(address, bearer_env="MODEL_TOKEN") == "a model"
+    assert len(server.heard) == 1
+    assert server.heard[0].startswith("GET /v1/models HTTP/1.1\r\nHost: rebound.invalid:")
+    assert "\r\nAuthorization: Bearer secret\r\n" in server.heard[0]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        b"SSH-2.0-x\r\n\r\n",
+        answer(b'{"data": ' + b"[" * 100_000),
+        answer(b"", b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:PORT/elsewhere"),
+        answer(b'{"data": []}'),
+        answer(b'{"data": [{"id": 3}]}'),
+        answer(b'{"error": "who are you?"}', b"HTTP/1.1 401 Unauthorized"),
+        answer(b'{"data": [{"id": "' + b"x" * (1 << 20) + b'"}]}'),
+    ],
+)
+def test_a_server_that_lists_no_model(answers):
+    server = Listing(answers)
+    with server as address:
+        assert model_in(address) == ""
+    assert len(server.heard) == 1  # a redirect is not followed
+
+
+def test_a_list_of_models_is_not_waited_for_without_end(monkeypatch):
+    monkeypatch.setattr(load_inputs, "ASKING", 0.1)
+    with Listing(b"HTTP/1.1 200 OK\r\n\r\n", endless=b"x") as address:
+        began = time.monotonic()
+        assert model_in(address) == ""
+        assert time.monotonic() - began < 5
