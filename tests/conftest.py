@@ -57,7 +57,7 @@ def short_measurements():
     which walks all that the tests have imported.
     """
     from torchgauge.device.roofs import roofs
-    from torchgauge.measure.machine import system
+    from torchgauge.measure.effort import EFFORTS
     from torchgauge.measure.memory import cycles
     from torchgauge.traces import rank_files
 
@@ -67,8 +67,13 @@ def short_measurements():
         )
         patched.setattr(roofs, "QUICK", least)
         patched.setattr(roofs, "numpy_peaks", lambda threads, effort: {})
-        patched.setattr(system, "DURATION", 0.02)
         patched.setattr(rank_files, "cores", lambda: 1)
         known = SimpleNamespace(collect=gc.collect, get_freeze_count=lambda: 1)
         patched.setattr(cycles, "gc", known)
+        # Frozen, and bound as default arguments: only what they hold can be replaced.
+        usual = [(effort, effort.system) for effort in EFFORTS.values()]
+        for effort, _ in usual:
+            object.__setattr__(effort, "system", 0.02)
         yield
+        for effort, seconds in usual:
+            object.__setattr__(effort, "system", seconds)

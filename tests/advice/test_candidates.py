@@ -40,6 +40,12 @@ def placed(model, inputs):
     return Source.of_object(model, inputs).open()
 
 
+@pytest.fixture(autouse=True)
+def _watched_shortly(monkeypatch):
+    """What else the machine does is no matter here."""
+    monkeypatch.setattr("torchgauge.measure.advice.facts.WATCHED", 0.02)
+
+
 def look(model, inputs, **changes):
     found = facts(placed(model, inputs), LatencyOptions())
     return dataclasses.replace(found, **changes) if changes else found

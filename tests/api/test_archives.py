@@ -7,9 +7,15 @@ import msgspec
 import pytest
 from tests.support import evidence
 from tests.support.archives import archive, encrypted, job, text
+from tests.support.ranks_here import read_here
 
 import torchgauge as tg
 from torchgauge.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _no_children(monkeypatch):
+    read_here(monkeypatch)
 
 
 def same(found, other):
@@ -33,7 +39,8 @@ def sources(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_archive_says_what_its_folder_does(sources, tmp_path, workers):
+def test_an_archive_says_what_its_folder_does(sources, tmp_path, workers, monkeypatch):
+    monkeypatch.undo()  # in processes of their own
     folder, packed = sources
     before = sorted(tmp_path.rglob("*"))
     found = tg.read_trace(packed, workers=workers)
@@ -62,7 +69,8 @@ def test_an_archive_with_one_trace_is_that_trace(tmp_path):
 
 
 @pytest.mark.thorough
-def test_one_bad_member_does_not_cost_the_others(tmp_path):
+def test_one_bad_member_does_not_cost_the_others(tmp_path, monkeypatch):
+    monkeypatch.undo()  # in processes of their own
     members = [*job(), ("rank2.json", b'{"traceEvents": [{"ph'), ("rank3.zip", archive(job()))]
     (tmp_path / "job.zip").write_bytes(archive(members))
     found = tg.read_trace(tmp_path / "job.zip", workers=1)

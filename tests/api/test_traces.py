@@ -8,6 +8,7 @@ import pytest
 from tests.support.kineto_events import kernel, launch, op
 from tests.support.paths import public_trace
 from tests.support.ranks_from_one import recorded, write_ranks
+from tests.support.ranks_here import read_here
 
 import torchgauge as tg
 from torchgauge import InputError
@@ -17,13 +18,19 @@ RANK = public_trace("a100_nccl_rank0of2")
 EVENTS = [op("aten::mm", 0, 9), launch(1, 2), kernel("gemm", 10, 5, 1)]
 
 
+@pytest.fixture(autouse=True)
+def _no_children(monkeypatch):
+    read_here(monkeypatch)
+
+
 def write(path, events=EVENTS, **header):
     path.write_text(json.dumps({"traceEvents": events} | header))
     return path
 
 
 @pytest.mark.slow
-def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path):
+def test_of_eight_ranks_the_straggler_and_the_slow_collective_are_named(tmp_path, monkeypatch):
+    monkeypatch.undo()  # in processes of their own
     factors = [1.0, 1.01, 0.99, 1.0, 1.0, 1.15, 1.02, 1.0]
     clocks = [0, 4000.0, -2500.0, 100.0, 7.0, 900.0, -40.0, 12_345.0]
     late, transfers = write_ranks(
@@ -129,7 +136,8 @@ def test_what_is_no_number_of_ranks_is_unknown(tmp_path, rank, world):
     assert tg.convert_trace(tmp_path, "parquet", tmp_path / "table").exists()
 
 
-def test_one_bad_file_does_not_cost_the_others(tmp_path):
+def test_one_bad_file_does_not_cost_the_others(tmp_path, monkeypatch):
+    monkeypatch.undo()  # in processes of their own
     write(tmp_path / "rank0.json")
     write(tmp_path / "rank1.json")
     (tmp_path / "rank2.json").write_text('{"traceEvents": [{"ph": "X", "na')

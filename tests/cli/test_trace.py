@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.support import records
 from tests.support.kineto_events import copy, launch, launched, module, op, read
+from tests.support.ranks_here import read_here
 
 import torchgauge as tg
 from torchgauge.analyze.trace.rank_trace import rank_trace
@@ -26,6 +27,11 @@ PARTS = [
     *launched("gemm", 40, 10, at=8),
     *launched("ncclDevKernel_AllReduce_Sum", 50, 40, at=9, stream=9),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_children(monkeypatch):
+    read_here(monkeypatch)
 
 
 @pytest.fixture
@@ -175,7 +181,8 @@ def test_what_is_wrong_is_said(folder, capsys):
     assert "trace-damaged" in capsys.readouterr().out
 
 
-def test_a_bad_file_among_good_ones_is_a_failure_with_a_result(folder, capsys):
+def test_a_bad_file_among_good_ones_is_a_failure_with_a_result(folder, capsys, monkeypatch):
+    monkeypatch.undo()  # in processes of their own
     (folder / "rank2.json").write_text("{")
     assert main(["trace", str(folder)]) == 1
     out = capsys.readouterr().out

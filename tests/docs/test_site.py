@@ -30,6 +30,10 @@ def mkdocs(folder, config=ROOT / "mkdocs.yml"):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    """The site that `make docs` has just built, where TORCHGAUGE_SITE names it; else a new one."""
+    if built := os.environ.get("TORCHGAUGE_SITE"):
+        assert (ROOT / built / "index.html").exists()
+        return ROOT / built
     folder = tmp_path_factory.mktemp("site")
     done = mkdocs(folder)
     assert done.returncode == 0, done.stderr
