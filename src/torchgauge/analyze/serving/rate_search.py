@@ -24,7 +24,7 @@ from torchgauge.records.serving.serving import Capacity
 Stage = Literal["bracket", "repeat", "confirm"]
 MOST_LEVELS, BRACKET_LEVELS, FEWEST_REPEATS = 16, 8, 6
 # Of the usual length: what all levels may take together where the search chooses their lengths.
-MOST_LENGTH = 24.0
+MOST_LENGTH = 36.0
 SHORTEST_BRACKET, LONGEST_BRACKET, SHORTEST_REPEAT, CONFIRM_LENGTH = 0.4, 0.8, 0.8, 2.0
 # A short level still shows which side of the goal it is on, if this many requests may miss it.
 BRACKET_MISSES = 5
