@@ -1,6 +1,9 @@
 """`torchgauge history`, as a user types it."""
 
+import contextlib
+import io
 import json
+import shutil
 import time
 
 import pytest
@@ -31,23 +34,38 @@ def latency(day):
     return (0.010 if day < 20 else 0.011) * (1.003 if day % 2 else 0.997)
 
 
-@pytest.fixture
-def history(tmp_path, monkeypatch, capsys):
-    """Forty days of two layers, with a step; the project's own store."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TORCHGAUGE_STORE", str(tmp_path / "h.db"))
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Forty days of two layers, with a step, and the store that they were added to."""
+    folder = tmp_path_factory.mktemp("stored")
     made = [
         runs.run(day, latency=latency(day), layers={"body.0": 100, "body.1": 100 + 9 * (day > 19)})
         for day in range(40)
     ]
-    (tmp_path / "runs.jsonl").write_bytes(b"".join(json_lines(made)))
+    (folder / "runs.jsonl").write_bytes(b"".join(json_lines(made)))
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
+        code = main(["history", "add", "runs.jsonl", "--store", "h.db"])
+    said = f"Added 40 runs of runs.jsonl ({folder}/h.db)\n"
+    assert (code, out.getvalue(), err.getvalue()) == (0, "", said)
+    return folder
+
+
+@pytest.fixture
+def history(stored, tmp_path, monkeypatch, capsys):
+    """The project's own store, with what `stored` holds."""
+    shutil.copytree(stored, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHGAUGE_STORE", str(tmp_path / "h.db"))
 
     def act(*arguments):
         code = main(["history", *arguments])
         out, err = capsys.readouterr()
         return code, out, err
 
-    assert act("add", "runs.jsonl") == (0, "", f"Added 40 runs of runs.jsonl ({tmp_path}/h.db)\n")
     return act
 
 

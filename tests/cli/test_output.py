@@ -25,14 +25,14 @@ def gated(folder, redirected, **variables):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_an_encoding_without_our_signs_costs_signs_and_no_verdict(tmp_path, encoding):
     done = gated(tmp_path, "", PYTHONIOENCODING=encoding)
     assert done.returncode == 4, done.stderr
     assert b"INCONCLUSIVE" in done.stdout
 
 
-@pytest.mark.parametrize("closed", [">&- 2>&-", pytest.param(">&-", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("closed", [">&- 2>&-", pytest.param(">&-", marks=pytest.mark.slow)])
 def test_closed_streams_cost_no_verdict(tmp_path, closed):
     assert gated(tmp_path, closed).returncode == 4
 

@@ -302,7 +302,7 @@ def test_several_processes_are_kept_apart(model, capsys):
     assert record["latency"]["interval"] is not None
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_killed_child_is_named_and_the_rest_is_measured(model, tmp_path):
     # In a child the kill ends the child; this process goes on, and must not run the model itself.
     done = torchgauge("profile", f"{model}:killed", "--processes", "2", "--output-dir", tmp_path)

@@ -19,6 +19,8 @@ from torchgauge.report.console.plain import plain
 SOURCES = sorted(Path(torchgauge.__file__).parent.rglob("*.py"))
 # A command stands between backticks, or ends its line.
 NAMED = re.compile(rf"\btorchgauge (?:{'|'.join(VERBS)})\b")
+# What a file has that names a command, in one text or in two that are joined.
+MAY_NAME = re.compile(r"torchgauge(?: (?!import\b|as\b)|[\"'\\])")
 COMMAND = re.compile(
     rf"`(torchgauge (?:{'|'.join(VERBS)})\b[^`]*)`|(torchgauge (?:{'|'.join(VERBS)})\b[^`\n]*)$",
     re.MULTILINE,
@@ -135,6 +137,8 @@ def _texts(path: Path) -> list[str]:
 def test_every_command_that_the_program_may_suggest_is_whole():
     suggested = []
     for path in SOURCES:
+        if not MAY_NAME.search(path.read_text(encoding="utf-8")):
+            continue
         if path.parent.name == "cli" and path.stem in VERBS:
             texts = [text for text in _texts(path) if "\n  torchgauge" not in text]
         else:

@@ -33,7 +33,7 @@ def model():
 def test_an_endpoint_under_load_has_its_record_and_comes_back_from_its_file(tmp_path):
     with running("fifo_server", service=0.001) as server:
         serving = tg.measure_serving(
-            f"{server.address}/x", rate=[40, 80], duration=1, goals="p99<10s errors<50%"
+            f"{server.address}/x", rate=[40, 80], duration=0.5, goals="p99<10s errors<50%"
         )
         arrived = len(server.log())
     assert [level.label for level in serving.levels] == ["40 requests/s", "80 requests/s"]
@@ -106,7 +106,7 @@ def test_what_ends_a_whole_job_keeps_its_levels(tmp_path):
 @pytest.mark.thorough
 def test_a_target_runs_behind_the_reference_server_in_batches():
     serving = tg.measure_serving(
-        model(), torch.randn(1, 16), rate=400, duration=1, max_batch=4, max_delay=0.02, workers=2
+        model(), torch.randn(1, 16), rate=400, duration=0.5, max_batch=4, max_delay=0.02, workers=2
     )
     level = serving.levels[0]
     assert set(level.requests.fate) == {"done"}

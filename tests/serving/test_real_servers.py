@@ -84,9 +84,9 @@ def body(folder):
 def test_a_torch_model_behind_fastapi(tmp_path):
     with torch_service() as (address, _):
         serving = tg.measure_serving(
-            f"{address}/predict", rate=[30, 60], duration=2, body=body(tmp_path), goals="p50<10s"
+            f"{address}/predict", rate=[30, 60], duration=1, body=body(tmp_path), goals="p50<10s"
         )
-        missing = tg.measure_serving(f"{address}/nowhere", rate=30, duration=1)
+        missing = tg.measure_serving(f"{address}/nowhere", rate=30, duration=0.5)
     for level in serving.levels:
         assert set(level.requests.fate) == {"done"}
         assert set(level.requests.status) == {200}

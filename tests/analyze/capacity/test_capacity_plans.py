@@ -26,7 +26,7 @@ def planned(times, **options):
 
 def test_fewest_workers_by_arithmetic():
     # Eight requests take 20 ms: a worker stands 400 a second, so 900 need three. Batches fill.
-    made = planned(worlds.exact((1, 2, 4, 8)), rate=900, price=2.0, max_delay=0.03)
+    made = planned(worlds.exact((1, 2, 4, 8)), rate=900, price=2.0, max_delay=0.03, effort=0.05)
     assert made.needed.workers == 3
     assert [setting.workers for setting in made.settings] == [1, 2, 3, 4, 5]
     assert [setting.stable for setting in made.settings] == [False, False, True, True, True]
@@ -45,7 +45,7 @@ def test_fewest_workers_by_arithmetic():
 
 @pytest.mark.thorough
 def test_worker_that_may_fail():
-    made = planned(worlds.exact((1, 2, 4, 8)), rate=900, failures=1)
+    made = planned(worlds.exact((1, 2, 4, 8)), rate=900, failures=1, effort=0.03)
     assert made.needed.workers == 4
     assert made.failure.workers == 3
     assert made.failure.goals[0].verdict == "met"
@@ -59,17 +59,18 @@ def test_goal_out_of_reach():
 
 
 def test_without_goals_the_queue_stays_finite():
-    made = planned(worlds.exact((1,)), rate=160, goals=())  # 6 ms each: 167 a second
+    made = planned(worlds.exact((1,)), rate=160, goals=(), effort=0.03)  # 6 ms each: 167 a second
     assert made.needed.workers == 1
     assert made.needed.knee is None
     assert made.discipline == "one by one"
 
 
 def test_given_workers():
-    made = planned(worlds.exact((1,)), rate=200, workers=1)
+    made = planned(worlds.exact((1,)), rate=200, workers=1, effort=0.03)
     assert made.needed is None
     assert [setting.workers for setting in made.settings] == [1]
-    assert planned(worlds.exact((1,)), rate=200, workers=4).needed.workers == 4
+    made = planned(worlds.exact((1,)), rate=200, workers=4, effort=0.03)
+    assert made.needed.workers == 4
 
 
 @pytest.mark.slow
@@ -302,5 +303,5 @@ def test_server_that_is_slower_than_it_says_is_refused():
 
 
 def test_plan_is_saved():
-    made = planned(worlds.exact((1, 2)), rate=100)
+    made = planned(worlds.exact((1, 2)), rate=100, effort=0.02)
     assert codec.decode(codec.encode(made)) == made

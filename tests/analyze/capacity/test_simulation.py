@@ -14,7 +14,11 @@ from torchgauge.analyze.capacity.simulation import (
     simulate,
 )
 
-REQUESTS = 1_000_000
+# The mean over so many requests, and how near to theory it is then.
+ACCURACY = pytest.mark.parametrize(
+    ("count", "rel"),
+    [(300_000, 0.01), pytest.param(1_000_000, 0.005, marks=pytest.mark.slow)],
+)
 
 
 def constant(*seconds):
@@ -26,20 +30,20 @@ def ends(arrivals, services, workers):
     return simulate(np.array(arrivals, dtype=float), services, workers).ends.tolist()
 
 
-def stratified(quantile, seed):
+def stratified(quantile, seed, count):
     """Return quantiles at evenly spaced shares in random order: their mean is exact."""
-    shares = (np.arange(REQUESTS) + 0.5) / REQUESTS
+    shares = (np.arange(count) + 0.5) / count
     return np.random.default_rng(seed).permutation(quantile(shares))
 
 
-def exponential(seed):
-    return stratified(lambda share: -np.log1p(-share), seed)
+def exponential(seed, count):
+    return stratified(lambda share: -np.log1p(-share), seed, count)
 
 
-def mean_latency(load, services, workers=None, seed=0, capacity=None):
-    """Return the mean over so many requests that chance leaves some 0.3 %."""
+def mean_latency(count, load, services, workers=None, *, capacity=None):
+    """Return the mean; of a million requests chance leaves some 0.3 %."""
     workers = workers or Workers()
-    arrivals = np.cumsum(exponential(seed) / (load * (capacity or workers.count)))
+    arrivals = np.cumsum(exponential(0, count) / (load * (capacity or workers.count)))
     served = simulate(arrivals, services, workers)
     return float((served.ends - arrivals).mean())
 
@@ -91,36 +95,41 @@ def test_one_worker_is_the_general_case():
     assert quick.ends[:-1].tolist() == shifted.ends.tolist()
 
 
+@ACCURACY
 @pytest.mark.parametrize("load", [0.5, 0.7])
-def test_mean_latency_of_constant_service(load):
-    mean = mean_latency(load, constant(1.0))
-    assert mean == pytest.approx(theory.md1_latency(load), rel=0.005)
+def test_mean_latency_of_constant_service(load, count, rel):
+    mean = mean_latency(count, load, constant(1.0))
+    assert mean == pytest.approx(theory.md1_latency(load), rel=rel)
 
 
+@ACCURACY
 @pytest.mark.parametrize("load", [0.3, 0.5])
-def test_mean_latency_of_exponential_service(load):
-    mean = mean_latency(load, [iter(exponential(7))])
-    assert mean == pytest.approx(theory.mm1_latency(load), rel=0.005)
+def test_mean_latency_of_exponential_service(load, count, rel):
+    mean = mean_latency(count, load, [iter(exponential(7, count))])
+    assert mean == pytest.approx(theory.mm1_latency(load), rel=rel)
 
 
+@ACCURACY
 @pytest.mark.parametrize(
     "workers", [4, *(pytest.param(count, marks=pytest.mark.thorough) for count in (2, 16))]
 )
-def test_mean_latency_of_several_workers(workers):
-    mean = mean_latency(0.6, [iter(exponential(9).tolist())], Workers(workers))
-    assert mean == pytest.approx(theory.mmk_latency(workers, 0.6), rel=0.005)
+def test_mean_latency_of_several_workers(workers, count, rel):
+    mean = mean_latency(count, 0.6, [iter(exponential(9, count).tolist())], Workers(workers))
+    assert mean == pytest.approx(theory.mmk_latency(workers, 0.6), rel=rel)
 
 
+@ACCURACY
 @pytest.mark.parametrize("most", [8, pytest.param(2, marks=pytest.mark.thorough)])
-def test_mean_latency_of_batches(most):
-    service = iter(exponential(5).tolist())
-    mean = mean_latency(0.6, [service] * most, Workers(1, most), capacity=most)
-    assert mean == pytest.approx(theory.bulk_latency(0.6 * most, most), rel=0.005)
+def test_mean_latency_of_batches(most, count, rel):
+    service = iter(exponential(5, count).tolist())
+    mean = mean_latency(count, 0.6, [service] * most, Workers(1, most), capacity=most)
+    assert mean == pytest.approx(theory.bulk_latency(0.6 * most, most), rel=rel)
 
 
-def test_mean_latency_of_a_delay():
-    mean = mean_latency(1.0, constant(*[0.0] * 60), Workers(1, 60, 3.0))
-    assert mean == pytest.approx(theory.delayed_latency(1.0, 3.0), rel=0.005)
+@ACCURACY
+def test_mean_latency_of_a_delay(count, rel):
+    mean = mean_latency(count, 1.0, constant(*[0.0] * 60), Workers(1, 60, 3.0))
+    assert mean == pytest.approx(theory.delayed_latency(1.0, 3.0), rel=rel)
 
 
 def test_theory_of_one_is_that_of_several():

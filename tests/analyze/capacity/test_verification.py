@@ -1,5 +1,7 @@
 """Plans of language models held to a load on a server, and loads that show nothing."""
 
+import functools
+
 import msgspec
 import numpy as np
 import pytest
@@ -16,6 +18,11 @@ from torchgauge.errors import InputError
 from torchgauge.records.serving.level import Arrivals, ClientLoad, Level, Saturation
 
 RATE, COUNT = 20.0, 400
+
+
+@functools.cache
+def plan_of_tokens():
+    return planned()
 
 
 def planned(times=None, **options):
@@ -39,7 +46,7 @@ def streamed(slower=1.0, **changes):
 
 
 def test_a_server_as_planned_agrees_in_first_token_and_answer():
-    plan = planned()
+    plan = plan_of_tokens()
     made = verified(plan, verifying_load(plan, None), streamed(), 2048)
     assert [check.figure for check in made.checks] == [
         "latency p50", "TTFT p50", "TTFT p95",
@@ -49,7 +56,7 @@ def test_a_server_as_planned_agrees_in_first_token_and_answer():
 
 
 def test_a_server_of_other_times_is_refused():
-    plan = planned()
+    plan = plan_of_tokens()
     made = verified(plan, verifying_load(plan, None), streamed(slower=2.0), 2048)
     assert "times as long" in made.refused
 
@@ -63,7 +70,7 @@ def test_a_server_of_other_times_is_refused():
     ],
 )
 def test_a_load_that_shows_nothing_is_a_warning(changes, words):
-    plan = planned()
+    plan = plan_of_tokens()
     made = verified(plan, verifying_load(plan, None), streamed(**changes), 2048)
     (warning,) = made.warnings[len(plan.warnings) :]
     assert (warning.id, made.checks) == ("verify-nothing", ())
@@ -76,7 +83,7 @@ def test_a_load_that_shows_nothing_is_a_warning(changes, words):
     [({}, 4, "no continuous batching"), ({"tokens": ((9, 2), (5, 3))}, None, "several lengths")],
 )
 def test_loads_that_cannot_be_sent(options, cores, words):
-    plan = planned(**options)
+    plan = planned(**options) if options else plan_of_tokens()
     with pytest.raises(InputError, match="no load that would verify") as error:
         verifying_load(plan, cores)
     assert error.value.id == "verify-unfit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pickle
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.targets.huggingface.huggingface_inputs import example_inputs
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -96,18 +98,15 @@ def test_class_and_parameters(spec: str, name: str | None, count: int) -> None:
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_one_call_works_as_loaded(model_type: str) -> None:
-    target = load(TargetRequest(f"hf:{model_type}?{TINY[model_type]}", batch=2))
+def test_one_call_works_as_loaded_and_training_inputs_give_a_loss(model_type: str) -> None:
+    request = TargetRequest(f"hf:{model_type}?{TINY[model_type]}", batch=2)
+    target = load(request)
     forward(target)
     assert target.batch == 2
     assert target.weights == "random"
-
-
-@pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_training_inputs_give_a_loss_where_the_model_has_one(model_type: str) -> None:
-    target = load(TargetRequest(f"hf:{model_type}?{TINY[model_type]}", batch=2, training=True))
-    bare = {"bert", "distilbert", "roberta", "deberta-v2", "wav2vec2"}
-    output = forward(target)
+    inputs = example_inputs(target.model, dataclasses.replace(request, training=True))
+    bare = {"bert", "distilbert", "roberta", "deberta-v2", "wav2vec2"}  # without a head
+    output = forward(dataclasses.replace(target, inputs=inputs))
     assert (getattr(output, "loss", None) is None) == (model_type in bare)
 
 
