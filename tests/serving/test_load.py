@@ -17,10 +17,12 @@ from tests.support.simulated_loads import lindley
 from torch import nn
 
 import torchgauge as tg
+from torchgauge.api.servings import serving_request
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.serving import load
 from torchgauge.serving.server.reference_server import reference_server
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.target import TargetRequest
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'decoder.py'}:decoder"
 
@@ -209,6 +211,31 @@ def test_scenarios_call_a_target_here(scenario, size):
         assert set(level.requests.scheduled) == {0.0}
     else:
         assert level.requests.scheduled == level.requests.sent
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_trusted_target_is_called_in_a_process_of_its_own(interrupted, tmp_path):
+    file = tmp_path / "trusted.py"
+    file.write_text(
+        "import os, pathlib, signal, torch\n"
+        "class Net(torch.nn.Module):\n"
+        "    calls = 0\n"
+        "    def forward(self, x):\n"
+        "        self.calls += 1\n"
+        f"        if self.calls == 11 and {interrupted}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "        return x\n"
+        "def net():\n"
+        f"    pathlib.Path({str(tmp_path / 'process')!r}).write_text(str(os.getpid()))\n"
+        "    return Net(), torch.randn(1, 2)\n"
+    )
+    request = TargetRequest(f"{file}:net", trust=True)
+    serving = serving_request(request, scenario="offline", requests=40, duration=5, max_batch=2)
+    assert int((tmp_path / "process").read_text()) != os.getpid()
+    fates = serving.levels[0].requests.fate
+    assert serving.interrupted is interrupted
+    assert len(fates) == 40
+    assert set(fates) == ({"done", "unfinished", "unsent"} if interrupted else {"done"})
 
 
 class Slow(nn.Module):

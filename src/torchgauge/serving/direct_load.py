@@ -1,4 +1,4 @@
-"""The scenarios in which requests wait for each other, on a target called in this process."""
+"""The scenarios in which requests wait for each other, on a target that is called directly."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
+from torchgauge.measure.processes.separate_process import serve_in_separate_process
+from torchgauge.measure.processes.serving_source import ServingSource
 from torchgauge.measure.step import Step, prepared
-from torchgauge.progress import Progress
+from torchgauge.progress import Progress, Silent
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.requests import Fate, Requests
@@ -25,6 +27,7 @@ from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.serving.load_options import OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server.worker import batch_steps, warm_up
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.target import TargetRequest
 
 SHOW = 0.5
 
@@ -62,15 +65,41 @@ class _Calls:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _CalledSource(ServingSource):
+    """A target that is called in a process of its own."""
+
+    options: LoadOptions = field(default_factory=LoadOptions)
+
+    def serving(self) -> Serving:
+        """Load it and call it."""
+        with Interrupts() as interrupts:
+            return _called(self, self.options, Silent(), interrupts)
+
+
 def measure(
     source: Source, options: LoadOptions, progress: Progress, interrupts: Interrupts
 ) -> Serving:
     """Call a target as a scenario says, and return what its requests waited.
 
+    What a process of its own profiles is called in one, too.
+
+    Raises what loading raises; InputError `not-batchable`; MeasurementError `child-…`.
+    """
+    if not (isinstance(source.target, TargetRequest) and source.target.in_own_process):
+        return _called(source, options, progress, interrupts)
+    with interrupts.allowed():
+        own = _CalledSource(source.target, source.device, source.precision, options=options)
+        return serve_in_separate_process(own, options.seconds_at(None), progress)
+
+
+def _called(
+    source: Source, options: LoadOptions, progress: Progress, interrupts: Interrupts
+) -> Serving:
+    """Call a target in this process.
+
     Single-stream: one after the other. Multi-stream: queries of 8, computed at once. Offline: all
     are due at the begin, and are computed in batches of `max_batch`.
-
-    Raises what loading raises; InputError `not-batchable`.
     """
     size = {"multi-stream": QUERY_SAMPLES, "offline": options.max_batch}.get(options.scenario, 1)
     offline = options.scenario == "offline"

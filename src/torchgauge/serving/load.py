@@ -51,7 +51,7 @@ FEWEST_REQUESTS = 20
 def measure(subject: Source | str, options: LoadOptions, progress: Progress) -> Serving:
     """Put a target, behind the reference server, or the endpoint of a URL under load.
 
-    Single-stream, multi-stream and offline call a target in this process. Ctrl-C ends the level and
+    Single-stream, multi-stream and offline call a target directly. Ctrl-C ends the level and
     keeps it with those before. A server that ends is a result: its requests have their fates.
 
     Raises what loading raises; InputError of the address, of the bodies, `rate-missing`,

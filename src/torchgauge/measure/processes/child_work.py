@@ -57,6 +57,11 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
 
         assert isinstance(source, rank_count.ParallelSource)  # noqa: S101 - it comes with this work
         return ChildAnswer(parallel=rank_count.count_ranks(source))
+    if work == "serving":
+        from torchgauge.measure.processes.serving_source import ServingSource
+
+        assert isinstance(source, ServingSource)  # noqa: S101 - it comes with this work
+        return ChildAnswer(serving=source.serving())
     if work == "profile":
         from torchgauge.measure import plan
         from torchgauge.progress import Silent

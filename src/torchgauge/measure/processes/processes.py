@@ -32,6 +32,7 @@ from torchgauge.records.model_facts import Facts
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.work.count import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
@@ -47,7 +48,8 @@ PATIENCE = 5.0
 STDERR_TAIL = 4096
 
 Work = Literal[
-    "latency", "profile", "essentials", "facts", "check", "layers", "count", "parallel", "wait"
+    "latency", "profile", "essentials", "facts", "check", "layers", "count", "parallel", "serving",
+    "wait",
 ]  # fmt: skip
 Request = tuple[Source, LatencyOptions, TimelineOptions | None]
 
@@ -62,6 +64,7 @@ class ChildAnswer(msgspec.Struct, frozen=True):
     layers: LayerChoice | None = None
     count: Count | None = None
     parallel: Parallel | None = None
+    serving: Serving | None = None
     failure: Failure | None = None
 
 

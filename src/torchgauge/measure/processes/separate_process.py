@@ -7,10 +7,12 @@ import msgspec
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
+from torchgauge.measure.processes.serving_source import ServingSource
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work.count import CountSource
 from torchgauge.progress import Progress
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.serving import Serving
 from torchgauge.records.work.count import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
@@ -47,6 +49,22 @@ def count_in_separate_process(source: CountSource) -> Count:
     if answer.count is None:
         raise _without_record()
     return answer.count
+
+
+def serve_in_separate_process(
+    source: ServingSource, seconds: float, progress: Progress
+) -> Serving:
+    """Load and put under load for `seconds` in a fresh process.
+
+    Raises as `profile_in_separate_process`.
+    """
+    progress.start("measuring in a process of its own")
+    answer, interrupted = ask("serving", source, LatencyOptions(budget=seconds))
+    if answer.serving is None:
+        raise _without_record()
+    return msgspec.structs.replace(
+        answer.serving, interrupted=answer.serving.interrupted or interrupted
+    )
 
 
 def _without_record() -> MeasurementError:
