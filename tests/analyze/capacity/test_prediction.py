@@ -274,3 +274,20 @@ def test_a_batch_that_no_server_computes_is_refused(size):
     with pytest.raises(InputError) as raised:
         BatchModel.from_times(times)
     assert raised.value.id == "batch-implausible"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "order"),
+    [
+        ((1e-3,) * 9, (1,) * 8 + (2,)),
+        ((1e-3,) * 9, (1,) * 10),
+        ((1e-3, -1e-3), ()),
+    ],
+)
+def test_batches_that_contradict_their_record_are_refused(seconds, order):
+    times = ServiceTimes(
+        source="server", batches=(BatchTimes(batch=1, seconds=seconds),), order=order
+    )
+    with pytest.raises(InputError) as raised:
+        BatchModel.from_times(times)
+    assert raised.value.id == "batch-implausible"

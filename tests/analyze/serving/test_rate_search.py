@@ -132,6 +132,14 @@ def test_a_goal_that_no_rate_meets_has_no_capacity():
     assert len(trials) <= MOST_LEVELS
 
 
+@pytest.mark.parametrize("goals", ["tpot_p99<20ms", "p95<20ms itl_mean<20ms"])
+def test_a_goal_on_what_no_answer_has_ends_the_search(goals):
+    capacity, trials = searched(SimulatedLoad(goals), 2.0, seed=0)
+    assert len(trials) == 1
+    assert capacity.rate is None
+    assert "no request streamed contents" in capacity.reason
+
+
 def test_the_fitted_rate_is_the_one_at_which_the_shares_meet_the_target():
     # Shares of exactly 1 % × e^(3·(rate/100 − 1)): met at 100, with no scatter at all.
     counts = [

@@ -1,5 +1,6 @@
 """Server-sent events are the same wherever the stream is cut."""
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -52,3 +53,17 @@ def test_lines_without_data_count_too(monkeypatch):
     monkeypatch.setattr(event_stream, "LONGEST_EVENT", 1000)
     with pytest.raises(EventTooLongError):
         EventStream().feed(b"data:\n" * 200)
+
+
+def test_the_time_of_a_long_line_grows_with_its_length():
+    def seconds(pieces: int) -> float:
+        """Of the process alone, the shortest of three."""
+        taken = []
+        for _ in range(3):
+            stream, began = EventStream(), time.process_time()
+            for _ in range(pieces):
+                stream.feed(b"x" * 64)
+            taken.append(time.process_time() - began)
+        return min(taken)
+
+    assert seconds(32_000) < 3 * 8 * seconds(4_000)  # its square would be 64 times as long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -85,13 +86,19 @@ class BatchModel:
         """Return the model of a record's service times. Raises InputError `batch-implausible`."""
         for part in times.batches:
             if not 1 <= part.batch <= LARGEST_BATCH:
-                raise InputError(
+                raise _implausible(
                     f"No server computes batches of {part.batch:,}.",
-                    id="batch-implausible",
-                    cause=f"Batches have 1 to {LARGEST_BATCH:,} requests.",
-                    remedy="Leave such batches out of the record, or measure again.",
+                    f"Batches have 1 to {LARGEST_BATCH:,} requests.",
                 )
         seconds = {part.batch: np.array(part.seconds) for part in times.batches if part.seconds}
+        if any((values < 0).any() for values in seconds.values()):
+            raise _implausible("No batch takes such a time.", "A time is negative.")
+        ran = Counter(times.order)
+        if ran and ran != {size: len(values) for size, values in seconds.items()}:
+            raise _implausible(
+                "The batches of the record contradict their order.",
+                "The order names other batches than those that have times.",
+            )
         return cls(seconds, times.overhead, times.order)
 
     @property
@@ -209,6 +216,15 @@ def _drift(ratios: Floats) -> float:
     within = np.concatenate([part - mean for part, mean in zip(parts, means, strict=True)])
     independent = count / STRETCHES / cautious(autocorrelation_time(within), count)
     return math.sqrt(max(0.0, float(means.var(ddof=1)) - float(within.var()) / independent))
+
+
+def _implausible(message: str, cause: str) -> InputError:
+    return InputError(
+        message,
+        id="batch-implausible",
+        cause=cause,
+        remedy="Leave such batches out of the record, or measure again.",
+    )
 
 
 def _blocks(count: int, length: int, total: int, generator: np.random.Generator) -> Indices:

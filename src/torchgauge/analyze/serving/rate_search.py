@@ -132,7 +132,7 @@ class RateSearch:
         if not self._attempts:
             return self._trial(self.first_rate)
         last = self._attempts[-1]
-        if last.trial.stage == "confirm" or len(self._attempts) >= MOST_LEVELS:
+        if self._reason or last.trial.stage == "confirm" or len(self._attempts) >= MOST_LEVELS:
             return None
         if last.trial.stage == "bracket":
             if last.left_out and last.trial.rate <= self._highest:
@@ -145,6 +145,9 @@ class RateSearch:
     def add(self, trial: Trial, level: Level) -> None:
         """Take the level of a trial."""
         goals = tuple(goal_count(level, result.goal) for result in level.goals)
+        for result, count in zip(level.goals, goals, strict=True):
+            if result.goal.metric in ("ttft", "itl", "tpot") and not count.count:
+                self._reason = result.reason  # no level will show it
         saturated = level.saturation is not None and bool(level.saturation.saturated)
         cause = left_out(level, is_first=len(self._attempts) < FIRST_LEVELS)
         if cause == "late client" and self._attempts and self._attempts[-1].left_out == cause:

@@ -51,9 +51,7 @@ def count_in_separate_process(source: CountSource) -> Count:
     return answer.count
 
 
-def serve_in_separate_process(
-    source: ServingSource, seconds: float, progress: Progress
-) -> Serving:
+def serve_in_separate_process(source: ServingSource, seconds: float, progress: Progress) -> Serving:
     """Load and put under load for `seconds` in a fresh process.
 
     Raises as `profile_in_separate_process`.

@@ -19,7 +19,7 @@ class EventStream:
 
     def __init__(self) -> None:
         self._begun = False
-        self._line = b""  # the last one, which has no end yet
+        self._line = bytearray()  # the last one, which has no end yet
         self._data: list[bytes] = []  # of the event that has no end yet
         self._size = 0
 
@@ -28,10 +28,20 @@ class EventStream:
 
         Raises EventTooLongError.
         """
-        data = self._line + data
+        held_back = self._line.endswith(b"\r")
+        self._line += data
+        if self._begun and not held_back and b"\n" not in data and b"\r" not in data:
+            self._check_size()  # a long line in many pieces is not searched again for each
+            return []
+        return self._split(bytes(self._line))
+
+    def end(self) -> list[bytes]:
+        """Return the event that the stream's end completes, though its blank line is missing."""
+        return self._events([bytes(self._line).removesuffix(b"\r"), b""])
+
+    def _split(self, data: bytes) -> list[bytes]:
         if not self._begun:
             if len(data) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(data):
-                self._line = data
                 return []
             data = data.removeprefix(_BYTE_ORDER_MARK)
             self._begun = True
@@ -40,16 +50,15 @@ class EventStream:
             if data.endswith(b"\r"):  # perhaps the first half of \r\n
                 data, held_back = data[:-1], b"\r"
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, self._line = data.split(b"\n")
-        self._line += held_back
+        *lines, last = data.split(b"\n")
+        self._line = bytearray(last + held_back)
         events = self._events(lines)
-        if self._size + len(self._line) > LONGEST_EVENT:
-            raise EventTooLongError(f"An event has no end within {LONGEST_EVENT:,} bytes.")
+        self._check_size()
         return events
 
-    def end(self) -> list[bytes]:
-        """Return the event that the stream's end completes, though its blank line is missing."""
-        return self._events([self._line.removesuffix(b"\r"), b""])
+    def _check_size(self) -> None:
+        if self._size + len(self._line) > LONGEST_EVENT:
+            raise EventTooLongError(f"An event has no end within {LONGEST_EVENT:,} bytes.")
 
     def _events(self, lines: list[bytes]) -> list[bytes]:
         events = []
