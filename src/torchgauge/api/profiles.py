@@ -21,6 +21,7 @@ from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.inputs.inputs import Inputs
     from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
 
@@ -84,6 +85,7 @@ def profile(
     placed: dict[str, Any] = {"device": device, "precision": precision}
     if isinstance(model, str | Path) and is_onnx(str(model)):
         chosen = RuntimeOptions(runtime, provider, optimization)
+        inputs = None if inputs is None else _tensors(inputs)
         request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
         record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)
         return record if keep_going else _ran(record)
@@ -102,20 +104,31 @@ def _ran(record: Profile) -> Profile:
     return record
 
 
-def _request(model: str | Path, inputs: Any, **fields: Any) -> TargetRequest:
+def _request(model: str | Path, inputs: Inputs | None, **fields: Any) -> TargetRequest:
     """Return the request of an ONNX file for inputs of these sizes."""
     require_torch()
-    from torchgauge.targets.inputs.inputs import Inputs
+    from torchgauge.targets.inputs.input_spec import InputSpec
     from torchgauge.targets.target import TargetRequest
 
-    call_inputs = Inputs.of(inputs)
-    specs = tuple(
-        f"{f'{name}=' if name in call_inputs.kwargs else ''}{'x'.join(map(str, tensor.shape))}"
-        for name, tensor in call_inputs.tensors()
-        if tensor.dim()
-    )
     fields["device"] = fields["device"] or "cpu"
-    return TargetRequest(str(model), inputs=specs, **fields)
+    if inputs is None:
+        return TargetRequest(str(model), **fields)
+    specs = tuple(
+        InputSpec(name, tuple(getattr(value, "shape", ())))
+        for name, value in (*((None, value) for value in inputs.args), *inputs.kwargs.items())
+    )
+    return TargetRequest(str(model), inputs=specs, own_inputs=True, **fields)
+
+
+def _tensors(inputs: Any) -> Inputs:
+    """Return the inputs of an ONNX file with tensors in place of arrays."""
+    require_torch()
+    from torchgauge.targets.inputs.inputs import Inputs
+    from torchgauge.targets.runtimes.runtime_model import as_tensors
+
+    given = Inputs.of(inputs)
+    names, values = given.kwargs.keys(), list(given.kwargs.values())
+    return Inputs(as_tensors(list(given.args)), dict(zip(names, as_tensors(values), strict=True)))
 
 
 def _prepared(
