@@ -124,7 +124,11 @@ def einsum(*operands: Operand, outputs: Any, equation: str = "", **_attributes: 
     if len(terms) != len(operands) or len(operands) > 2:
         return None
     if len(operands) == 1:
-        return reduction_work("sum", operands)
+        result = equation.replace(" ", "").partition("->")[2]
+        is_reordered = not set(terms[0]) - set(result) if "->" in equation else (
+            len(set(terms[0].replace(".", ""))) == len(terms[0].replace(".", ""))
+        )  # fmt: skip
+        return FREE if is_reordered else reduction_work("sum", operands)
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, operands, strict=True):
         for index, size in _indices(term, operand.shape):
@@ -213,19 +217,22 @@ def global_pool(x: Operand, **_attributes: Any) -> Work:
     return reduction_work("sum", (x,))
 
 
-def _register_recurrent(gates: int, cell: int, *names: str) -> None:
+def _register_recurrent(cell: int, *names: str) -> None:
     @formula(*names)
     def layer(x: Operand, w: Operand, r: Operand, *_args: Any, **_attributes: Any) -> Work:
-        """As a torch layer of one or two directions, weights [directions, gates · H, in]."""
+        """As a torch layer of one or two directions, weights [directions, gates · H, in].
+
+        Quantised weights are [directions, in, gates · H].
+        """
         rows = math.prod(x.shape[:-1])
-        units = r.shape[0] * (r.shape[1] // gates)
+        units = r.shape[0] * min(r.shape[1:])
         products = product(rows * (elements(w) + elements(r)), x)
         return products._replace(vector=cell * rows * units)
 
 
-_register_recurrent(4, recurrent.LSTM_CELL, "onnx::LSTM", "com.microsoft::DynamicQuantizeLSTM")
-_register_recurrent(3, recurrent.GRU_CELL, "onnx::GRU")
-_register_recurrent(1, recurrent.PLAIN_CELL, "onnx::RNN")
+_register_recurrent(recurrent.LSTM_CELL, "onnx::LSTM", "com.microsoft::DynamicQuantizeLSTM")
+_register_recurrent(recurrent.GRU_CELL, "onnx::GRU")
+_register_recurrent(recurrent.PLAIN_CELL, "onnx::RNN")
 
 
 @formula("onnx::Resize", "onnx::Upsample")
@@ -298,12 +305,16 @@ def unique(x: Operand, **_attributes: Any) -> Work:
 
 @formula("onnx::DFT")
 def dft(
-    x: Operand, *_args: Any, outputs: Any, axis: int = -2, onesided: int = 0, **_attributes: Any
-) -> Work:
+    x: Operand, *args: Any, outputs: Any, axis: int | None = None, onesided: int = 0,
+    **_attributes: Any,
+) -> Work | None:  # fmt: skip
     """As aten::_fft_c2c, of real numbers as aten::_fft_r2c; the last dimension is real, imaginary.
 
-    Later opsets have the axis as an input; it is then the last before that dimension.
+    Later opsets have the axis as an input, which a reader that knows it gives as an attribute.
     """
+    if axis is None and len(args) > 1:
+        return None
+    axis = -2 if axis is None else axis
     shape = tuple(_first(outputs).shape if not onesided else x.shape)[:-1]
     dims = (axis if axis >= 0 else axis + 1,)
     registered = find("aten::_fft_r2c" if x.shape[-1] == 1 else "aten::_fft_c2c")
