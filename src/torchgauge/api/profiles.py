@@ -85,8 +85,7 @@ def profile(
     placed: dict[str, Any] = {"device": device, "precision": precision}
     if isinstance(model, str | Path) and is_onnx(str(model)):
         chosen = RuntimeOptions(runtime, provider, optimization)
-        inputs = None if inputs is None else _tensors(inputs)
-        request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
+        request, inputs = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
         record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)
         return record if keep_going else _ran(record)
     source, latency = _prepared(model, inputs, train, placed, latency)
@@ -104,31 +103,34 @@ def _ran(record: Profile) -> Profile:
     return record
 
 
-def _request(model: str | Path, inputs: Inputs | None, **fields: Any) -> TargetRequest:
-    """Return the request of an ONNX file for inputs of these sizes."""
+def _request(model: str | Path, inputs: Any, **fields: Any) -> tuple[TargetRequest, Inputs | None]:
+    """Return the request of an ONNX file for inputs of these sizes, and the inputs as tensors."""
     require_torch()
     from torchgauge.targets.inputs.input_spec import InputSpec
     from torchgauge.targets.target import TargetRequest
 
     fields["device"] = fields["device"] or "cpu"
     if inputs is None:
-        return TargetRequest(str(model), **fields)
+        return TargetRequest(str(model), **fields), None
+    call_inputs = _tensors(inputs)
     specs = tuple(
         InputSpec(name, tuple(getattr(value, "shape", ())))
-        for name, value in (*((None, value) for value in inputs.args), *inputs.kwargs.items())
+        for name, value in (
+            *((None, value) for value in call_inputs.args),
+            *call_inputs.kwargs.items(),
+        )
     )
-    return TargetRequest(str(model), inputs=specs, own_inputs=True, **fields)
+    return TargetRequest(str(model), inputs=specs, own_inputs=True, **fields), call_inputs
 
 
 def _tensors(inputs: Any) -> Inputs:
     """Return the inputs of an ONNX file with tensors in place of arrays."""
-    require_torch()
     from torchgauge.targets.inputs.inputs import Inputs
     from torchgauge.targets.runtimes.runtime_model import as_tensors
 
-    given = Inputs.of(inputs)
-    names, values = given.kwargs.keys(), list(given.kwargs.values())
-    return Inputs(as_tensors(list(given.args)), dict(zip(names, as_tensors(values), strict=True)))
+    arrays = Inputs.of(inputs)
+    names, values = arrays.kwargs.keys(), list(arrays.kwargs.values())
+    return Inputs(as_tensors(list(arrays.args)), dict(zip(names, as_tensors(values), strict=True)))
 
 
 def _prepared(

@@ -100,9 +100,9 @@ def _rotates(tables: int, positions: int) -> Rule:
             return _moved(args, kwargs, outputs)
         count = elements_of(places)
         count = count if count > 1 else args[0].shape[-2]
-        others = (*args[:tables], *args[tables + 2 :])
+        untabled = (*args[:tables], *args[tables + 2 :])
         rows = sum(_some_rows(table, count) for table in args[tables : tables + 2])
-        return rows + _moved(others, kwargs, outputs)
+        return rows + _moved(untabled, kwargs, outputs)
 
     return rule
 

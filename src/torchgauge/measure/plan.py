@@ -116,10 +116,8 @@ def _measured(
     size = _size(placement, runner)
     timed = _timed(runs, placement, options, runner, timeline.energy)
     training = options.train is not None
-    cost = runner.attempt(
-        "cost", lambda: counted(source, placement, backward=training).cost,
-        tells=False, essential=not placement.computes,
-    )  # fmt: skip
+    cost = runner.attempt("cost", lambda: counted(source, placement, backward=training).cost,
+                          tells=False, essential=not placement.computes)  # fmt: skip
     memory = None
     if placement.computes:
         memory = runner.attempt(

@@ -172,10 +172,10 @@ def _request_of_length(request: TargetRequest, length: int) -> TargetRequest:
     inputs = with_length(load(dataclasses.replace(request, device="meta")).inputs, length)
     specs = parse_all(request.inputs)
     named = {spec.name: spec for spec in specs if spec.name in inputs.kwargs}
-    others = (spec for spec in specs if spec.name not in named)
+    unnamed = (spec for spec in specs if spec.name not in named)
     sized = []
     for name, tensor in (*((None, value) for value in inputs.args), *inputs.kwargs.items()):
-        spec = named.get(name) or next(others, InputSpec(name, ()))
+        spec = named.get(name) or next(unnamed, InputSpec(name, ()))
         sized.append(dataclasses.replace(spec, name=name, shape=tuple(tensor.shape)))
     return dataclasses.replace(request, inputs=tuple(sized), batch=None)
 

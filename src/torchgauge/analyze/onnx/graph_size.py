@@ -176,7 +176,9 @@ def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
     """Return the initializers that operators read at these positions, of weights also vectors."""
     stored = {tensor.name: tensor for tensor in graph.initializers}
     # A vector in a Constant without a module's name is mostly a table that was computed.
-    made = {name for node in graph.nodes if node.operator == "Constant" for name in node.outputs}
+    constants = {
+        name for node in graph.nodes if node.operator == "Constant" for name in node.outputs
+    }
     sources = {name: name for name in stored}
     for node in graph.nodes:
         if node.operator == "Identity" and node.outputs and node.inputs[:1]:
@@ -191,7 +193,7 @@ def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
             if position in positions.get(node.operator, ()):
                 read.update({name} if is_floating or not node.operator.startswith("Gather") else ())
             elif positions is _WEIGHTS and node.operator in _BY_CHANNEL and is_floating:
-                read.update({name} - made if _is_vector(stored[name].shape) else ())
+                read.update({name} - constants if _is_vector(stored[name].shape) else ())
     return read
 
 

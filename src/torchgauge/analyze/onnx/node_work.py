@@ -118,24 +118,24 @@ def moved_bytes(graph: Graph, origin_sets: Iterable[Sequence[int]]) -> dict[int,
         nodes = {index: graph.nodes[index] for index in sorted(origins)}
         reads = Counter(name for node in nodes.values() for name in set(node.inputs))
         inside = {name for node in nodes.values() for name in node.outputs if name}
-        left = {
+        outgoing = {
             name
             for name in inside
             if name in graph.outputs or not reads[name] or readers[name] > reads[name]
         }
         for node in reversed(nodes.values()):
-            if node.full_operator in STILL and left.intersection(node.outputs):
-                left.update(node.inputs)  # which its outputs are another view of
-        there = set(inside)
+            if node.full_operator in STILL and outgoing.intersection(node.outputs):
+                outgoing.update(node.inputs)  # which its outputs are another view of
+        present = set(inside)
         for index, node in nodes.items():
             moves = node.full_operator not in STILL | CONTAINERS
-            moved[index] = _moved(node, there, inside - left) if moves else node.bytes
-            there.update(node.inputs if moves else ())
+            moved[index] = _moved(node, present, inside - outgoing) if moves else node.bytes
+            present.update(node.inputs if moves else ())
     return moved
 
 
-def _moved(node: GraphNode, there: set[str], unwritten: set[str]) -> int | None:
-    """Return a node's bytes without the values that are `there` already and the `unwritten`."""
+def _moved(node: GraphNode, present: set[str], unwritten: set[str]) -> int | None:
+    """Return a node's bytes without the values that are `present` already and the `unwritten`."""
     if node.bytes is None:
         return None
     gathers = node.full_operator in GATHERING
@@ -143,7 +143,7 @@ def _moved(node: GraphNode, there: set[str], unwritten: set[str]) -> int | None:
     read = [
         touched(outputs) if gathers and position == 0 else touched(operand(kind))
         for position, (name, kind) in enumerate(zip(node.inputs, node.input_types, strict=False))
-        if name in there and name not in node.inputs[:position]
+        if name in present and name not in node.inputs[:position]
     ]
     written = [
         touched(operand(kind))

@@ -14,7 +14,6 @@ from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.families import attention, convolution, interpolation, recurrent, vision
 from torchgauge.formulas.families.normalization import batch_norm_evaluation, layer_norm, rms_norm
 from torchgauge.formulas.families.reduction import topk as torch_topk
-from torchgauge.formulas.families.reduction import unique as torch_unique
 from torchgauge.formulas.onnx_kinds import CONTAINERS, ELEMENTWISE, MOVING, REDUCED, STILL
 from torchgauge.formulas.operand import Described, Operand, elements
 from torchgauge.formulas.registry import find, formula
@@ -124,16 +123,19 @@ def einsum(*operands: Operand, outputs: Any, equation: str = "", **_attributes: 
     if len(terms) != len(operands) or len(operands) > 2:
         return None
     if len(operands) == 1:
-        result = equation.replace(" ", "").partition("->")[2]
-        is_reordered = not set(terms[0]) - set(result) if "->" in equation else (
-            len(set(terms[0].replace(".", ""))) == len(terms[0].replace(".", ""))
-        )  # fmt: skip
-        return FREE if is_reordered else reduction_work("sum", operands)
+        return FREE if _reorders(equation.replace(" ", "")) else reduction_work("sum", operands)
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, operands, strict=True):
         for index, size in _indices(term, operand.shape):
             sizes[index] = max(size, sizes.get(index, 1))
     return product(math.prod(sizes.values()), operands[0])
+
+
+def _reorders(equation: str) -> bool:
+    """Return whether all indices of one operand come out: none is summed."""
+    term, arrow, result = equation.partition("->")
+    letters = term.replace(".", "")
+    return set(letters) <= set(result) if arrow else len(set(letters)) == len(letters)
 
 
 def _indices(term: str, shape: Any) -> list[tuple[str, int]]:
@@ -279,14 +281,6 @@ def roi_align(
     return work._replace(estimated=not sampling_ratio)
 
 
-@formula("onnx::NonMaxSuppression")
-def suppression(boxes: Operand, scores: Operand, *_args: Any, **_attributes: Any) -> Work:
-    """As torchvision::nms, for each class of each batch: at most."""
-    once = vision.suppression(Described(tuple(boxes.shape[1:])), scores, 0.5)
-    times = math.prod(scores.shape[:2])
-    return once._replace(vector=times * once.vector, estimated=True)
-
-
 @formula("onnx::TopK")
 def topk(
     x: Operand, *_args: Any, outputs: Any, axis: int = -1, sorted: int = 1, **_attributes: Any
@@ -295,12 +289,6 @@ def topk(
     result = _first(outputs)
     count = result.shape[axis] if result.shape else 1
     return torch_topk(x, count, axis, True, bool(sorted))
-
-
-@formula("onnx::Unique")
-def unique(x: Operand, **_attributes: Any) -> Work:
-    """As aten::unique."""
-    return torch_unique(x)
 
 
 @formula("onnx::DFT")

@@ -145,7 +145,7 @@ def decoder_attention(
     past_key: Any = None, past_value: Any = None, *args: Any, num_heads: int = 1,
     **_attributes: Any,
 ) -> Work:  # fmt: skip
-    """As MultiHeadAttention for one token; queries, keys and values may be beside each other."""
+    """As MultiHeadAttention for one token; queries, keys and values may be packed in one."""
     bias = args[3] if len(args) > 3 else None
     if k is None:
         batch, length, width = q.shape

@@ -74,7 +74,7 @@ def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> 
 def work_that_ran(
     placement: Placement, cost: Cost | None, in_runtime: RuntimeTree | None
 ) -> Cost | None:
-    """Return the cost by which bounds are told.
+    """Return the cost from which bounds are computed.
 
     Of an ONNX file as its nodes ran, fused: values between them never exist. None where that is
     not known.

@@ -57,7 +57,7 @@ class _Call(NamedTuple):
         number = 0 if kind is None else kind.tensor_type.elem_type
         return helper.make_tensor_type_proto(number or TensorProto.FLOAT, list(sizes))
 
-    def kept(self, past: Sequence[Any], length: Any) -> Any:
+    def key_count(self, past: Sequence[Any], length: Any) -> Any:
         """Return the positions of keys after a call: those before it, unless these have room."""
         if past and self.attributes.get("past_present_share_buffer"):
             return past[0]
@@ -74,8 +74,8 @@ def contrib_types(
     unknown: list[TypeProto | None] = [None] * len(node.output)
     first = inputs[0].kind if inputs and inputs[0] is not None else None
     operator = node.op_type
-    known = _is_microsoft(domain) or (not domain and operator in _ANY_OPSET)
-    if not node.output or first is None or not known:
+    is_contrib = _is_microsoft(domain) or (not domain and operator in _ANY_OPSET)
+    if not node.output or first is None or not is_contrib:
         return unknown
     call = _Call([None if value is None else value.kind for value in inputs], attributes)
     types: Sequence[TypeProto | None] | None = None
@@ -147,10 +147,10 @@ def _packed_product(call: _Call) -> list[TypeProto]:
 
 
 def _average(call: _Call) -> list[TypeProto]:
-    n, *others = call.shape(0)
-    ones = [1] * (len(others) - 1)
+    batch, *sizes = call.shape(0)
+    ones = [1] * (len(sizes) - 1)
     last = call.attributes.get("channels_last")
-    return [call.tensor(0, n, *(*ones, others[-1]) if last else (others[0], *ones))]
+    return [call.tensor(0, batch, *(*ones, sizes[-1]) if last else (sizes[0], *ones))]
 
 
 def _norm(call: _Call) -> list[TypeProto]:
@@ -198,8 +198,8 @@ def _projected(like: int, past: int) -> _Rule:
         widths, columns = call.attributes.get("qkv_hidden_sizes"), call.shape(1)[-1:]
         width = widths[-1] if widths else _share(columns[0] if columns else None, 3)
         heads = call.attributes.get("num_heads")
-        kept = call.kept(call.shape(past)[3:4], length)
-        present = (2, batch, heads, kept, _share(width, heads))
+        keys_after = call.key_count(call.shape(past)[3:4], length)
+        present = (2, batch, heads, keys_after, _share(width, heads))
         return [call.tensor(like, batch, length, width), call.tensor(like, *present)]
 
     return rule
@@ -214,18 +214,18 @@ def _attended(past: int) -> _Rule:
         groups = call.attributes.get("kv_num_heads", heads)
         batch, length, width = (*shape[:2], shape[-1])
         if len(shape) == 5:  # [b, s, h, 3, d]
-            size, kept, width = width, length, _times(heads, width)
+            size, keys_after, width = width, length, _times(heads, width)
         elif not keys:  # queries, keys and values beside each other
-            size, kept = _share(width, _sum(heads, _times(2, groups))), length
+            size, keys_after = _share(width, _sum(heads, _times(2, groups))), length
             width = _times(heads, size)
         else:
-            size, kept = _share(width, heads), keys[1 if len(keys) != 4 else 2]
+            size, keys_after = _share(width, heads), keys[1 if len(keys) != 4 else 2]
             if len(values) == 4:
                 width = _times(values[1], values[3])
             elif len(values) == 3 and groups == heads:
                 width = values[-1]
-        kept = call.kept(call.shape(past)[2:3], kept)
-        present = call.tensor(past if call.shape(past) else 0, batch, groups, kept, size)
+        keys_after = call.key_count(call.shape(past)[2:3], keys_after)
+        present = call.tensor(past if call.shape(past) else 0, batch, groups, keys_after, size)
         return [call.tensor(0, batch, length, width), present, present]
 
     return rule

@@ -149,8 +149,8 @@ class GraphReader:
         if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or not node.output:
             return
         for attribute in node.attribute:
-            fewest = MAX_ELEMENTS if attribute.t.data_type == TensorProto.INT64 else 1
-            if attribute.HasField("t") and math.prod(attribute.t.dims) > fewest:
+            ignored = MAX_ELEMENTS if attribute.t.data_type == TensorProto.INT64 else 1
+            if attribute.HasField("t") and math.prod(attribute.t.dims) > ignored:
                 self._stored(attribute.t, node.output[0])
 
     def _stored(self, tensor: TensorProto, name: str = "") -> Value:

@@ -74,8 +74,9 @@ class Inference:
         if self._opsets.get("", 1) < 20:
             return {"axis": attributes.get("axis", 1)}
         axis = inputs[2] if len(inputs) > 2 else None
-        known = axis is not None and axis.data is not None and axis.data.size == 1
-        return {"axis": int(axis.data.ravel()[0])} if axis is not None and known else {}
+        if axis is None or axis.data is None or axis.data.size != 1:
+            return {}
+        return {"axis": int(axis.data.ravel()[0])}
 
     def _inferred(
         self,
