@@ -62,6 +62,22 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         dest="goals",
         help='limits on what requests wait, such as "p99<100ms ttft_p95<300ms errors<1%%"',
     )
+    _add_bounds(group)
+    group.add_argument(
+        "--seed",
+        type=whole_number,
+        metavar="N",
+        help="of the schedule and made-up prompts (default: 0)",
+    )
+    group.add_argument(
+        "--mlperf",
+        action="store_true",
+        default=None,
+        help="add what MLPerf's early stopping says: valid for independent requests only",
+    )
+
+
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--for",
         type=seconds,
@@ -85,18 +101,6 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         type=seconds,
         metavar="TIME",
         help="time after which a request has failed (default: 60 s)",
-    )
-    group.add_argument(
-        "--seed",
-        type=whole_number,
-        metavar="N",
-        help="of the schedule and made-up prompts (default: 0)",
-    )
-    group.add_argument(
-        "--mlperf",
-        action="store_true",
-        default=None,
-        help="add what MLPerf's early stopping says: valid for independent requests only",
     )
 
 
