@@ -77,33 +77,6 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_bounds(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--for",
-        type=seconds,
-        metavar="TIME",
-        dest="duration",
-        help="how long a level lasts (default: 10 s, or as long as --requests take; a search "
-        "chooses)",
-    )
-    group.add_argument(
-        "--requests", type=positive, metavar="N", help="of a level, at most (default: no limit)"
-    )
-    group.add_argument(
-        "--in-flight",
-        type=positive,
-        metavar="N",
-        help="requests on their way at once, at most; others wait, which counts "
-        "(default: no limit)",
-    )
-    group.add_argument(
-        "--timeout",
-        type=seconds,
-        metavar="TIME",
-        help="time after which a request has failed (default: 60 s)",
-    )
-
-
 def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
     """Declare what is sent, and to whom."""
     group.add_argument("--api", choices=APIS, help="what a URL answers (default: json)")
@@ -210,6 +183,33 @@ def variable(text: str) -> str:
         message = "it takes the name of an environment variable, and not the token itself"
         raise argparse.ArgumentTypeError(message)
     return text
+
+
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--for",
+        type=seconds,
+        metavar="TIME",
+        dest="duration",
+        help="how long a level lasts (default: 10 s, or as long as --requests take; a search "
+        "chooses)",
+    )
+    group.add_argument(
+        "--requests", type=positive, metavar="N", help="of a level, at most (default: no limit)"
+    )
+    group.add_argument(
+        "--in-flight",
+        type=positive,
+        metavar="N",
+        help="requests on their way at once, at most; others wait, which counts "
+        "(default: no limit)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="TIME",
+        help="time after which a request has failed (default: 60 s)",
+    )
 
 
 def is_address(target: str) -> bool:
