@@ -19,7 +19,10 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.api.servings import serving_request
 from torchgauge.errors import InputError, MeasurementError
+from torchgauge.records.serving.level import ClientLoad
+from torchgauge.records.serving.requests import Requests
 from torchgauge.serving import load
+from torchgauge.serving.client.send import SentLoad
 from torchgauge.serving.server.reference_server import reference_server
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import TargetRequest
@@ -48,6 +51,56 @@ def test_an_endpoint_under_load_has_its_record_and_comes_back_from_its_file(tmp_
     path = tmp_path / "serving.json"
     serving.save(path)
     assert tg.load(path) == serving
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Have every request answered within a millisecond; returns the plans that were sent."""
+    sent_plans = []
+
+    def send(plan, progress):
+        sent_plans.append(plan)
+        due = plan.schedule or [index / 1000 for index in range(plan.count)]
+        requests = Requests(
+            scheduled=tuple(due), sent=tuple(due), first=tuple(due),
+            last=tuple(time + 1e-3 for time in due), fate=("done",) * len(due),
+            status=(200,) * len(due), item=(0,) * len(due),
+        )  # fmt: skip
+        seconds = due[-1] + 1e-3
+        return SentLoad(requests=requests, client=ClientLoad(), problems={}, seconds=seconds)
+
+    monkeypatch.setattr(load, "send", send)
+    return sent_plans
+
+
+NOWHERE = "http://127.0.0.1:9/"
+
+
+@pytest.mark.parametrize(
+    ("settings", "last"), [({}, 300.0), ({"duration": 60.0}, 59.0), ({"requests": 11}, 10.0)]
+)
+def test_a_recorded_schedule_is_played_to_its_end(plans, tmp_path, settings, last):
+    (tmp_path / "day.txt").write_text("\n".join(map(str, range(301))))
+    serving = tg.measure_serving(NOWHERE, arrivals=str(tmp_path / "day.txt"), **settings)
+    (plan,), (level,) = plans, serving.levels
+    assert plan.schedule[-1] == level.duration == last
+    assert level.label == "arrivals of day.txt"
+
+
+def test_a_recorded_schedule_of_days_is_not_cut_silently(plans, tmp_path):
+    (tmp_path / "days.txt").write_text("0\n90000\n")
+    with pytest.raises(InputError) as raised:
+        tg.measure_serving(NOWHERE, arrivals=str(tmp_path / "days.txt"))
+    assert raised.value.id == "arrivals-invalid"
+    assert plans == []
+
+
+def test_requests_that_wait_for_each_other_end_a_level_when_they_are_answered(plans):
+    serving = tg.measure_serving(NOWHERE, scenario="single-stream", requests=5000)
+    (plan,), (level,) = plans, serving.levels
+    assert (plan.duration, plan.count) == (24 * 3600, 5000)
+    assert level.duration == pytest.approx(5.0)
+    assert level.count == pytest.approx(4500, abs=2)
 
 
 @pytest.mark.slow

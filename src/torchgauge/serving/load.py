@@ -13,13 +13,12 @@ from torchgauge import units
 from torchgauge.analyze.capacity.controlled_levels import with_controls
 from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch, Trial
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.progress import Progress
 from torchgauge.records.record import MeasurementWarning
@@ -30,7 +29,7 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
-from torchgauge.serving.load_inputs import recorded_times, request_items
+from torchgauge.serving.load_inputs import due_times, request_items
 from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
 
@@ -227,19 +226,11 @@ class _Load:
             search.add(trial, level)
 
     def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
-        recorded = recorded_times(self._options.recorded)
-        times = schedule(arrivals, duration=seconds, count=count, recorded=recorded)
-        if not len(times):
-            raise InputError(
-                "No request is due in this time.",
-                id="rate-too-low",
-                cause=f"A level lasts {seconds:g} s.",
-                remedy="Give a longer time (--for), or a higher rate.",
-            )
+        times = due_times(self._options, arrivals, seconds, count)
         # A recorded schedule ends by itself, and so does a number of requests.
         ended = count is not None and len(times) == count
-        seconds = float(times[-1]) if ended or arrivals.kind == "file" else seconds
-        return self._run(self._plan(schedule=times.tolist()), arrivals, max(seconds, 1e-9))
+        seconds = times[-1] if ended or arrivals.kind == "file" else seconds
+        return self._run(self._plan(schedule=times), arrivals, max(seconds, 1e-9))
 
     def _waiting(self) -> Level | None:
         """Run a level of the scenarios in which requests wait for each other."""
@@ -296,11 +287,13 @@ class _Load:
             return None
         self._sent = sent
         self._interrupted = self._interrupted or sent.interrupted
+        # A number of requests without a schedule ends when they are answered.
+        ends_by_itself = sent.interrupted or plan.schedule is None or options.scenario == "offline"
         level = level_of(
             sent.requests,
             scenario=options.scenario,
             arrivals=arrivals,
-            duration=min(seconds, sent.seconds) if sent.interrupted else seconds,
+            duration=min(seconds, sent.seconds) if ends_by_itself else seconds,
             goals=options.goals if judged else (),
             client=sent.client,
             server=self._watch.use(sent.seconds),

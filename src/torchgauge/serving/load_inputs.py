@@ -14,13 +14,15 @@ from typing import Any
 
 import httptools
 
+from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError
 from torchgauge.reading import Bound, read_bytes
+from torchgauge.records.serving.level import Arrivals
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.request_bytes import Token, request_bytes
-from torchgauge.serving.load_options import LoadOptions
+from torchgauge.serving.load_options import LONGEST, LoadOptions
 
 BOUND = Bound(minimum=1 << 28, times=1, maximum=1 << 28)
 # Different prompts, which a cache of prefixes answers less often; fewer of very long ones.
@@ -187,6 +189,32 @@ def _answered(address: Address, request: bytes) -> bytes:
             size += len(data)
             parser.feed_data(data)
     return bytes(answer.body)
+
+
+def due_times(
+    options: LoadOptions, arrivals: Arrivals, seconds: float, count: int | None
+) -> list[float]:
+    """Return when the requests of a level are due, in seconds from its begin.
+
+    Raises InputError `arrivals-invalid`; `rate-too-low` where no request is due.
+    """
+    recorded = recorded_times(options.recorded)
+    times = schedule(arrivals, duration=seconds, count=count, recorded=recorded).tolist()
+    if options.duration is None and len(times) < min(len(recorded), count or len(recorded)):
+        raise InputError(
+            f"'{arrivals.file}' is a schedule of more than {LONGEST / 3600:g} hours.",
+            id="arrivals-invalid",
+            cause="Its times are taken as seconds.",
+            remedy="Give the time to send for (--for), or a higher rate.",
+        )
+    if not times:
+        raise InputError(
+            "No request is due in this time.",
+            id="rate-too-low",
+            cause=f"A level lasts {seconds:g} s.",
+            remedy="Give a longer time (--for), or a higher rate.",
+        )
+    return times
 
 
 def recorded_times(path: Path | None) -> tuple[float, ...]:

@@ -32,7 +32,7 @@ class LoadOptions:
         goals: The limits.
         arrivals: "poisson", "constant", "gamma:CV" or the path of a file with a time a line.
         scenario: How requests follow each other.
-        duration: Seconds of a level; None: 10, or as long as `requests` take.
+        duration: Seconds of a level; None: 10, or as long as `requests` or the file take.
         requests: Requests of a level at most.
         in_flight: Requests on their way at once at most.
         api: The dialect of an endpoint.
@@ -166,12 +166,14 @@ class LoadOptions:
         return Arrivals(kind="file", rate=rate, file=path.name, seed=seed)
 
     def seconds_at(self, rate: float | None) -> float:
-        """Return the seconds for which a level schedules requests."""
+        """Return the seconds for which a level schedules requests, at most."""
         if self.duration is not None:
             return self.duration
-        if self.requests is not None and rate:
+        if self.requests is not None and rate and self.recorded is None:
             return min(1.2 * self.requests / rate + 1.0, LONGEST)
-        return DURATION
+        # Where nothing but these ends a level, it takes as long as they take.
+        ends_by_itself = self.requests is not None or self.recorded is not None
+        return LONGEST if ends_by_itself else DURATION
 
 
 def _is_whole_number(value: Any) -> bool:

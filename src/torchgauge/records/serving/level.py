@@ -153,10 +153,12 @@ class Level(Record, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its load in words: "50 requests/s", "4 users", "single-stream"."""
+        """Its load in words: "50 requests/s", "4 users", "single-stream", "arrivals of FILE"."""
         rate = self.arrivals.rate
         if rate is not None:
             return f"{rate:,.0f} requests/s" if rate >= 1000 else f"{rate:.4g} requests/s"
+        if self.arrivals.kind == "file":
+            return f"arrivals of {self.arrivals.file or 'a file'}"
         return self.scenario if self.scenario != "server" else f"{self.arrivals.users} users"
 
     @property

@@ -185,7 +185,7 @@ def _watched(
             for pipe in wait(list(by_pipe), _SHOW_SECONDS):
                 with HeldBack():  # half an answer would be lost
                     by_pipe[pipe].receive()  # type: ignore[index]
-            _show(progress, processes, time.monotonic() - begin, plan.seconds)
+            _show(progress, processes, time.monotonic() - begin, plan)
         except KeyboardInterrupt:
             if interrupted:
                 raise
@@ -198,10 +198,12 @@ def _watched(
     return interrupted
 
 
-def _show(progress: Progress, processes: Sequence[_Process], now: float, seconds: float) -> None:
+def _show(progress: Progress, processes: Sequence[_Process], now: float, plan: SendPlan) -> None:
     due, done, failed = map(sum, zip(*(process.progress for process in processes), strict=True))
     detail = f"{due:,} due, {done:,} answered" + f", {failed:,} failed" * bool(failed)
-    progress.update(detail, min(max(now, 0) / seconds, 1) if seconds else None)
+    of_queries = 0.0 if plan.count is None else (done + failed) / (plan.count * plan.samples)
+    share = max(now / plan.seconds, of_queries, 0.0) if plan.seconds else None
+    progress.update(detail, None if share is None else min(share, 1.0))
 
 
 def _stuck(how: str) -> MeasurementError:
