@@ -103,6 +103,22 @@ def test_requests_that_wait_for_each_other_end_a_level_when_they_are_answered(pl
     assert level.count == pytest.approx(4500, abs=2)
 
 
+@pytest.mark.parametrize(
+    ("settings", "drain", "timeout"),
+    [
+        ({}, 10, 60),
+        ({"duration": 300}, 300, 300),
+        ({"duration": 300, "timeout": 5}, 300, 5),
+        ({"requests": 4}, 24 * 3600, 60),
+    ],
+)
+def test_the_time_of_an_offline_load_at_a_url_ends_it(plans, settings, drain, timeout):
+    serving = tg.measure_serving(NOWHERE, scenario="offline", **settings)
+    (plan,), (level,) = plans, serving.levels
+    assert (plan.drain, plan.timeout, plan.timeout_from_sent) == (drain, timeout, True)
+    assert level.duration == pytest.approx(1e-3)
+
+
 @pytest.mark.slow
 def test_latencies_are_those_of_lindleys_recursion_on_the_servers_log():
     with running("fifo_server", service=0.005) as server:

@@ -62,7 +62,7 @@ def measure_serving(
         allow_remote: Send to another machine too: only to one that you may put under load.
         bearer_env: Environment variable with a token to authorize with.
         http2: Send by HTTP/2, which takes more of the client's CPU time (extra `http2`).
-        timeout: Seconds after which a request has failed; None: 60.
+        timeout: Seconds after which a request has failed; None: 60, offline at least `duration`.
         processes: Processes that send.
         device: Where a model runs; None leaves it where it is.
         progress: Show progress; None does so on a terminal.
@@ -104,12 +104,11 @@ def load_options(
     *,
     rate: float | Sequence[float] | Literal["auto"] | None = None,
     goals: str | Sequence[Goal] = (),
-    timeout: float | None = None,
     **settings: Any,
 ) -> LoadOptions:
     """Return the options of arguments as users write them. Raises InputError."""
     from torchgauge.analyze.serving.goals import parse_goals
-    from torchgauge.serving.load_options import TIMEOUT, LoadOptions
+    from torchgauge.serving.load_options import LoadOptions
 
     rates: tuple[float, ...] | Literal["auto"] = ()
     if isinstance(rate, str):
@@ -122,9 +121,7 @@ def load_options(
     limits = parse_goals(goals) if isinstance(goals, str) and goals else ()
     if not isinstance(goals, str):
         limits = tuple(goals)
-    return LoadOptions(
-        rates=rates, goals=limits, timeout=TIMEOUT if timeout is None else timeout, **settings
-    )
+    return LoadOptions(rates=rates, goals=limits, **settings)
 
 
 def _of_model(

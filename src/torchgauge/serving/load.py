@@ -30,7 +30,13 @@ from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
 from torchgauge.serving.load_inputs import due_times, request_items
-from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
+from torchgauge.serving.load_options import (
+    DURATION,
+    OFFLINE_REQUESTS,
+    QUERY_SAMPLES,
+    TIMEOUT,
+    LoadOptions,
+)
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
@@ -238,7 +244,10 @@ class _Load:
         if options.scenario == "offline":
             count = options.requests or OFFLINE_REQUESTS
             arrivals = Arrivals(kind="at once", seed=options.seed)
-            plan = self._plan(schedule=[0.0] * count)
+            plan = self._plan(
+                schedule=[0.0] * count, drain=options.seconds_at(None), timeout_from_sent=True,
+                timeout=options.timeout or max(TIMEOUT, options.duration or 0.0),
+            )  # fmt: skip
             return self._run(plan, arrivals, options.seconds_at(None))
         samples = QUERY_SAMPLES if options.scenario == "multi-stream" else 1
         seconds = options.seconds_at(None)
@@ -250,11 +259,13 @@ class _Load:
 
     def _plan(self, **kind: object) -> SendPlan:
         options = self._options
+        timeout = options.timeout or TIMEOUT
+        kind = {"timeout": timeout, "drain": timeout, **kind}
         return SendPlan(
             address=self._address, protocol=self._protocol, items=self._items,
             api="torchgauge" if self._server else options.api, in_flight=options.in_flight,
-            timeout=options.timeout, drain=options.timeout, bearer_env=options.bearer_env,
-            processes=options.processes, **kind,  # type: ignore[arg-type]
+            bearer_env=options.bearer_env, processes=options.processes,
+            **kind,  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property

@@ -199,7 +199,7 @@ def due_times(
     Raises InputError `arrivals-invalid`; `rate-too-low` where no request is due.
     """
     recorded = recorded_times(options.recorded)
-    times = schedule(arrivals, duration=seconds, count=count, recorded=recorded).tolist()
+    times: list[float] = schedule(arrivals, duration=seconds, count=count, recorded=recorded).tolist()
     if options.duration is None and len(times) < min(len(recorded), count or len(recorded)):
         raise InputError(
             f"'{arrivals.file}' is a schedule of more than {LONGEST / 3600:g} hours.",

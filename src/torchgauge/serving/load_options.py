@@ -47,7 +47,8 @@ class LoadOptions:
         allow_remote: Whether another machine may be loaded.
         bearer_env: Name of the environment variable with a token.
         http2: Whether an endpoint is asked by HTTP/2.
-        timeout: Seconds after which a request has failed.
+        timeout: Seconds after which a request has failed, from when it was due, in the scenario
+            offline from when it was sent; None: 60, offline at least `duration`.
         processes: Client processes.
 
     Raises InputError `option-invalid`, `option-conflict`, `rate-missing`, `scenario-unknown`,
@@ -73,7 +74,7 @@ class LoadOptions:
     allow_remote: bool = False
     bearer_env: str = ""
     http2: bool = False
-    timeout: float = TIMEOUT
+    timeout: float | None = None
     processes: int = 1
 
     def __post_init__(self) -> None:

@@ -177,7 +177,7 @@ def _watched(
     processes: Sequence[_Process], begin: float, plan: SendPlan, progress: Progress
 ) -> bool:
     """Wait until all have answered, and return whether Ctrl-C ended it."""
-    latest = begin + plan.seconds + min(plan.drain, plan.timeout) + _GRACE_SECONDS
+    latest = begin + plan.seconds + plan.drain + _GRACE_SECONDS
     interrupted = False
     while open_processes := [process for process in processes if process.result is None]:
         try:
