@@ -43,7 +43,7 @@ def test_options_of_a_model_reach_the_load(sent):
         "--rate", "25,50,75", "--arrivals", "gamma:2", "--goal", "p99<100ms", "--goal",
         "errors<1%", "--for", "120s", "--requests", "400", "--in-flight",
         "64", "--max-batch", "8", "--max-delay", "5ms", "--workers", "2", "--seed", "7",
-        "--timeout", "3", "--tokens", "128:64", "--device", "cpu", "--precision", "bf16",
+        "--timeout", "3", "--processes", "2", "--device", "cpu", "--precision", "bf16",
         "--input", "1x8", "--weights", "w.pt", "--mlperf",
     ) == 0  # fmt: skip
     ((request, settings),) = requests
@@ -52,7 +52,7 @@ def test_options_of_a_model_reach_the_load(sent):
     assert settings == {
         "rate": (25.0, 50.0, 75.0), "arrivals": "gamma:2", "goals": "p99<100ms errors<1%",
         "duration": 120.0, "requests": 400, "in_flight": 64, "max_batch": 8, "max_delay": 0.005,
-        "workers": 2, "seed": 7, "timeout": 3.0, "tokens": (128, 64), "mlperf": True,
+        "workers": 2, "seed": 7, "timeout": 3.0, "processes": 2, "mlperf": True,
     }  # fmt: skip
 
 
@@ -83,7 +83,8 @@ REFUSED = [
     (("--rate", "5,x"), "option-invalid", "'x' is not a rate above 0"),
     (("--rate", "nan"), "option-invalid", "'nan' is not a rate above 0"),
     (("--rate", "atuo"), "option-invalid", "Did you mean auto"),
-    (("--rate", "auto"), "option-conflict", "Add --goal"),
+    (("--rate", "auto"), "option-conflict", "Give goals: --goal"),
+    (("--scenario", "offline", "--arrivals", "constant"), "option-conflict", "has no arrivals"),
     (("--rate", "5", "--scenario", "offline"), "option-conflict", "has no rate"),
     (("--arrivals", "possion"), "option-invalid", "Did you mean poisson"),
     (("--arrivals", "gama"), "option-invalid", "Did you mean gamma:2"),
@@ -94,7 +95,9 @@ REFUSED = [
     (("--api", "json"), "option-conflict", "--api fits an endpoint"),
     (("--bearer-env", "NAME"), "option-conflict", "--bearer-env fits an endpoint"),
     (("--tokens", "128"), "option-invalid", "'128' is not tokens in and out"),
-    (("--tokens", "1:2", "--prompts", "p"), "option-conflict", "both say what is sent"),
+    (("--tokens", "1:2"), "option-conflict", "--tokens fits an endpoint"),
+    (("--prompts", "p"), "option-conflict", "--prompts fits an endpoint"),
+    (("--processes", "0"), "option-invalid", "--processes"),
     (("--goals", "p99<1s"), "option-unknown", "--goal"),
     (("--max-delay", "x"), "option-invalid", "not a number of seconds"),
     (("--format", "layers", "--output-dir", "d"), "format-unfit", "Choose from json"),
@@ -118,6 +121,7 @@ def test_mistakes_are_named_with_what_was_meant(sent, capsys, arguments, identit
     ("target", "arguments", "identity", "text"),
     [
         (URL, ("--max-batch", "8"), "option-conflict", "--max-batch fits a model"),
+        (URL, ("--tokens", "1:2", "--prompts", "p"), "option-conflict", "all say what is sent"),
         (URL, ("--input", "1x8"), "option-conflict", "--input fits a model"),
         (URL, ("--bearer-env", "sk-123"), "option-invalid", "the name of an environment variable"),
         ("127.0.0.1:8000/x", (), "url-scheme", "Did you mean http://127.0.0.1:8000/x?"),
@@ -159,8 +163,8 @@ def test_suggested_commands_run_it_the_same_way(sent, capsys, tmp_path, monkeypa
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.chdir(tmp_path)
     sent(servings.streamed())
-    assert load("--rate", "2", "--http2", target=URL) == 0
-    assert f"load {URL} --http2 --rate auto" in next_commands(capsys)
+    assert load("--rate", "2", "--http2", "--processes", "2", target=URL) == 0
+    assert f"load {URL} --processes 2 --http2 --rate auto" in next_commands(capsys)
     sent(servings.healthy())
     for words in (
         "--provider cuda --optimization basic --custom-ops a.so --custom-ops b.so --trust",

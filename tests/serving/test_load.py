@@ -269,8 +269,9 @@ def test_ctrl_c_keeps_the_levels_so_far_and_the_one_that_ran():
     ("scenario", "size"), [("single-stream", 1), ("multi-stream", 8), ("offline", 4)]
 )
 def test_scenarios_call_a_target_here(scenario, size):
+    batches = {"max_batch": 4} if scenario == "offline" else {}
     serving = tg.measure_serving(
-        model(), torch.randn(1, 16), scenario=scenario, requests=20, duration=5, max_batch=4
+        model(), torch.randn(1, 16), scenario=scenario, requests=20, duration=5, **batches
     )
     level = serving.levels[0]
     assert serving.served_by.kind == "call"
@@ -350,6 +351,14 @@ def test_scenarios_send_to_an_endpoint(scenario):
     together = {"single-stream": 1, "multi-stream": 8, "offline": 16}[scenario]
     assert len(requests) == 16 * (8 if scenario == "multi-stream" else 1)
     assert requests.scheduled.count(requests.scheduled[0]) == together
+
+
+def test_a_target_without_a_rate_is_not_loaded():
+    unused = {"rate": 5, "api": "openai-chat"}
+    for settings, identity in (({}, "rate-missing"), (unused, "option-conflict")):
+        with pytest.raises(InputError) as raised:
+            tg.measure_serving("no_such_file.py:make", **settings)
+        assert raised.value.id == identity
 
 
 def test_another_machine_is_not_loaded():

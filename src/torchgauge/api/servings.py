@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.errors import InputError
 from torchgauge.progress import showing
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Scenario
@@ -48,7 +49,7 @@ def measure_serving(
         scenario: "server": by the clock; "single-stream": one after the other; "multi-stream": 8 at
             once; "offline": all at once.
         duration: Seconds of a level; None: 10, or as long as `requests` or the file take.
-        requests: Requests of a level at most.
+        requests: Requests of a level at most; in the scenario multi-stream queries of 8.
         in_flight: Requests on their way at once at most; others wait, which counts.
         api: What a URL answers: "json", "openai-chat", "openai-completions" or "kserve-v2".
         body: A file with the body of every request, or one on each line.
@@ -82,6 +83,12 @@ def measure_serving(
     settings = dict(locals())
     target, inputs, device, progress = (settings.pop(name) for name in _NOT_OF_THE_LOAD)
     options = load_options(**settings)
+    if isinstance(target, str) and inputs is not None:
+        raise InputError(
+            "Inputs fit a model that is given as an object.",
+            id="option-conflict",
+            remedy="Leave inputs out: a factory returns them, and a URL takes a body.",
+        )
     if not isinstance(target, str):
         return _of_model(target, inputs, device, options, progress)
     return _of_text(target, device, options, progress)

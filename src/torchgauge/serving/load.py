@@ -60,8 +60,10 @@ def measure(subject: Source | str, options: LoadOptions, progress: Progress) -> 
     keeps it with those before. A server that ends is a result: its requests have their fates.
 
     Raises what loading raises; InputError of the address, of the bodies, `rate-missing`,
-    `not-batchable`; MeasurementError `client-failed`, `child-…` where the server does not start.
+    `option-conflict`, `not-batchable`; MeasurementError `client-failed`, `child-…` where the
+    server does not start.
     """
+    options.check_fit(endpoint=isinstance(subject, str))
     with Interrupts() as interrupts:
         if isinstance(subject, str):
             return _of_endpoint(subject, options, progress, interrupts)
@@ -81,7 +83,8 @@ def _of_endpoint(
         spec=address.text, kind="endpoint", name=address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
-    served = ServedBy(kind="endpoint", api=options.api, address=address.text)
+    api = "grpc" if address.scheme in ("grpc", "grpcs") else options.api
+    served = ServedBy(kind="endpoint", api=api, address=address.text)
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)
         return load.serving(target, served)
@@ -208,8 +211,6 @@ class _Load:
 
     def _begun_search(self) -> RateSearch | None:
         """Begin below what a closed loop shows that the server answers at most."""
-        if self._options.rates not in ("auto", ()):
-            return None
         arrivals = Arrivals(kind="closed", users=PROBE_USERS, seed=self._options.seed)
         plan = self._plan(schedule=None, users=PROBE_USERS, duration=PROBE_SECONDS)
         probe = self._run(plan, arrivals, PROBE_SECONDS, judged=False)

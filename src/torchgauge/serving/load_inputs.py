@@ -51,14 +51,28 @@ def request_items(address: Address, options: LoadOptions) -> tuple[Address, tupl
     """
     dialect = dialect_named(options.api)
     served = address.with_default_path(dialect.path)
+    by_grpc = address.scheme in ("grpc", "grpcs")
+    if by_grpc and dialect.body is not None:
+        raise InputError(
+            f"{options.api} is not an API of gRPC.",
+            id="option-conflict",
+            cause="KServe's inference protocol is sent there.",
+            remedy="Leave --api out, or give the server's http:// address.",
+        )
     if options.body is not None:
         return served, bodies_of(options.body)
     if dialect.body is None:
-        if options.prompts is None and options.tokens is None:
+        is_get = options.api == "json" and not by_grpc
+        given = options.prompts is not None or options.tokens is not None
+        if is_get and not given:
             return served, (b"",)
         raise InputError(
-            f"The API {options.api} takes no prompts.",
-            id="option-conflict",
+            (
+                f"The API {options.api} takes no prompts."
+                if given
+                else "KServe's requests have a body."
+            ),
+            id="option-conflict" if given else "body-missing",
             remedy="Give the body of its requests: --body FILE.",
         )
     if options.prompts is not None:
@@ -199,7 +213,9 @@ def due_times(
     Raises InputError `arrivals-invalid`; `rate-too-low` where no request is due.
     """
     recorded = recorded_times(options.recorded)
-    times: list[float] = schedule(arrivals, duration=seconds, count=count, recorded=recorded).tolist()
+    times: list[float] = schedule(
+        arrivals, duration=seconds, count=count, recorded=recorded
+    ).tolist()
     if options.duration is None and len(times) < min(len(recorded), count or len(recorded)):
         raise InputError(
             f"'{arrivals.file}' is a schedule of more than {LONGEST / 3600:g} hours.",
