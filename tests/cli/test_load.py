@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from tests.support import servings
 from tests.support.published_schemas import published
+from tests.support.serving_levels import closed_level
 
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.serving.level import Arrivals, ClientLoad
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
 
@@ -200,7 +202,7 @@ def test_a_client_that_was_too_slow_is_inconclusive(sent, capsys):
         (("throughput:20requests/s", "goodput:20requests/s"), 0),
         (("throughput:70requests/s",), 3),
         (("capacity:50requests/s",), 0),
-        (("capacity:500requests/s",), 3),
+        (("capacity:500requests/s",), 4),  # it is at least 75
         (("ttft:1s",), 4),
     ],
 )
@@ -212,7 +214,48 @@ def test_every_level_is_held_to_the_limits(sent, limits, code):
 def test_loads_of_a_search_above_the_capacity_are_not_held_to_limits(sent, capsys):
     sent(servings.capacity_found())
     assert load("--rate", "auto", "--goal", "p99<100ms", "--threshold", "p99:100ms") == 0
+    assert load("--threshold", "capacity:500requests/s") == 3
+    sent(searched(searched=False))
     assert load("--rate", "25,50,100,150", "--threshold", "p99:100ms") == 3
+
+
+def searched(*left_out, **changes):
+    """Return a search whose first levels it did not count, at which the client was late."""
+    late = msgspec.structs.replace(
+        closed_level(), client=ClientLoad(lateness_p99=1.0, limited=True), scenario="server",
+        arrivals=Arrivals(kind="closed", users=32),
+    )  # fmt: skip
+    record = servings.capacity_found()
+    others = [msgspec.structs.replace(late, left_out=reason) for reason in left_out]
+    capacity = msgspec.structs.replace(record.capacity, **changes)
+    return msgspec.structs.replace(record, levels=(*others, *record.levels), capacity=capacity)
+
+
+def test_levels_that_a_search_does_not_count_decide_nothing(sent):
+    arguments = ("--rate", "auto", "--goal", "p99<100ms", "--threshold")
+    sent(searched("probe", "late client"))
+    assert load(*arguments, "p99:100ms") == 0
+    assert load(*arguments, "p99:10us") == 3
+    sent(searched("probe", rate=None, interval=None))
+    assert load(*arguments, "p99:100ms") == 0  # at the lowest rate
+    assert load(*arguments, "p99:1ms") == 3
+    assert load(*arguments, "capacity:50requests/s") == 4
+    sent(searched("probe", "late client", rate=None, interval=None))
+    assert load(*arguments, "p99:100ms") == 4
+    # A level that is kept, since its goals are far above how late the client was.
+    kept = searched("")
+    sent(kept)
+    assert load("--rate", "auto", "--goal", "p99<100ms") == 0
+
+
+def test_a_capacity_without_an_interval_is_at_least_that(sent, capsys):
+    arguments = ("--rate", "auto", "--goal", "p99<100ms", "--threshold")
+    sent(searched(interval=None, rate=80.0))
+    assert load(*arguments, "capacity:50requests/s") == 0
+    assert load(*arguments, "capacity:90requests/s") == 4
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "at least 80.0 requests/s" in shown
+    assert "without an interval: 6 levels" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """Load on servers in processes of their own, whose times are named."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
@@ -117,6 +120,34 @@ def test_the_time_of_an_offline_load_at_a_url_ends_it(plans, settings, drain, ti
     (plan,), (level,) = plans, serving.levels
     assert (plan.drain, plan.timeout, plan.timeout_from_sent) == (drain, timeout, True)
     assert level.duration == pytest.approx(1e-3)
+
+
+def test_a_search_says_which_levels_it_does_not_count(plans, monkeypatch):
+    """Each level takes as long as its schedule, by a clock that is moved on."""
+    clock = types.SimpleNamespace(now=0.0)
+    clock.monotonic, clock.sleep = lambda: clock.now, lambda seconds: None
+    monkeypatch.setattr(load, "time", clock)
+    answered = load.send
+
+    def send(plan, progress):
+        if plan.schedule is None:  # the probe: 100 requests a second
+            plan = dataclasses.replace(plan, count=200)
+        sent = answered(plan, progress)
+        clock.now += sent.seconds
+        # Quick up to 7 requests a second, which is far below the probe's.
+        due = sent.requests.scheduled
+        wait = 1e-3 if len(due) / due[-1] < 7 else 2.0
+        last = tuple(time + wait for time in due)
+        return dataclasses.replace(sent, requests=msgspec.structs.replace(sent.requests, last=last))
+
+    monkeypatch.setattr(load, "send", send)
+    serving = tg.measure_serving(NOWHERE, rate="auto", goals="p50<1s", requests=100)
+    assert serving.levels[0].left_out == "probe"
+    rates = [level.arrivals.rate for level in serving.levels[1:]]
+    assert min(rates) < 7 < max(rates) == rates[0]
+    # Levels at lower rates take longer than the first, which is no reason to end.
+    assert "limit of" not in serving.capacity.reason
+    assert serving.capacity.searched
 
 
 @pytest.mark.slow

@@ -83,15 +83,9 @@ def measure_serving(
     settings = dict(locals())
     target, inputs, device, progress = (settings.pop(name) for name in _NOT_OF_THE_LOAD)
     options = load_options(**settings)
-    if isinstance(target, str) and inputs is not None:
-        raise InputError(
-            "Inputs fit a model that is given as an object.",
-            id="option-conflict",
-            remedy="Leave inputs out: a factory returns them, and a URL takes a body.",
-        )
     if not isinstance(target, str):
         return _of_model(target, inputs, device, options, progress)
-    return _of_text(target, device, options, progress)
+    return _of_text(target, inputs, device, options, progress)
 
 
 def serving_request(
@@ -144,8 +138,14 @@ def _of_model(
 
 
 def _of_text(
-    target: str, device: str | None, options: LoadOptions, progress: bool | None
+    target: str, inputs: Any, device: str | None, options: LoadOptions, progress: bool | None
 ) -> Serving:
+    if inputs is not None:
+        raise InputError(
+            "Inputs fit a model that is given as an object.",
+            id="option-conflict",
+            remedy="Leave inputs out: a factory returns them, and a URL takes a body.",
+        )
     from torchgauge.serving.client.address import SCHEMES
 
     if target.lower().startswith(SCHEMES):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,7 +14,8 @@ from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
-from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch, Trial
+from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch
+from torchgauge.analyze.serving.rate_trials import Trial
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.errors import MeasurementError
@@ -189,32 +189,38 @@ class _Load:
         """Search the highest rate within the goals."""
         search = self._begun_search()
         if search is None:
-            return Capacity(reason="The server answered nothing.")
+            return Capacity(reason="The server answered nothing.", searched=True)
         options = self._options
         ended = ""
         seconds = options.seconds_at(search.first_rate) * search.most_length + MOST_LEVELS * PAUSE
         self._progress.expect(MOST_LEVELS)
         self._progress.keep(f"at most {MOST_LEVELS} levels, {units.time(seconds)}")
-        deadline = time.monotonic() + MOST_OVERRUN * seconds
+        begin, planned = time.monotonic(), 0.0
         while not self._over and (trial := search.next()) is not None:
             if trial.rate * options.seconds_at(trial.rate) * trial.length < FEWEST_REQUESTS:
                 ended = f"At {trial.rate:.3g} requests/s a level would have to be longer."
                 break
-            if time.monotonic() > deadline:
-                ended = f"The search ended at its limit of {units.time(MOST_OVERRUN * seconds)}."
+            limit = MOST_OVERRUN * max(seconds, planned)
+            if time.monotonic() - begin > limit:
+                ended = f"The search ended at its limit of {units.time(limit)}."
                 break
+            # A number of requests takes longer at a lower rate than at the first.
+            planned += options.seconds_at(trial.rate) * trial.length + PAUSE
             self._try(search, trial)
         if self._server_ended:
             ended = "The server ended during the search."
         capacity = search.capacity(interrupted=self._interrupted or self._interrupts.noted)
-        return replace(capacity, reason=ended) if ended else capacity
+        return replace(capacity, reason=f"{ended} {capacity.reason}") if ended else capacity
 
     def _begun_search(self) -> RateSearch | None:
         """Begin below what a closed loop shows that the server answers at most."""
         arrivals = Arrivals(kind="closed", users=PROBE_USERS, seed=self._options.seed)
         plan = self._plan(schedule=None, users=PROBE_USERS, duration=PROBE_SECONDS)
         probe = self._run(plan, arrivals, PROBE_SECONDS, judged=False)
-        if probe is None or not probe.fates.get("done"):
+        if probe is None:
+            return None
+        self._levels[-1] = replace(probe, left_out="probe")
+        if not probe.fates.get("done"):
             return None
         done = probe.completed.value if probe.completed is not None else 0.0
         answered = probe.fates["done"] / PROBE_SECONDS
@@ -230,7 +236,7 @@ class _Load:
         seconds = options.seconds_at(trial.rate) * trial.length
         level = self._scheduled(options.arrivals_at(trial.rate, trial.seed), seconds, count)
         if level is not None and not level.interrupted:
-            search.add(trial, level)
+            self._levels[-1] = replace(level, left_out=search.add(trial, level))
 
     def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
         times = due_times(self._options, arrivals, seconds, count)
@@ -313,7 +319,7 @@ class _Load:
             mlperf=options.mlperf,
             interrupted=sent.interrupted,
         )
-        level = replace(level, warnings=(*level.warnings, *_problems(sent)))
+        level = replace(level, warnings=(*level.warnings, *sent.warnings))
         self._levels.append(level)
         self._check_server(level)
         return level
@@ -335,15 +341,3 @@ class _Load:
                     remedy="Look at the server's own log for the reason.",
                 )
             )
-
-
-def _problems(sent: SentLoad) -> Iterator[MeasurementWarning]:
-    """Yield what the client met, one warning of each fate that has a text."""
-    for fate, text in sent.problems.items():
-        count = sent.requests.fate.count(fate)
-        yield MeasurementWarning(
-            id=f"requests-{fate}",
-            message=f"{count:,} requests ended as '{fate}'.",
-            probe="serving",
-            cause=text,
-        )

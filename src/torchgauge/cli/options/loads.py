@@ -55,10 +55,7 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         "--for", type=seconds, metavar="TIME", dest="duration", help="of a level, such as 60s"
     )
     group.add_argument(
-        "--requests",
-        type=positive,
-        metavar="N",
-        help="of a level, at most; of multi-stream queries of 8",
+        "--requests", type=positive, metavar="N", help="of a level, at most (multi-stream: queries)"
     )
     group.add_argument(
         "--in-flight",
@@ -70,10 +67,7 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         "--timeout", type=seconds, metavar="TIME", help="of a request, after which it has failed"
     )
     group.add_argument(
-        "--processes",
-        type=positive,
-        metavar="N",
-        help="client processes that send (default: 1)",
+        "--processes", type=positive, metavar="N", help="client processes that send (default: 1)"
     )
     group.add_argument(
         "--seed",

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.progress import Progress, Silent
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Fate, Requests
 from torchgauge.serving.client.client_share import ShareResult
@@ -56,6 +57,18 @@ class SentLoad:
     problems: dict[Fate, str]
     interrupted: bool = False
     seconds: float
+
+    @property
+    def warnings(self) -> Iterator[MeasurementWarning]:
+        """What the client met, one warning of each fate that has a text."""
+        for fate, text in self.problems.items():
+            count = self.requests.fate.count(fate)
+            yield MeasurementWarning(
+                id=f"requests-{fate}",
+                message=f"{count:,} requests ended as '{fate}'.",
+                probe="serving",
+                cause=text,
+            )
 
 
 def send(plan: SendPlan, progress: Progress | None = None) -> SentLoad:
