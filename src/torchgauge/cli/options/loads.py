@@ -240,9 +240,9 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(LoadOptions)} - {"rates"} | {"rate"}
     values = {name: getattr(options, name) for name in names}
     values["goals"] = " ".join(options.goals) if options.goals else None
-    known = {name: value for name, value in values.items() if value is not None}
-    load_options(**known)
-    return known
+    arguments = {name: value for name, value in values.items() if value is not None}
+    load_options(**arguments)
+    return arguments
 
 
 def _check(options: argparse.Namespace) -> None:
