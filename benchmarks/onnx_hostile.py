@@ -208,11 +208,11 @@ def profiled(path: Path) -> str:
     except subprocess.TimeoutExpired:
         return "HANG of the caller"
     error = ERROR_ID.search(done.stderr)
+    if error is not None and done.returncode > 0:
+        return f"error {error[1].decode()}"
     if done.stdout.startswith(b"{") and done.returncode in (0, 1):
         return "record" if done.returncode == 0 else "record, the call failed"
-    if done.returncode < 0 or error is None:
-        return f"CRASH of the caller ({done.returncode})"
-    return f"error {error[1].decode()}"
+    return f"CRASH of the caller ({done.returncode})"
 
 
 def main() -> None:
