@@ -1,12 +1,15 @@
 """Plans whose answer is known by arithmetic, and servers that no plan fits."""
 
+import math
+
 import msgspec
+import numpy as np
 import pytest
 from tests.support import capacity_worlds as worlds
 from tests.support import generations, records, servings, sweeps
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-from torchgauge.analyze.capacity.capacity_plans import Planner, unbeaten
+from torchgauge.analyze.capacity.capacity_plans import Planner, fewest, unbeaten
 from torchgauge.analyze.capacity.record_plans import level_checks, plan
 from torchgauge.analyze.capacity.service_times import of_requests, service_times
 from torchgauge.errors import InputError
@@ -73,6 +76,51 @@ def test_given_workers():
     assert made.needed.workers == 4
 
 
+@pytest.mark.thorough
+def test_limit_within_the_uncertainty_of_the_service_time_is_out_of_reach():
+    """No number of workers makes the time of a request itself more certain."""
+    seconds = np.random.default_rng(1).lognormal(math.log(0.0485), 0.05, 40)
+    times = msgspec.structs.replace(
+        worlds.exact((1,)), batches=(BatchTimes(batch=1, seconds=tuple(seconds)),)
+    )
+    goal = Goal(metric="latency", limit=1.003 * float(seconds.mean()))
+    tried = []
+    planner = Planner(times, CapacityOptions(rate=50.0, goals=(goal,), effort=0.02), tried.append)
+    made = planner.plan(servings.target(), records.environment())
+    assert made.needed is None
+    assert made.findings[0].title == "No number of workers meets the goals for sure"
+    assert len(set(tried)) < 20
+
+
+def test_fewest_is_the_first_that_is_enough():
+    for begin, most, first in [(1, 1, 1), (3, 40, 3), (3, 40, 17), (3, 40, 40), (9, 10, 10)]:
+        assert fewest(lambda count, first=first: count >= first, begin, most) == first
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate": 1e8}, "more than 10,000 workers"),
+        ({"rate": 200, "workers": 1}, "The queue of 1 worker does not come to rest"),
+        ({"rate": 200, "workers": 1, "goals": ()}, "The queue of 1 worker does not come to rest"),
+        ({"rate": 159, "workers": 1}, "1 worker misses the goals"),
+        ({"rate": 200, "workers": 2, "failures": 1}, "too few where 1 fail"),
+    ],
+)
+def test_why_no_setting_is_enough(options, words):
+    made = planned(worlds.exact((1,)), effort=0.02, **options)  # 167 requests/s a worker at most
+    assert made.needed is None
+    assert words in made.findings[0].title
+    assert words in str(made)
+
+
+def test_worker_less_that_is_nearly_enough():
+    # Two stand 333.3 a second: of 332 none piles up without end, and yet nothing comes to rest.
+    made = planned(worlds.exact((1,)), rate=332, workers=3, effort=0.02)
+    (finding,) = [finding for finding in made.findings if finding.id == "capacity-failure"]
+    assert finding.evidence == "2 answer 333.3 requests/s at most: 332 are more than 99 % of that."
+
+
 @pytest.mark.slow
 def test_front():
     made = planned(worlds.exact((1, 2, 4)), rate=300, tune=True, effort=0.03)
@@ -89,7 +137,7 @@ def test_front():
 
 
 def test_front_keeps_what_is_planned():
-    made = planned(worlds.exact((1,)), rate=120, tune=True, workers=1, effort=0.02)
+    made = planned(worlds.exact((1,)), rate=100, tune=True, workers=1, effort=0.02)
     assert made.front == made.settings
 
 

@@ -11,6 +11,8 @@ from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
 
+MOST_WORKERS = 10_000
+
 
 @dataclasses.dataclass(frozen=True)
 class CapacityOptions:
@@ -66,6 +68,8 @@ class CapacityOptions:
                 raise _invalid(name, value, "above 0")
         if self.max_delay is not None and not 0 <= self.max_delay < math.inf:
             raise _invalid("max_delay", self.max_delay, "0 or above")
+        if (self.workers or 0) > MOST_WORKERS:
+            raise _invalid("workers", f"{self.workers:,}", f"{MOST_WORKERS:,} or less")
         if not 0 <= self.failures < (self.workers or math.inf):
             raise _invalid("failures", self.failures, "0 or above and fewer than the workers")
         if any(min(pair) < 1 for pair in self.tokens):
