@@ -76,7 +76,10 @@ def _of_endpoint(
         spec=address.text, kind="endpoint", name=address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
-    served = ServedBy(kind="endpoint", api=options.api, address=address.text)
+    served = ServedBy(
+        kind="endpoint", api=options.api, address=address.text,
+        workers=options.workers if options.workers > 1 else None,
+    )  # fmt: skip
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)
         return load.serving(target, served)

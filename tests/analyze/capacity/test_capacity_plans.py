@@ -1,5 +1,6 @@
 """Plans whose answer is known by arithmetic, and servers that no plan fits."""
 
+import dataclasses
 import math
 
 import msgspec
@@ -19,6 +20,7 @@ from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes
+from torchgauge.records.serving.serving import ServedBy
 
 
 def planned(times, **options):
@@ -197,6 +199,8 @@ def test_request_that_no_cache_holds():
         ({"rate": 1.0, "workers": 1, "failures": 1}, "option-invalid"),
         ({"recorded": (0.0, float("inf"))}, "option-invalid"),
         ({"rate": 1.0, "workers": 0}, "option-invalid"),
+        ({"rate": 1.0, "workers": 10_001}, "option-invalid"),
+        ({"rate": 1e300}, "option-invalid"),
         ({"rate": 1.0, "max_delay": -1.0}, "option-invalid"),
         ({"rate": 1.0, "failures": -1}, "option-invalid"),
         ({"recorded": (1.0,)}, "option-invalid"),
@@ -227,6 +231,84 @@ def test_service_times_of_a_sweep():
     times = service_times(sweeps.sweep())
     assert times.source == "sweep"
     assert [part.batch for part in times.batches] == sorted({p.batch for p in times.batches})
+
+
+def grid(*settings):
+    """Return a sweep of two batches for each of these settings; later ones are faster."""
+    cells = [
+        sweeps.cell(batch, 0.01 * batch / (1 + number), **chosen)
+        for number, chosen in enumerate(settings)
+        for batch in (1, 2)
+    ]
+    return sweeps.sweep(cells)
+
+
+def test_rows_of_other_work_are_no_choice_of_throughput():
+    record = grid({"seq_len": 2048}, {"seq_len": 128})
+    with pytest.raises(InputError) as error:
+        service_times(record)
+    assert error.value.id == "row-missing"
+    assert "--row, of 'length 2048', 'length 128'" in error.value.remedy
+    assert service_times(record, "length 2048").settings == "length 2048"
+    with pytest.raises(InputError) as error:
+        service_times(record, "length 64")
+    assert error.value.id == "row-unknown"
+
+
+def test_the_fastest_of_several_rows_is_said():
+    record = grid({"precision": "fp32"}, {"precision": "bf16", "compile": "default"})
+    options = CapacityOptions(rate=1.0, effort=0.02, workers=1)
+    (warning,) = [w for w in plan(record, options).warnings if w.id == "row-chosen"]
+    assert "Of 2 rows" in warning.message
+    assert "planned for: bf16, compile default" in warning.message
+    named = plan(record, dataclasses.replace(options, row="compile default"))
+    assert all(warning.id != "row-chosen" for warning in named.warnings)
+
+
+def test_a_row_of_what_has_none():
+    with pytest.raises(InputError) as error:
+        service_times(records.profile(), "bf16")
+    assert error.value.id == "row-unknown"
+
+
+def test_calls_of_the_target_are_outside_of_a_server():
+    record = worlds.load_record("fifo", 60, count=400)
+    called = ServedBy(kind="call", api="call", version="", max_batch=1)
+    record = msgspec.structs.replace(record, served_by=called, service_times=None)
+    made = plan(record, CapacityOptions(rate=10.0, effort=0.02, workers=1))
+    assert made.times.source == "call"
+    assert any(warning.id == "times-outside-server" for warning in made.warnings)
+
+
+def test_no_request_waits_for_a_batch_of_one():
+    """It takes 1 ms beside its 10 ms of service, whatever delay the server was given."""
+    times = {"scheduled": (0.0, 1.0), "sent": (0.0, 1.0), "last": (0.011, 1.011)}
+    made = Requests(**times, fate=("done",) * 2, batch=(1, 1), service=(0.01, 0.01))
+    level = msgspec.structs.replace(
+        worlds.load_record("fifo", 60, count=60).levels[0], requests=made
+    )
+    for batch, overhead in [(1, 1e-3), (2, 0.0)]:
+        served = ServedBy(kind="reference", max_batch=batch, max_delay=5e-3)
+        record = servings.serving([level], served_by=served)
+        assert service_times(record).overhead == pytest.approx(overhead)
+
+
+def test_answers_that_name_no_batch_are_one_each():
+    made = Requests(scheduled=(0.0,) * 3, service=(1e-3, 2e-3, None), last=(0.1, 0.2, 0.3))
+    (batch,), order = of_requests([made])
+    assert (batch.batch, batch.seconds, order) == (1, (1e-3, 2e-3), (1, 1))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_workers_of_an_endpoint_are_said_or_asked_for(workers):
+    """Four workers at three times the rate of one: no server of a single worker."""
+    record = worlds.load_record("fifo", 300, workers=4)
+    times = msgspec.structs.replace(record.service_times, workers=workers)
+    record = msgspec.structs.replace(
+        record, service_times=times, served_by=ServedBy(kind="endpoint", workers=workers)
+    )
+    _, reason = level_checks(record, service_times(record))
+    assert ("torchgauge load URL --workers N" in reason) == (workers == 1)
 
 
 def test_service_times_of_a_profile():

@@ -11,7 +11,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
 
-MOST_WORKERS = 10_000
+MOST_WORKERS, LARGEST = 10_000, 1e12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,7 @@ class CapacityOptions:
         price: Of a worker and hour.
         tokens: Prompt and answer of each request, in turn, of a language model.
         token_budget: Positions that an iteration of a language model computes at most.
+        row: Settings of a sweep's row to plan for, such as "bf16"; empty: the fastest.
         seed: Of what is drawn.
         effort: How much is simulated: 1 is usual.
 
@@ -51,6 +52,7 @@ class CapacityOptions:
     price: float | None = None
     tokens: tuple[tuple[int, int], ...] = ()
     token_budget: int = 2048
+    row: str = ""
     seed: int = 0
     effort: float = 1.0
 
@@ -64,12 +66,11 @@ class CapacityOptions:
         # Each is above zero, a whole number where it counts.
         for name in ("rate", "price", "max_batch", "workers", "token_budget", "effort"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise _invalid(name, value, "above 0")
+            most = MOST_WORKERS if name == "workers" else LARGEST
+            if value is not None and not 0 < value <= most:
+                raise _invalid(name, value, f"above 0 and at most {most:,g}")
         if self.max_delay is not None and not 0 <= self.max_delay < math.inf:
             raise _invalid("max_delay", self.max_delay, "0 or above")
-        if (self.workers or 0) > MOST_WORKERS:
-            raise _invalid("workers", f"{self.workers:,}", f"{MOST_WORKERS:,} or less")
         if not 0 <= self.failures < (self.workers or math.inf):
             raise _invalid("failures", self.failures, "0 or above and fewer than the workers")
         if any(min(pair) < 1 for pair in self.tokens):

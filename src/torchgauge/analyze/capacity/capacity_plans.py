@@ -156,7 +156,7 @@ class Planner:
         return fewest(self._met, likely, most)
 
     def _likely(self, count: int) -> bool:
-        """Return whether workers seem enough, by a quick simulation of those that failures leave."""
+        """Return whether those that failures leave seem enough, by a quick simulation."""
         self.note(f"{count} workers")
         workers = self.workers(count - self.options.failures)
         values = self.predictor.values(self.model, workers, self.rate, resampling=True)

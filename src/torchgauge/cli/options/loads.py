@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +20,8 @@ SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
 APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
 # By what they need: an endpoint has them, or a model behind the reference server.
 OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2")
-OF_MODELS = (
-    *("max_batch", "max_delay", "workers"),
-    *("inputs", "weights", "device", "precision", "trust"),
-)
+OF_TARGETS = ("inputs", "weights", "device", "precision", "trust")
+OF_MODELS = ("max_batch", "max_delay", *OF_TARGETS)
 SENT = ("body", "prompts", "tokens")
 SETTINGS = (
     *("rate", "goals", "arrivals", "scenario", "duration", "requests", "in_flight", "api"),
@@ -89,8 +88,8 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
-    """Declare what is sent, and to whom."""
+def add_endpoint_options(group: argparse._ArgumentGroup, *, made_up: bool = True) -> None:
+    """Declare what is sent, and to whom; without `made_up` prompts."""
     group.add_argument("--api", choices=APIS, help="what a URL answers (default: json)")
     group.add_argument(
         "--body", type=typed, metavar="FILE", help="body of every request, or one on each line"
@@ -101,9 +100,11 @@ def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="prompts, one on each line (objects in a .jsonl file), sent in turn",
     )
-    group.add_argument(
-        "--tokens", type=tokens, metavar="IN:OUT", help="tokens of made-up prompts and of answers"
-    )
+    if made_up:
+        group.add_argument(
+            "--tokens", type=tokens, metavar="IN:OUT",
+            help="tokens of made-up prompts and of answers",
+        )  # fmt: skip
     group.add_argument(
         "--bearer-env",
         type=variable,
@@ -132,7 +133,36 @@ def add_server_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-delay", type=delay, metavar="TIME", help="for which a batch waits to fill: 5ms"
     )
-    group.add_argument("--workers", type=positive, metavar="N", help="behind one queue")
+    group.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="behind one queue; of a URL, as many as it has",
+    )
+
+
+def add_served_options(group: argparse._ArgumentGroup) -> None:
+    """Declare how a target is run that is put under load."""
+    group.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input of one request, such as 1x3x224x224; repeatable",
+    )
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument(
+        "--device", metavar="DEVICE", help="cpu, cuda, cuda:N, or auto: the GPU if there is one"
+    )
+    group.add_argument(
+        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+    group.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a file that holds a program, in a process of its own",
+    )
 
 
 def rates(text: str) -> tuple[float, ...] | Literal["auto"]:
@@ -219,20 +249,11 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    of_endpoint = is_address(options.target)
-    foreign = OF_MODELS if of_endpoint else OF_ENDPOINTS
-    if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:
-        flag = "--input" if names[0] == "inputs" else _flag(names[0])
-        subject = "a model that is served here" if of_endpoint else "an endpoint, named by its URL"
-        raise InputError(
-            f"{flag} fits {subject} only.",
-            id="option-conflict",
-            remedy=f"Leave {flag} out.",
-        )
+    check_fit(options, OF_MODELS if is_address(options.target) else OF_ENDPOINTS)
     sent = [name for name in SENT if getattr(options, name) is not None]
     if len(sent) > 1:
         raise InputError(
-            f"{_flag(sent[0])} and {_flag(sent[1])} both say what is sent.",
+            f"{flag_of(sent[0])} and {flag_of(sent[1])} both say what is sent.",
             id="option-conflict",
             remedy="Give one of them.",
         )
@@ -250,5 +271,20 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
+    """Raise InputError `option-conflict` where one is given that does not fit what is loaded."""
+    if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:
+        flag = flag_of(names[0])
+        subject = "a model that is served here"
+        if names[0] in OF_ENDPOINTS:
+            subject = "an endpoint, named by its URL"
+        raise InputError(
+            f"{flag} fits {subject} only.",
+            id="option-conflict",
+            remedy=f"Leave {flag} out.",
+        )
+
+
+def flag_of(name: str) -> str:
+    """Return how a setting is given on the command line."""
+    return "--input" if name == "inputs" else f"--{name.replace('_', '-')}"

@@ -49,6 +49,7 @@ CHECKS = (
 )
 SOURCES = {
     "server": "the server's own clock under load",
+    "call": "calls of the target, outside of a server",
     "sweep": "a sweep of batch sizes",
     "profile": "a profile, one call a request",
     "generation": "the fits of a generation",
