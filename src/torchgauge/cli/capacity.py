@@ -205,9 +205,10 @@ def _code(plan: CapacityPlan, *, interrupted: bool) -> ExitCode:
         return ExitCode.INTERRUPTED
     if any(warning.failed for warning in plan.warnings):
         return ExitCode.MEASUREMENT_FAILED
-    if plan.refused or any(warning.id in NOT_VERIFIED for warning in plan.warnings):
-        return ExitCode.INCONCLUSIVE
-    return ExitCode.DONE if plan.needed is not None else ExitCode.THRESHOLD
+    if plan.needed is None:
+        return ExitCode.INCONCLUSIVE if plan.refused else ExitCode.THRESHOLD
+    is_doubtful = any(warning.id in NOT_VERIFIED for warning in plan.warnings)
+    return ExitCode.INCONCLUSIVE if is_doubtful else ExitCode.DONE
 
 
 def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
