@@ -13,7 +13,8 @@ from torchgauge.errors import InputError
 from torchgauge.serving import load_inputs
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.dialect import Prompt
-from torchgauge.serving.client.dialects.every import dialect_named
+from torchgauge.serving.client.dialects import APIS
+from torchgauge.serving.client.dialects.every import DIALECTS, dialect_named
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
 from torchgauge.serving.load_inputs import bodies_of, made_up_prompts, prompts_of, request_items
@@ -91,11 +92,24 @@ def test_very_long_prompts_are_fewer(monkeypatch):
 def test_what_an_api_needs():
     for api, settings, identity in (
         ("kserve-v2", {"tokens": (1, 1)}, "option-conflict"),
+        ("kserve-v2", {}, "body-missing"),
         ("openai-chat", {}, "body-missing"),
     ):
         with pytest.raises(InputError) as raised:
             request_items(NOWHERE, LoadOptions(rates=(1.0,), api=api, **settings))
         assert raised.value.id == identity
+
+
+def test_what_grpc_needs():
+    address = parse_address("grpc://127.0.0.1:1/model")
+    for api, identity in (("json", "body-missing"), ("openai-chat", "option-conflict")):
+        with pytest.raises(InputError) as raised:
+            request_items(address, LoadOptions(rates=(1.0,), api=api))
+        assert raised.value.id == identity
+
+
+def test_options_name_the_apis_that_the_client_speaks():
+    assert {*APIS} == {*DIALECTS} - {"torchgauge"}
 
 
 def test_an_unknown_api_names_a_similar_one():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind
 from torchgauge.cli import formats
 from torchgauge.cli.options.loads import (
-    OF_ENDPOINTS,
     OF_TARGETS,
     add_endpoint_options,
     add_served_options,
@@ -213,9 +212,12 @@ def _code(plan: CapacityPlan, *, interrupted: bool) -> ExitCode:
 
 def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the load, by name. Raises InputError `option-conflict`."""
+    from torchgauge.serving.load_options import OF_ENDPOINTS
+
     of_runtime = ("provider", "optimization", "custom_ops")
     of_targets = (*OF_TARGETS, *of_runtime)
-    names = (*OF_ENDPOINTS, "prompts", *of_targets)
+    of_endpoints = tuple(name for name in OF_ENDPOINTS if name != "tokens")  # the plan has these
+    names = (*of_endpoints, *of_targets)
     chosen = {n: getattr(options, n) for n in names if getattr(options, n) not in (None, [], False)}
     if options.verify is None:
         if chosen:
@@ -226,7 +228,7 @@ def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
         return {}
     target = options.verify or getattr(getattr(record, "target", None), "spec", "")
     is_endpoint = is_address(target)
-    check_fit(options, of_targets if is_endpoint else (*OF_ENDPOINTS, "prompts"))
+    check_fit(options, of_targets if is_endpoint else of_endpoints)
     if is_endpoint:
         return chosen
     fields = {name: value for name, value in chosen.items() if name not in of_runtime}

@@ -14,13 +14,15 @@ from typing import Any
 
 import httptools
 
+from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError
 from torchgauge.reading import Bound, read_bytes
+from torchgauge.records.serving.level import Arrivals
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.request_bytes import Token, request_bytes
-from torchgauge.serving.load_options import LoadOptions
+from torchgauge.serving.load_options import LONGEST, LoadOptions
 
 BOUND = Bound(minimum=1 << 28, times=1, maximum=1 << 28)
 # Different prompts, which a cache of prefixes answers less often; fewer of very long ones.
@@ -49,14 +51,28 @@ def request_items(address: Address, options: LoadOptions) -> tuple[Address, tupl
     """
     dialect = dialect_named(options.api)
     served = address.with_default_path(dialect.path)
+    by_grpc = address.scheme in ("grpc", "grpcs")
+    if by_grpc and dialect.body is not None:
+        raise InputError(
+            f"{options.api} is not an API of gRPC.",
+            id="option-conflict",
+            cause="KServe's inference protocol is sent there.",
+            remedy="Leave --api out, or give the server's http:// address.",
+        )
     if options.body is not None:
         return served, bodies_of(options.body)
     if dialect.body is None:
-        if options.prompts is None and options.tokens is None:
+        is_get = options.api == "json" and not by_grpc
+        given = options.prompts is not None or options.tokens is not None
+        if is_get and not given:
             return served, (b"",)
         raise InputError(
-            f"The API {options.api} takes no prompts.",
-            id="option-conflict",
+            (
+                f"The API {options.api} takes no prompts."
+                if given
+                else "KServe's requests have a body."
+            ),
+            id="option-conflict" if given else "body-missing",
             remedy="Give the body of its requests: --body FILE.",
         )
     if options.prompts is not None:
@@ -187,6 +203,34 @@ def _answered(address: Address, request: bytes) -> bytes:
             size += len(data)
             parser.feed_data(data)
     return bytes(answer.body)
+
+
+def due_times(
+    options: LoadOptions, arrivals: Arrivals, seconds: float, count: int | None
+) -> list[float]:
+    """Return when the requests of a level are due, in seconds from its begin.
+
+    Raises InputError `arrivals-invalid`; `rate-too-low` where no request is due.
+    """
+    recorded = recorded_times(options.recorded)
+    times: list[float] = schedule(
+        arrivals, duration=seconds, count=count, recorded=recorded
+    ).tolist()
+    if options.duration is None and len(times) < min(len(recorded), count or len(recorded)):
+        raise InputError(
+            f"'{arrivals.file}' is a schedule of more than {LONGEST / 3600:g} hours.",
+            id="arrivals-invalid",
+            cause="Its times are taken as seconds.",
+            remedy="Give the time to send for (--for), or a higher rate.",
+        )
+    if not times:
+        raise InputError(
+            "No request is due in this time.",
+            id="rate-too-low",
+            cause=f"A level lasts {seconds:g} s.",
+            remedy="Give a longer time (--for), or a higher rate.",
+        )
+    return times
 
 
 def recorded_times(path: Path | None) -> tuple[float, ...]:

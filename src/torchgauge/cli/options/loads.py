@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
+from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.folders import typed
 from torchgauge.serving.client.address import SCHEMES
+from torchgauge.serving.client.dialects import APIS
 from torchgauge.similar import did_you_mean, similar
 
-SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
-APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
-# By what they need: an endpoint has them, or a model behind the reference server.
-OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2")
+# Of a model that is loaded here, beside those of its server.
 OF_TARGETS = ("inputs", "weights", "device", "precision", "trust")
-OF_MODELS = ("max_batch", "max_delay", *OF_TARGETS)
-SENT = ("body", "prompts", "tokens")
-SETTINGS = (
-    *("rate", "goals", "arrivals", "scenario", "duration", "requests", "in_flight", "api"),
-    *SENT,
-    *("max_batch", "max_delay", "workers", "seed", "mlperf", "allow_remote", "bearer_env", "http2"),
-    "timeout",
-)
 _HOST = re.compile(r"(localhost|\d+\.\d+\.\d+\.\d+|\[[\da-fA-F:]+\]):\d+(/.*)?")
 _SCHEME = re.compile(r"[a-z][a-z\d+.-]*://", re.IGNORECASE)
 
@@ -64,7 +55,9 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--for", type=seconds, metavar="TIME", dest="duration", help="of a level, such as 60s"
     )
-    group.add_argument("--requests", type=positive, metavar="N", help="of a level, at most")
+    group.add_argument(
+        "--requests", type=positive, metavar="N", help="of a level, at most (multi-stream: queries)"
+    )
     group.add_argument(
         "--in-flight",
         type=positive,
@@ -73,6 +66,9 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--timeout", type=seconds, metavar="TIME", help="of a request, after which it has failed"
+    )
+    group.add_argument(
+        "--processes", type=positive, metavar="N", help="client processes that send (default: 1)"
     )
     group.add_argument(
         "--seed",
@@ -240,44 +236,35 @@ def is_address(target: str) -> bool:
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was given, by the names of `measure_serving`'s arguments.
 
-    Raises InputError `option-conflict` for what does not go together.
+    Raises InputError `option-conflict` for what does not go together, and as `LoadOptions`.
     """
     _check(options)
-    values = {name: getattr(options, name) for name in SETTINGS}
+    from torchgauge.api.servings import load_options
+    from torchgauge.serving.load_options import LoadOptions
+
+    names = {field.name for field in dataclasses.fields(LoadOptions)} - {"rates"} | {"rate"}
+    values = {name: getattr(options, name) for name in names}
     values["goals"] = " ".join(options.goals) if options.goals else None
-    return {name: value for name, value in values.items() if value is not None}
+    known = {name: value for name, value in values.items() if value is not None}
+    load_options(**known)
+    return known
 
 
 def _check(options: argparse.Namespace) -> None:
-    check_fit(options, OF_MODELS if is_address(options.target) else OF_ENDPOINTS)
-    sent = [name for name in SENT if getattr(options, name) is not None]
-    if len(sent) > 1:
-        raise InputError(
-            f"{flag_of(sent[0])} and {flag_of(sent[1])} both say what is sent.",
-            id="option-conflict",
-            remedy="Give one of them.",
-        )
-    if options.rate == "auto" and not options.goals:
-        raise InputError(
-            "--rate auto searches the highest rate within goals, and there is none.",
-            id="option-conflict",
-            remedy='Add --goal, such as --goal "p99<100ms".',
-        )
-    if options.rate is not None and options.scenario not in (None, "server"):
-        raise InputError(
-            f"A {options.scenario} load has no rate: its requests wait for each other.",
-            id="option-conflict",
-            remedy="Leave --rate out, or choose --scenario server.",
-        )
+    from torchgauge.serving.load_options import OF_ENDPOINTS, OF_SERVERS
+
+    of_endpoint = is_address(options.target)
+    check_fit(options, (*OF_SERVERS, *OF_TARGETS) if of_endpoint else OF_ENDPOINTS)
 
 
 def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
     """Raise InputError `option-conflict` where one is given that does not fit what is loaded."""
+    from torchgauge.serving.load_options import OF_ENDPOINTS
+
     if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:
         flag = flag_of(names[0])
-        subject = "a model that is served here"
-        if names[0] in OF_ENDPOINTS:
-            subject = "an endpoint, named by its URL"
+        is_for_url = names[0] in OF_ENDPOINTS
+        subject = "an endpoint, named by its URL" if is_for_url else "a model that is served here"
         raise InputError(
             f"{flag} fits {subject} only.",
             id="option-conflict",

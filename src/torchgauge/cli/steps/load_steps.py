@@ -19,7 +19,17 @@ MAX_STEPS = 3
 STEM = "load"
 FLAGS = ("mlperf", "http2", "allow_remote", "trust")
 VALUES = (
-    *("arrivals", "scenario", "duration", "requests", "in_flight", "timeout", "seed", "api"),
+    *(
+        "arrivals",
+        "scenario",
+        "duration",
+        "requests",
+        "in_flight",
+        "timeout",
+        "seed",
+        "api",
+        "processes",
+    ),
     *("body", "prompts", "tokens", "bearer_env", "max_batch", "max_delay", "workers"),
     *("weights", "device", "precision", "provider", "optimization"),
 )
