@@ -58,7 +58,7 @@ def test_an_endpoint_gets_its_own_requests(loads):
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        (planned(source="sweep", settings="fp32, compile default"), "of compile default"),
+        (planned(source="sweep", settings="fp32, compile default"), "have compile default"),
         (planned(servings.target(training=True)), "training steps"),
     ],
 )

@@ -17,27 +17,14 @@ if TYPE_CHECKING:
 
 
 def plan_capacity(
-    record: Planned | str | Path,
-    *,
-    rate: float | None = None,
-    arrivals: str = "poisson",
-    schedule: Sequence[float] = (),
-    goals: str = "",
-    max_batch: int | None = None,
-    max_delay: float | None = None,
-    workers: int | None = None,
-    failures: int = 0,
-    tune: bool = False,
-    price: float | None = None,
-    tokens: Sequence[tuple[int, int]] = (),
-    token_budget: int = 2048,
-    row: str = "",
-    seed: int = 0,
-    verify: Callable[..., Any] | str | None = None,
-    inputs: Any = None,
-    load: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
-) -> CapacityPlan:
+    record: Planned | str | Path, *,
+    rate: float | None = None, arrivals: str = "poisson", schedule: Sequence[float] = (),
+    goals: str = "", max_batch: int | None = None, max_delay: float | None = None,
+    workers: int | None = None, failures: int = 0, tune: bool = False, price: float | None = None,
+    tokens: Sequence[tuple[int, int]] = (), token_budget: int = 2048, row: str = "", seed: int = 0,
+    verify: Callable[..., Any] | str | None = None, inputs: Any = None,
+    load: Mapping[str, Any] | None = None, progress: bool | None = None,
+) -> CapacityPlan:  # fmt: skip
     """Estimate how many workers meet the goals at a rate, by simulation of measured service times.
 
     Nothing runs but the simulation, and the load of `verify`. Of a record of load the plan has

@@ -113,12 +113,12 @@ def _described(plan: CapacityPlan) -> dict[str, Any]:
     target, of_sweep = plan.target, plan.times.source == "sweep"
     remedy = "Name a target that is run so: --verify TARGET"
     if target.training:
-        raise unfit("Its service times are of training steps.", remedy)
-    known = {"", target.precision, target.device, target.device.partition(":")[0]}
-    others = [part for part in plan.times.settings.split(", ") if part not in known]
-    if of_sweep and others:
-        settings = ", ".join(others)
-        raise unfit(f"Its service times are of {settings}, which a load does not run.", remedy)
+        raise unfit("They are service times of training steps.", remedy)
+    of_target = {"", target.precision, target.device, target.device.partition(":")[0]}
+    settings = [part for part in plan.times.settings.split(", ") if part not in of_target]
+    if of_sweep and settings:
+        cause = f"Its service times have {', '.join(settings)}, which a load does not run."
+        raise unfit(cause, remedy)
     fields: dict[str, Any] = {"device": target.device}
     if target.precision_method != "native":
         fields["precision"] = target.precision
@@ -126,7 +126,7 @@ def _described(plan: CapacityPlan) -> dict[str, Any]:
 
 
 def _differences(plan: CapacityPlan, serving: Serving) -> str:
-    """Return how the target that was loaded is run otherwise than the plan's; empty where alike."""
+    """Return how the target that was loaded differs from the plan's; empty where alike."""
     begin = 1 if plan.times.source == "sweep" else 0  # its cells have batches
 
     def facts(target: TargetDescription) -> dict[str, str]:

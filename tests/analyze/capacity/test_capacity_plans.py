@@ -10,7 +10,7 @@ from tests.support import capacity_worlds as worlds
 from tests.support import generations, records, servings, sweeps
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-from torchgauge.analyze.capacity.capacity_plans import Planner, fewest, unbeaten
+from torchgauge.analyze.capacity.capacity_plans import Planner, smallest_enough, unbeaten
 from torchgauge.analyze.capacity.record_plans import level_checks, plan
 from torchgauge.analyze.capacity.service_times import of_requests, service_times
 from torchgauge.errors import InputError
@@ -94,9 +94,9 @@ def test_limit_within_the_uncertainty_of_the_service_time_is_out_of_reach():
     assert len(set(tried)) < 20
 
 
-def test_fewest_is_the_first_that_is_enough():
+def test_smallest_is_the_first_that_is_enough():
     for begin, most, first in [(1, 1, 1), (3, 40, 3), (3, 40, 17), (3, 40, 40), (9, 10, 10)]:
-        assert fewest(lambda count, first=first: count >= first, begin, most) == first
+        assert smallest_enough(lambda count, first=first: count >= first, begin, most) == first
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ class CapacityOptions:
         # Each is above zero, a whole number where it counts.
         for name in ("rate", "price", "max_batch", "workers", "token_budget", "effort"):
             value = getattr(self, name)
-            most = MOST_WORKERS if name == "workers" else LARGEST
-            if value is not None and not 0 < value <= most:
-                raise _invalid(name, value, f"above 0 and at most {most:,g}")
+            limit = MOST_WORKERS if name == "workers" else LARGEST
+            if value is not None and not 0 < value <= limit:
+                raise _invalid(name, value, f"above 0 and at most {limit:,g}")
         if self.max_delay is not None and not 0 <= self.max_delay < math.inf:
             raise _invalid("max_delay", self.max_delay, "0 or above")
         if not 0 <= self.failures < (self.workers or math.inf):

@@ -78,8 +78,8 @@ class Planner:
         plan = msgspec.structs.replace(
             plan, needed=needed, settings=tuple(settings), failure=failure, front=front
         )
-        one = self.model.highest_rate(self.workers(1))
-        return plan_findings.with_findings(plan, self.options, one)
+        worker_rate = self.model.highest_rate(self.workers(1))
+        return plan_findings.with_findings(plan, self.options, worker_rate)
 
     def empty(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan without any setting."""
@@ -136,24 +136,24 @@ class Planner:
         if self.options.workers is not None:
             count: int | None = self.options.workers if self._met(self.options.workers) else None
         else:
-            count = self._fewest()
+            count = self._count()
         return None if count is None else self.setting(count, interval=True)
 
-    def _fewest(self) -> int | None:
+    def _count(self) -> int | None:
         """Return the fewest workers that are enough; None where even very many are not."""
         failures = self.options.failures
         # Twice as many as all could keep busy with single requests, and some: no request waits.
         single = 1 / self.model.highest_rate(Workers(1, 1))
         start = self._start()
         plenty = 2 * math.ceil(min(self.rate * single, MOST_WORKERS)) + 30
-        begin, most = start + failures, min(MOST_WORKERS, max(plenty, 2 * start) + failures)
-        if begin > most or not self._likely(most):
+        begin, limit = start + failures, min(MOST_WORKERS, max(plenty, 2 * start) + failures)
+        if begin > limit or not self._likely(limit):
             return None
-        likely = fewest(self._likely, begin, most)
+        likely = smallest_enough(self._likely, begin, limit)
         # A limit in the interval of so many workers lies in that of fewer too.
-        if not (self._met(likely) or self._met(most)):
+        if not (self._met(likely) or self._met(limit)):
             return None
-        return fewest(self._met, likely, most)
+        return smallest_enough(self._met, likely, limit)
 
     def _likely(self, count: int) -> bool:
         """Return whether those that failures leave seem enough, by a quick simulation."""
@@ -203,13 +203,13 @@ def _good(results: Sequence[GoalResult]) -> bool:
     return verdict_of_all(results) in ("met", None)
 
 
-def fewest(is_enough: Callable[[int], bool], begin: int, most: int) -> int:
-    """Return the first number from `begin` on that is enough, where `most` is.
+def smallest_enough(is_enough: Callable[[int], bool], begin: int, limit: int) -> int:
+    """Return the first number from `begin` on that is enough, where `limit` is.
 
     Where a number is enough, larger ones are: steps double until one is, then halve.
     """
     below, step = begin - 1, 1
-    while (count := min(below + step, most)) < most and not is_enough(count):
+    while (count := min(below + step, limit)) < limit and not is_enough(count):
         below, step = count, 2 * step
     while count - below > 1:
         middle = (below + count) // 2

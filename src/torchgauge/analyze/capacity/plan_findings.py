@@ -24,17 +24,19 @@ OUTSIDE = ("call", "sweep", "profile", "generation")
 UNCERTAIN, NARROW = 0.15, 0.1
 
 
-def with_findings(plan: CapacityPlan, options: CapacityOptions, one: float) -> CapacityPlan:
-    """Return the plan with its findings and warnings; `one` is the highest rate of a worker."""
-    findings = tuple(_findings(plan, options, one))
+def with_findings(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> CapacityPlan:
+    """Return the plan with its findings and warnings; `worker_rate` is the highest of one."""
+    findings = tuple(_findings(plan, options, worker_rate))
     return msgspec.structs.replace(plan, findings=findings, warnings=tuple(_warnings(plan)))
 
 
-def _findings(plan: CapacityPlan, options: CapacityOptions, one: float) -> Iterator[Finding]:
+def _findings(
+    plan: CapacityPlan, options: CapacityOptions, worker_rate: float
+) -> Iterator[Finding]:
     needed, failure = plan.needed, plan.failure
     rate = options.offered
     if needed is None:
-        title, evidence, remedy = _none(plan, options, one)
+        title, evidence, remedy = _none(plan, options, worker_rate)
         yield Finding(
             id="capacity-none", severity="serious", title=title, evidence=evidence, remedy=remedy
         )
@@ -49,7 +51,7 @@ def _findings(plan: CapacityPlan, options: CapacityOptions, one: float) -> Itera
             remedy="Plan for the rate of the busiest minutes, or with --headroom failure:1.",
         )
     if failure is not None and not failure.stable:
-        highest = failure.workers * one
+        highest = failure.workers * worker_rate
         grows = rate > highest
         yield Finding(
             id="capacity-failure",
@@ -67,13 +69,13 @@ def _findings(plan: CapacityPlan, options: CapacityOptions, one: float) -> Itera
         )
 
 
-def _none(plan: CapacityPlan, options: CapacityOptions, one: float) -> tuple[str, str, str]:
+def _none(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> tuple[str, str, str]:
     """Return why no setting is enough: title, evidence, remedy."""
     rate, count = options.offered, options.workers
     if not plan.settings:
         return (
             f"The rate needs more than {MOST_WORKERS:,} workers",
-            f"One answers {one:,.4g} requests/s at most, and {rate:,.4g} come.",
+            f"One answers {worker_rate:,.4g} requests/s at most, and {rate:,.4g} come.",
             "Plan for a lower rate, or make the model faster.",
         )
     if count is None:
@@ -87,7 +89,9 @@ def _none(plan: CapacityPlan, options: CapacityOptions, one: float) -> tuple[str
     setting, remedy = plan.settings[0], "Leave --workers out to find how many it takes."
     evidence = "The settings below have the figures."
     if not setting.stable:
-        evidence = f"At most {count * one:,.4g} requests/s are answered, and {rate:,.5g} come."
+        evidence = (
+            f"At most {count * worker_rate:,.4g} requests/s are answered, and {rate:,.5g} come."
+        )
         return f"The queue of {workers} does not come to rest", evidence, remedy
     if setting.verdict in ("met", None):  # of those that failures leave it is not
         return f"{workers} are too few where {options.failures:,} fail", evidence, remedy

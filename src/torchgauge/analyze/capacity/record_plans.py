@@ -55,7 +55,7 @@ def plan(
 
 
 def _of_other_rows(record: Planned, times: ServiceTimes, row: str) -> Iterator[MeasurementWarning]:
-    """Warn where nobody has said which row of a sweep is planned for."""
+    """Warn of a sweep with several rows of which `row` names none."""
     if isinstance(record, Sweep) and not row:
         rows = {cell.settings.series for cell in record.cells if cell.latency is not None}
         if len(rows) > 1:

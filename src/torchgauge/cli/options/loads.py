@@ -258,7 +258,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
-    """Raise InputError `option-conflict` where one is given that does not fit what is loaded."""
+    """Raise InputError `option-conflict` for an option that does not fit what is loaded."""
     from torchgauge.serving.load_options import OF_ENDPOINTS
 
     if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:

@@ -39,7 +39,7 @@ class GoalResult(Record, frozen=True, kw_only=True):
 
 
 def verdict_of_all(results: Iterable[GoalResult]) -> GoalVerdict | None:
-    """Return whether all goals are met: missed where one is, unclear where one is; None of none."""
+    """Return the worst verdict, which is that of all goals together; None without goals."""
     verdicts = {result.verdict for result in results}
     order: tuple[GoalVerdict, ...] = ("missed", "unclear", "met")
     return next((verdict for verdict in order if verdict in verdicts), None)

@@ -49,7 +49,7 @@ CHECKS = (
 )
 SOURCES = {
     "server": "the server's own clock under load",
-    "call": "calls of the target, outside of a server",
+    "call": "calls of the target, one after the other",
     "sweep": "a sweep of batch sizes",
     "profile": "a profile, one call a request",
     "generation": "the fits of a generation",
@@ -189,8 +189,8 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
     ]
     notes = ["Knee: the highest rate within the goals. Busy: share of a worker's time."]
     if not all(setting.stable for setting in planned):
-        most = units.percent(FULLEST)
-        notes.append(f"{NO_END.capitalize()}: at over {most} of the highest rate of its workers.")
+        share = units.percent(FULLEST)
+        notes.append(f"{NO_END.capitalize()}: at over {share} of the highest rate of its workers.")
     if has_one_batching:
         notes.insert(0, f"All: {setting_name(planned[0])}.")
     return Table(
