@@ -161,6 +161,17 @@ def test_a_search_leads_to_the_page(sent, capsys):
     assert f"{again} --open # the same as a page" in shown
 
 
+def test_a_recorded_schedule_is_not_to_be_searched(sent, capsys, tmp_path):
+    (tmp_path / "day.txt").write_text("0\n1\n")
+    (level, *_) = servings.healthy().levels
+    level = msgspec.structs.replace(level, arrivals=Arrivals(kind="file", file="day.txt"))
+    sent(servings.serving([level]))
+    assert load("--arrivals", str(tmp_path / "day.txt")) == 0
+    shown = capsys.readouterr().out
+    assert "arrivals of day.txt" in shown
+    assert "--rate auto" not in shown
+
+
 def test_suggested_commands_run_it_the_same_way(sent, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.chdir(tmp_path)

@@ -41,7 +41,7 @@ predictions beside its levels too, and is refused where these show that its serv
 in order.
 """
 NOT_VERIFIED = ("verify-nothing", "verify-unfit")
-FORMS = ("json", "text", "csv", "markdown", "html")
+FORMS = ("json", "text", "csv", "brief", "markdown", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_served_options(verifying)
     add_runtime_options(verifying)
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
+    formats.add_arguments(out, forms=FORMS)
     out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )
@@ -136,7 +136,7 @@ def _add_workers(group: argparse._ArgumentGroup) -> None:
         help="put the target of the record, or another, under the planned load for 10 s, and show "
         "what it took beside the prediction",
     )
-    group.add_argument("--price", type=_number, metavar="P", help="of a worker and hour")
+    group.add_argument("--price", type=_number, metavar="P", help="price of one worker for an hour")
 
 
 def _number(text: str) -> float:

@@ -63,16 +63,16 @@ def request_items(address: Address, options: LoadOptions) -> tuple[Address, tupl
         return served, bodies_of(options.body)
     if dialect.body is None:
         is_get = options.api == "json" and not by_grpc
-        given = options.prompts is not None or options.tokens is not None
-        if is_get and not given:
+        has_prompts = options.prompts is not None or options.tokens is not None
+        if is_get and not has_prompts:
             return served, (b"",)
         raise InputError(
             (
                 f"The API {options.api} takes no prompts."
-                if given
+                if has_prompts
                 else "KServe's requests have a body."
             ),
-            id="option-conflict" if given else "body-missing",
+            id="option-conflict" if has_prompts else "body-missing",
             remedy="Give the body of its requests: --body FILE.",
         )
     if options.prompts is not None:

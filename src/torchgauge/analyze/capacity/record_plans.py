@@ -93,5 +93,5 @@ def level_checks(
         all_checks += checks(model, level, workers, seed)
     reason = unlike(tuple(all_checks))
     if reason and serving.served_by.kind == "endpoint" and times.workers == 1:
-        reason += " If it has several workers, say so: torchgauge load URL --workers N."
+        reason += " If it has several workers, load it with --workers and their number."
     return tuple(all_checks), reason

@@ -52,24 +52,7 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         dest="goals",
         help='limits on what requests wait, such as "p99<100ms ttft_p95<300ms errors<1%%"',
     )
-    group.add_argument(
-        "--for", type=seconds, metavar="TIME", dest="duration", help="of a level, such as 60s"
-    )
-    group.add_argument(
-        "--requests", type=positive, metavar="N", help="of a level, at most (multi-stream: queries)"
-    )
-    group.add_argument(
-        "--in-flight",
-        type=positive,
-        metavar="N",
-        help="requests on their way at once, at most; others wait, which counts",
-    )
-    group.add_argument(
-        "--timeout", type=seconds, metavar="TIME", help="of a request, after which it has failed"
-    )
-    group.add_argument(
-        "--processes", type=positive, metavar="N", help="client processes that send (default: 1)"
-    )
+    _add_bounds(group)
     group.add_argument(
         "--seed",
         type=whole_number,
@@ -124,16 +107,22 @@ def add_endpoint_options(group: argparse._ArgumentGroup, *, made_up: bool = True
 def add_server_options(group: argparse._ArgumentGroup) -> None:
     """Declare how the reference server batches."""
     group.add_argument(
-        "--max-batch", type=positive, metavar="N", help="requests computed at once, at most"
+        "--max-batch",
+        type=positive,
+        metavar="N",
+        help="requests computed at once, at most (default: 1)",
     )
     group.add_argument(
-        "--max-delay", type=delay, metavar="TIME", help="for which a batch waits to fill: 5ms"
+        "--max-delay",
+        type=delay,
+        metavar="TIME",
+        help="how long a batch waits to fill, such as 5ms (default: 0)",
     )
     group.add_argument(
         "--workers",
         type=positive,
         metavar="N",
-        help="behind one queue; of a URL, as many as it has",
+        help="processes that compute, behind one queue; of a URL, as many as it has (default: 1)",
     )
 
 
@@ -212,6 +201,39 @@ def variable(text: str) -> str:
     return text
 
 
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--for",
+        type=seconds,
+        metavar="TIME",
+        dest="duration",
+        help="how long a level lasts (default: 10 s, or as long as --requests take; a search "
+        "chooses)",
+    )
+    group.add_argument(
+        "--requests",
+        type=positive,
+        metavar="N",
+        help="of a level, of multi-stream queries, at most (default: no limit)",
+    )
+    group.add_argument(
+        "--in-flight",
+        type=positive,
+        metavar="N",
+        help="requests on their way at once, at most; others wait, which counts "
+        "(default: no limit)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="TIME",
+        help="time after which a request has failed (default: 60 s)",
+    )
+    group.add_argument(
+        "--processes", type=positive, metavar="N", help="client processes that send (default: 1)"
+    )
+
+
 def is_address(target: str) -> bool:
     """Return whether a target is a URL. Raises InputError `url-scheme` for another scheme."""
     if target.lower().startswith(SCHEMES):
@@ -245,9 +267,9 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(LoadOptions)} - {"rates"} | {"rate"}
     values = {name: getattr(options, name) for name in names}
     values["goals"] = " ".join(options.goals) if options.goals else None
-    known = {name: value for name, value in values.items() if value is not None}
-    load_options(**known)
-    return known
+    arguments = {name: value for name, value in values.items() if value is not None}
+    load_options(**arguments)
+    return arguments
 
 
 def _check(options: argparse.Namespace) -> None:

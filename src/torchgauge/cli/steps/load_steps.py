@@ -56,7 +56,10 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
     commands = []
     if serving.client_limited:
         commands.append(("torchgauge doctor", "what keeps the client from its cores"))
-    is_open = all(level.scenario == "server" for level in serving.levels)
+    # A search needs arrivals that can come at any rate, by a schedule of each level's own.
+    is_open = all(
+        level.scenario == "server" and level.arrivals.kind != "file" for level in serving.levels
+    )
     was_search = not isinstance(options.rate, tuple) and bool(options.goals)
     if is_open and not was_search:
         goal = [] if serving.goals else ["--goal", "p99<100ms"]

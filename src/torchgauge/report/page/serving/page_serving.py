@@ -122,8 +122,8 @@ def _capacity_card(capacity: Capacity) -> dict[str, str]:
         notes = [short(f"no interval: {capacity.reason}")]
     else:
         low, high = (f"{end:,.4g}" for end in (capacity.interval.low, capacity.interval.high))
-        tried = f"{low} met the goals, {high} did not"
-        notes = [f"95 %: {low} … {high}" if capacity.searched else tried]
+        rates_text = f"{low} met the goals, {high} did not"
+        notes = [f"95 %: {low} … {high}" if capacity.searched else rates_text]
     if capacity.confirmed is not None:
         notes.append(f"{'' if capacity.confirmed else 'not '}confirmed by a second run")
     return _card("capacity", value, "; ".join(notes), "measured", "rates")
