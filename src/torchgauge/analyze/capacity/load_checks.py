@@ -51,7 +51,7 @@ def _answered(level: Level) -> tuple[Floats, dict[str, Floats], npt.NDArray[np.b
     """Return sent, seconds to first content and answer, and which lie in the steady window."""
     rows = sorted(
         (sent, (last if first is None else first) - sent, last - sent,
-         level.window[0] <= due <= level.window[1])
+         level.window[0] <= due < level.window[1])
         for due, sent, first, last in itertools.zip_longest(
             level.requests.scheduled, level.requests.sent, level.requests.first,
             level.requests.last,
