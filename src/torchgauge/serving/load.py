@@ -30,7 +30,7 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
-from torchgauge.serving.load_inputs import recorded_times, request_items
+from torchgauge.serving.load_inputs import recorded_times, request_items, sending
 from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
 
@@ -71,12 +71,12 @@ def _of_endpoint(
     url: str, options: LoadOptions, progress: Progress, interrupts: Interrupts
 ) -> Serving:
     address = parse_address(url, allow_remote=options.allow_remote)
-    address, items = request_items(address, options)
+    address, items, model = request_items(address, options)
     target = TargetDescription(
         spec=address.text, kind="endpoint", name=address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
-    served = ServedBy(kind="endpoint", api=options.api, address=address.text)
+    served = ServedBy(kind="endpoint", api=options.api, address=address.text, model=model)
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)
         return load.serving(target, served)
@@ -128,6 +128,7 @@ class _Load:
         self._address, self._items, self._options = address, items, options
         self._progress, self._interrupts = progress, interrupts
         self._watch, self._server = watch, server
+        self._sending = sending(options)
         self._levels: list[Level] = []
         self._warnings: list[MeasurementWarning] = []
         self._sent: SentLoad | None = None
@@ -308,7 +309,7 @@ class _Load:
             mlperf=options.mlperf,
             interrupted=sent.interrupted,
         )
-        level = replace(level, warnings=(*level.warnings, *_problems(sent)))
+        level = replace(level, sending=self._sending, warnings=(*level.warnings, *_problems(sent)))
         self._levels.append(level)
         self._check_server(level)
         return level

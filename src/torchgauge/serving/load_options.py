@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
-from torchgauge.records.serving.level import Arrivals, Scenario
+from torchgauge.records.serving.level import TIMEOUT, Arrivals, Scenario
 from torchgauge.similar import did_you_mean, similar
 
 SCENARIOS: tuple[Scenario, ...] = ("server", "single-stream", "multi-stream", "offline")
@@ -17,7 +17,6 @@ DURATION = 10.0
 OFFLINE_REQUESTS = 256
 # Requests of a query of the multi-stream scenario.
 QUERY_SAMPLES = 8
-TIMEOUT = 60.0
 # A load is bounded in any case.
 LONGEST, MOST_REQUESTS = 24 * 3600.0, 10_000_000
 
@@ -39,6 +38,7 @@ class LoadOptions:
         body: A file with the body of every request, or one on each line.
         prompts: A file with a prompt on each line.
         tokens: Tokens of made-up prompts, and of their answers.
+        model: The model that prompts are for; empty: the first that the endpoint lists.
         max_batch: Requests that the reference server computes at once at most.
         max_delay: Seconds that it waits for a batch to fill at most.
         workers: Its workers.
@@ -65,6 +65,7 @@ class LoadOptions:
     body: Path | None = None
     prompts: Path | None = None
     tokens: tuple[int, int] | None = None
+    model: str = ""
     max_batch: int = 1
     max_delay: float = 0.0
     workers: int = 1

@@ -18,7 +18,7 @@ from torchgauge.records.serving.distribution import Distribution
 # A rate so near to the knee leaves no room for a busy hour.
 NEAR = 0.9
 # In a server, cores and caches are shared with reading and answering.
-OUTSIDE = ("sweep", "profile", "generation")
+OUTSIDE = ("call", "sweep", "profile", "generation")
 # Beyond this half-width of its interval p99 is doubtful; so many batches are named as show this.
 UNCERTAIN, NARROW = 0.15, 0.1
 

@@ -61,7 +61,7 @@ def _of_serving(serving: Serving) -> ServiceTimes:
         raise _none("This server does not say how long it computes: there are no service times.")
     served = serving.served_by
     return ServiceTimes(
-        source="server", batches=batches, order=order,
+        source="call" if served.kind == "call" else "server", batches=batches, order=order,
         max_batch=served.max_batch or batches[-1].batch,
         max_delay=served.max_delay, workers=served.workers or 1,
         overhead=_overhead(serving, served.max_delay or 0.0),

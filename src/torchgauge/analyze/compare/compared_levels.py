@@ -233,6 +233,17 @@ def _differences(pair: LevelPair) -> tuple[Difference, ...]:
             part="target", name="goals", baseline=goals[0], current=goals[1], timing=False
         )
         differing = (*differing, goal_difference)
+    sent = [next((level.sending for level in levels), None) for levels in pair.levels]
+    if sent[0] is not None and sent[1] is not None and sent[0].facts != sent[1].facts:
+        texts = [
+            ", ".join(f"{name} {fact}" for name, fact in side.facts.items()) or "as usual"
+            for side in sent
+            if side is not None
+        ]
+        differing = (
+            *differing,
+            Difference(part="settings", name="requests sent", baseline=texts[0], current=texts[1]),
+        )
     if all(side.target.kind == "endpoint" for side in (pair.baseline, pair.current)):
         differing = tuple(
             msgspec.structs.replace(difference, timing=False, work=False)
@@ -245,7 +256,7 @@ def _differences(pair: LevelPair) -> tuple[Difference, ...]:
 
 def _of_server(baseline: Serving, current: Serving) -> tuple[Difference, ...]:
     """Return how the servers were set otherwise: what the comparison may be about."""
-    names = ("api", "version", "software", "max_batch", "max_delay", "workers")
+    names = ("api", "model", "version", "software", "max_batch", "max_delay", "workers")
     texts = [
         {name: str(getattr(side.served_by, name)) for name in names} for side in (baseline, current)
     ]

@@ -18,7 +18,7 @@ from torchgauge.similar import did_you_mean, similar
 SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
 APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
 # By what they need: an endpoint has them, or a model behind the reference server.
-OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2")
+OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2", "model")
 OF_MODELS = (
     *("max_batch", "max_delay", "workers"),
     *("inputs", "weights", "device", "precision", "trust"),
@@ -28,7 +28,7 @@ SETTINGS = (
     *("rate", "goals", "arrivals", "scenario", "duration", "requests", "in_flight", "api"),
     *SENT,
     *("max_batch", "max_delay", "workers", "seed", "mlperf", "allow_remote", "bearer_env", "http2"),
-    "timeout",
+    *("timeout", "model"),
 )
 _HOST = re.compile(r"(localhost|\d+\.\d+\.\d+\.\d+|\[[\da-fA-F:]+\]):\d+(/.*)?")
 _SCHEME = re.compile(r"[a-z][a-z\d+.-]*://", re.IGNORECASE)
@@ -103,6 +103,9 @@ def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--tokens", type=tokens, metavar="IN:OUT", help="tokens of made-up prompts and of answers"
+    )
+    group.add_argument(
+        "--model", metavar="NAME", help="that prompts are for (default: the first that URL lists)"
     )
     group.add_argument(
         "--bearer-env",

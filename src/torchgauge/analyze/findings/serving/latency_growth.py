@@ -1,4 +1,4 @@
-"""The rate from which latency grows far more than the load: the knee."""
+"""The rate from which latency grows far more than the load."""
 
 from __future__ import annotations
 
