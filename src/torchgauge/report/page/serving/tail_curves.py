@@ -138,8 +138,7 @@ def between_tokens(level: Level, max_points: int) -> dict[str, Any] | None:
         "gaps": {"label": "gap", **points(moments[drawn], times.gaps[drawn], max_points)},
         "total": len(drawn),
         "stretches": stretches(level),
-        "notes": [
-            *[COUNTED_BY[level.tokens_by]] * (level.tokens_by in COUNTED_BY),
-            *words.several_tokens([level]),
-        ],
+        "notes": list(
+            filter(None, [COUNTED_BY.get(level.tokens_by), *words.several_tokens([level])])
+        ),
     }
