@@ -188,6 +188,9 @@ def test_other_requests_are_another_load(changes):
     both_sides = [p for p in level_pairs(sending(FOUND), sending(FOUND, **changes))
                   if p.name and p.is_on_both_sides]  # fmt: skip
     assert both_sides == []
+    names = [change.shape for change in comparison.changes if change.metric == "errors"]
+    assert len(names) == len(set(names)) == 2 * len(FOUND.levels)
+    assert f"{FOUND.levels[0].label} (as usual)" in names
     assert compare_servings(FOUND, sending(FOUND)).timing_comparable  # as usual, of an older file
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -55,6 +55,9 @@ def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
     """
     sides = [_by_load(side.levels) for side in (baseline, current)]
     either = {**sides[1], **sides[0]}
+    alike: dict[str, list[Level]] = {}
+    for level in either.values():
+        alike.setdefault(level.label, []).append(level)
     pairs = [
         LevelPair("", baseline.profile(), current.profile(), (baseline.levels, current.levels))
     ]
@@ -64,9 +67,21 @@ def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
             for record, levels in zip((baseline, current), sides, strict=True)
         ]
         pairs.append(
-            LevelPair(level.label, profiles[0], profiles[1], (baseline.levels, current.levels))
-        )
+            LevelPair(
+                _name(level, alike[level.label]),
+                profiles[0], profiles[1], (baseline.levels, current.levels),
+            )
+        )  # fmt: skip
     return pairs
+
+
+def _name(level: Level, alike: Sequence[Level]) -> str:
+    """Return a level's label; beside others of that label with what tells it from them."""
+    if len(alike) == 1:
+        return level.label
+    shared = set.intersection(*(set(other.load.items()) for other in alike))
+    facts = [f"{name} {fact}" for name, fact in level.load.items() if (name, fact) not in shared]
+    return f"{level.label} ({', '.join(facts) or 'as usual'})"
 
 
 def _by_load(levels: Iterable[Level]) -> dict[tuple[tuple[str, str], ...], Level]:
