@@ -293,7 +293,7 @@ REFUSED = [
         "@models.py:deep", "recursion-limit", "Loading the model", "1,000", "setrecursionlimit", 1
     ),
     Case("torchvision:resnet19", "torchvision-unknown", "", "", "resnet18"),
-    Case("@model.onnx", "onnx-unreadable"),
+    pytest.param(Case("@model.onnx", "onnx-unreadable"), marks=pytest.mark.thorough),
     Case("@program.pt2", "untrusted-file", "holds a program", "whoever wrote it", "--trust"),
     pytest.param(
         Case("@program.pt2 --trust", "program-unreadable", "saved program"),
@@ -384,7 +384,10 @@ FAILED = [
 
 # Those of which a child process fails; the first one's is killed.
 FAILED += [
-    Case("@models.py:killed --processes 2", "child-killed", "SIGKILL", "Signal 9"),
+    pytest.param(
+        Case("@models.py:killed --processes 2", "child-killed", "SIGKILL", "Signal 9"),
+        marks=pytest.mark.thorough,
+    ),
     *(
         pytest.param(case, marks=pytest.mark.slow)
         for case in (
@@ -431,10 +434,10 @@ def test_free_memory_stands_beside_what_was_asked_for(folder, capsys):
 
 FURTHER = (
     *("number", "words", "nested", "box", "slots", "pair", "sparse", "integers", "hooking"),
-    *("printing", "sleeping", "forking"),
+    *("printing", "sleeping", "forking", "ring", "complexes", "threading_"),
 )
 FINE = (
-    *("nothing", "ring", "yields", "empty", "complexes", "changing", "threading_"),
+    *("nothing", "yields", "empty", "changing"),
     *(pytest.param(factory, marks=pytest.mark.thorough) for factory in FURTHER),
     pytest.param("deep_with_limit", marks=pytest.mark.slow),
 )

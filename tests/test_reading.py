@@ -67,6 +67,7 @@ def test_what_zlib_packed_comes_back_up_to_the_bound(size):
         inflated(zlib.compress(data)[:-3], Bound(size, 0, size), "it")
 
 
+@pytest.mark.thorough
 def test_packed_spaces_are_no_trace(tmp_path, monkeypatch):
     path = tmp_path / "spaces.json.gz"
     path.write_bytes(gzip.compress(b" " * (64 << 20)))

@@ -79,6 +79,7 @@ def plain(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@pytest.mark.thorough
 def test_the_metadata_says_what_the_package_is(facts):
     assert facts["Name"] == "torchgauge"
     assert facts["License-Expression"] == "Apache-2.0"
@@ -123,6 +124,7 @@ def test_every_classified_python_is_allowed():
     assert [name.rpartition(" ")[2] for name in pythons] == ["3.11", "3.12", "3.13"]
 
 
+@pytest.mark.thorough
 def test_the_wheel_has_what_the_package_reads(wheel):
     package = wheel / "torchgauge"
     assert (package / "py.typed").is_file()

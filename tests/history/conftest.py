@@ -5,7 +5,7 @@ import itertools
 import pytest
 from benchmarks.private_postgres import missing, server
 
-POSTGRES = pytest.param("postgres", marks=pytest.mark.postgres)
+POSTGRES = pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.thorough])
 
 
 @pytest.fixture(scope="session")

@@ -99,6 +99,7 @@ def test_what_is_damaged_stays_as_it_is_and_the_others_get_digests(file):
         assert digests == [digest(store.profile(run.uuid)) for run in store.runs()[:-1]]
 
 
+@pytest.mark.thorough
 def test_down_and_up_again_loses_nothing(file):
     with Store.open(str(file)) as store:
         before = store.runs()
@@ -107,6 +108,7 @@ def test_down_and_up_again_loses_nothing(file):
         assert store.runs() == before
 
 
+@pytest.mark.thorough
 def test_a_record_that_an_older_torchgauge_saved_again_does_not_stop_the_migration(file):
     """It cannot tell that it has the run already."""
     same = text(

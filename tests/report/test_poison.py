@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import markdown_it
 import pytest
 from tests.support import poison
+from tests.support.cases import few_quick
 from tests.support.hostile_texts import ORDER, POISONS, TERMINAL, WORD
 from tests.support.poisoned_samples import SAMPLES, sample
 
@@ -79,7 +80,7 @@ def test_every_field_that_may_hold_any_text_is_in_a_sample():
     assert missing <= {("Fit", "reason")}  # no sample has batches enough for a fit
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", few_quick(SAMPLES))
 @pytest.mark.parametrize("how", HOWS)
 def test_a_record_of_others_is_shown_and_commands_nothing(name, how):
     for form in formats.FORMATS:
@@ -208,7 +209,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", few_quick(SAMPLES))
 def test_a_terminal_gets_no_command_but_colours(name, monkeypatch, tmp_path):
     from torchgauge.cli.main import main
 
@@ -247,7 +248,7 @@ def test_a_notebook_shows_names_and_no_markup(how):
         assert set(WORD.findall(plainly)) <= set(WORD.findall("".join(found.data)))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", few_quick(SAMPLES))
 @pytest.mark.parametrize("how", HOWS)
 def test_a_notebook_has_the_same_elements_whatever_the_names(name, how):
     found, expected = (Elements(sample(name, one)._repr_html_()) for one in (POISONS[how], "{0}"))

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from tests.support import pages
+from tests.support.cases import few_quick
 from tests.support.operator_costs import ROOFS, cost, latency, row
 
 from torchgauge.analyze.findings.layers import farthest_from_roof
@@ -44,7 +45,7 @@ def _roof_evidence(record):
     return finding.evidence
 
 
-@pytest.mark.parametrize("report", list(reports(profile())))
+@pytest.mark.parametrize("report", few_quick(reports(profile()), 2))
 def test_a_report_says_that_roofs_are_quick_and_of_a_busy_machine(report):
     good = reports(profile(quality="quiet"))[report]
     assert "busy machine" not in good

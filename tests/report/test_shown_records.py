@@ -7,6 +7,7 @@ import pytest
 import rich.console
 import torch
 from tests.support import exported_records, pages, records
+from tests.support.cases import few_quick
 from tests.support.hostile_texts import TERMINAL
 from tests.support.poisoned_samples import SAMPLES, sample
 from torch import nn
@@ -48,7 +49,7 @@ def test_a_record_is_one_short_line_in_a_log(record):
     assert text.endswith(">")
 
 
-@pytest.mark.parametrize("record", SAMPLES.values(), ids=SAMPLES)
+@pytest.mark.parametrize("record", few_quick(SAMPLES.values()), ids=SAMPLES)
 def test_printed_it_is_the_summary_of_the_command_line(record):
     assert str(record) == console.render(record)
     assert len(str(record).splitlines()) > 1
@@ -60,13 +61,15 @@ def printed_by_rich(shown, width=80):
     return "\n".join(line.rstrip() for line in console.file.getvalue().rstrip("\n").splitlines())
 
 
-@pytest.mark.parametrize("record", [*SAMPLES.values(), *PARTS.values()], ids=[*SAMPLES, *PARTS])
+@pytest.mark.parametrize(
+    "record", few_quick([*SAMPLES.values(), *PARTS.values()], 8), ids=[*SAMPLES, *PARTS]
+)
 def test_rich_prints_the_summary(record, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert printed_by_rich(record, width=200) == str(record).rstrip("\n")
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", few_quick(SAMPLES))
 def test_no_name_commands_what_rich_prints(name):
     text = printed_by_rich(sample(name, TERMINAL))
     assert all(line.isprintable() for line in text.splitlines())

@@ -213,7 +213,7 @@ def test_scenarios_call_a_target_here(scenario, size):
         assert level.requests.scheduled == level.requests.sent
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_trusted_target_is_called_in_a_process_of_its_own(interrupted, tmp_path):
     file = tmp_path / "trusted.py"
     file.write_text(

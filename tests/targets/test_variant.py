@@ -78,6 +78,7 @@ def test_int8_says_how_much_of_the_model_it_is():
     assert not isinstance(placement.model[0], nn.Linear)
 
 
+@pytest.mark.thorough
 def test_precision_threads_and_compilation_are_set():
     placement = opened(nn.Linear(4, 4), torch.randn(1, 4), precision="bf16", threads=1,
                        compile="default")  # fmt: skip

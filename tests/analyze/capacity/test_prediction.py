@@ -43,6 +43,7 @@ def test_light_load_waits_for_nothing():
     assert latency(prediction).percentile(0.99).value == pytest.approx(7e-3)
 
 
+@pytest.mark.thorough
 def test_full_queue_has_no_prediction():
     model = predictor(worlds.exact((1, 2)))
     assert model.predict(Workers(1, 2), 250.0) is None  # two in 8 ms are 250 a second

@@ -204,6 +204,7 @@ def test_few_requests_show_an_overload_of_four_times(count, seldom):
     assert len(missed) <= 8 + seldom
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rate", [50, 90])
 def test_few_requests_at_a_lower_load_are_seldom_called_an_overload(rate):
     arrivals = Arrivals(kind="poisson", rate=rate)

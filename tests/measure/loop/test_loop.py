@@ -80,7 +80,7 @@ def torch_is_left_as_it_was():
     [
         (tg.Schedule(), 5),
         (tg.Schedule(skip=0, warmup=1, record=1), 1),
-        (tg.Schedule(skip=3, warmup=4, record=7), 7),
+        pytest.param(tg.Schedule(skip=3, warmup=4, record=7), 7, marks=pytest.mark.thorough),
         (tg.Schedule(skip=1, warmup=2, record=3, repeat=3), 9),
         (tg.Schedule(skip=30, warmup=1, record=20), LONG - 32),
     ],

@@ -76,6 +76,7 @@ def test_a_stage_sends_each_micro_batch_on_and_its_gradient_back(schedule):
     assert received == [backward, forward | backward, forward]
 
 
+@pytest.mark.thorough
 def test_interleaved_stages_of_a_rank_send_to_each_other_ranks_stages():
     # Rank 0 has stages 0 and 2 of 4, rank 1 has 1 and 3.
     first, last = (noted(ScheduleInterleaved1F1B, 2, rank, stages_per_rank=2) for rank in range(2))

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support import serving_pages, servings
+from tests.support.cases import few_quick
 
 from torchgauge.report.notebook import drawings, serving_charts
 from torchgauge.report.notebook.notebook import render
@@ -43,7 +44,7 @@ def test_a_plan_is_drawn_by_workers_and_says_where_the_queue_grows():
     assert serving_charts.plan(serving_pages.refused_plan()) == []
 
 
-@pytest.mark.parametrize("name", servings.every())
+@pytest.mark.parametrize("name", few_quick(servings.every()))
 def test_every_record_of_load_is_drawn_without_a_fault(name):
     html = render(servings.every()[name])
     assert "nan" not in "".join(

@@ -4,6 +4,7 @@ import re
 
 import psutil
 import pytest
+from tests.support.cases import few_quick
 from tests.support.paths import ROOT
 from transformers import CONFIG_MAPPING
 
@@ -50,7 +51,7 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", few_quick(PUBLISHED))
 def test_the_parameters_are_the_published_ones(name):
     target = load(TargetRequest(spec=f"hf:{name}", device="meta"))
     assert sum(tensor.numel() for tensor in target.model.parameters()) == PARAMETERS[name]

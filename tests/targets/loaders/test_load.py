@@ -52,9 +52,13 @@ def test_a_folder_without_config(tmp_path: Path) -> None:
     ("spec", "near"),
     [
         ("torchvision:resnet19", "resnet18"),
-        ("timm:efficientnet_b00", "efficientnet_b0"),
+        pytest.param("timm:efficientnet_b00", "efficientnet_b0", marks=pytest.mark.thorough),
         ("hf:lama", "llama"),
-        ("hf:BertForSequenceClasification", "BertForSequenceClassification"),
+        pytest.param(
+            "hf:BertForSequenceClasification",
+            "BertForSequenceClassification",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_an_unknown_name_brings_suggestions(spec: str, near: str) -> None:

@@ -66,7 +66,9 @@ def test_inputs_of_fixed_and_free_shapes(written):
     ("inputs", "batch", "id", "text"),
     [
         ((), None, "onnx-free-dimensions", "input_ids is batchxlength"),
-        ((), 2, "onnx-free-dimensions", "input_ids is 2xlength"),
+        pytest.param(
+            (), 2, "onnx-free-dimensions", "input_ids is 2xlength", marks=pytest.mark.thorough
+        ),
         (("input_ids=1x7:float32",), None, "onnx-input-type", "takes int64"),
         (("other=1x7",), None, "onnx-input-shape", "no input 'other'"),
     ],

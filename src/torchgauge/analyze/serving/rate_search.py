@@ -46,6 +46,8 @@ SLOPES, USUAL_SLOPE = (1.5, 80.0), 8.0
 LEAST_SLOPE = 10.0
 # Of the capacity; the interval reaches as far on both sides.
 PRECISION = 0.015
+# Levels that seem long enough may not be: the more queues they show, the longer these turn out.
+MARGIN = 1.2
 # A client that is late twice at a rate is asked for this share of it at most.
 SENDABLE = 0.8
 # Where it is late at any rate, the machine is too busy.
@@ -259,8 +261,12 @@ class RateSearch:
         if self._usual_seconds is None:
             return 1.0
         slots = MOST_LEVELS - 1 - len(self._attempts)
-        spent = sum(attempt.trial.length for attempt in self._near())
-        needed_length = spent / len(self._near()) * self._shortage() if spent else 1.0
+        near = self._near()
+        spent = sum(attempt.trial.length for attempt in near)
+        needed_length = 1.0
+        if spent:  # so that levels are long enough on average
+            needed = spent / len(near) * max(self._shortage(), 1.0) * MARGIN
+            needed_length = max(needed, (needed * (len(near) + slots) - spent) / slots)
         if math.isfinite(share):
             needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
         return self._limited(max(needed_length, SHORTEST_REPEAT), slots, reserve=CONFIRM_LENGTH)
