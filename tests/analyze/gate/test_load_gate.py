@@ -191,6 +191,9 @@ def test_other_requests_are_another_load(changes):
     names = [change.shape for change in comparison.changes if change.metric == "errors"]
     assert len(names) == len(set(names)) == 2 * len(FOUND.levels)
     assert f"{FOUND.levels[0].label} (as usual)" in names
+    sides = sending(FOUND), sending(FOUND, **changes)
+    targets = {side.profile(side.levels[0]).target for side in sides}
+    assert len(targets) == 2  # of a history, too
     assert compare_servings(FOUND, sending(FOUND)).timing_comparable  # as usual, of an older file
 
 

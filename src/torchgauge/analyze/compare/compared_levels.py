@@ -55,9 +55,9 @@ def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
     """
     sides = [_by_load(side.levels) for side in (baseline, current)]
     either = {**sides[1], **sides[0]}
-    alike: dict[str, list[Level]] = {}
+    same_label: dict[str, list[Level]] = {}
     for level in either.values():
-        alike.setdefault(level.label, []).append(level)
+        same_label.setdefault(level.label, []).append(level)
     pairs = [
         LevelPair("", baseline.profile(), current.profile(), (baseline.levels, current.levels))
     ]
@@ -68,18 +68,18 @@ def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
         ]
         pairs.append(
             LevelPair(
-                _name(level, alike[level.label]),
+                _name(level, same_label[level.label]),
                 profiles[0], profiles[1], (baseline.levels, current.levels),
             )
         )  # fmt: skip
     return pairs
 
 
-def _name(level: Level, alike: Sequence[Level]) -> str:
-    """Return a level's label; beside others of that label with what tells it from them."""
-    if len(alike) == 1:
+def _name(level: Level, same_label: Sequence[Level]) -> str:
+    """Return a level's label; beside others of it with what tells it from them."""
+    if len(same_label) == 1:
         return level.label
-    shared = set.intersection(*(set(other.load.items()) for other in alike))
+    shared = set.intersection(*(set(other.load.items()) for other in same_label))
     facts = [f"{name} {fact}" for name, fact in level.load.items() if (name, fact) not in shared]
     return f"{level.label} ({', '.join(facts) or 'as usual'})"
 

@@ -114,6 +114,8 @@ class Serving(Exported, frozen=True, kw_only=True):
         label = ", ".join(goal.text for goal in self.goals) or "no goals"
         if level is not None:
             label, kind = level.label, level.load["arrivals"] + level.load.get("variation", "")
+            sent = {} if level.sending is None else level.sending.facts
+            kind += "".join(f", {name} {fact}" for name, fact in sent.items())
         target = msgspec.structs.replace(
             self.target,
             name=f"{self.target.name}, {label}",
