@@ -26,8 +26,8 @@ def load(path: str | Path) -> codec.Saved:
     the traces of a job's ranks; a pickle is a memory snapshot. The content decides, not the name.
 
     Raises InputError `file-missing`; RecordError `record-unreadable`, `record-foreign`,
-    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.merged` raises, of traces and
-    snapshots what `read_trace` and `read_snapshot` do.
+    `record-newer`, `record-invalid`; of ranks what `analyze.ranks.ranks.merged` raises, of traces
+    and snapshots what `read_trace` and `read_snapshot` do.
 
     Examples:
         >>> import torch, torchgauge as tg

@@ -48,7 +48,7 @@ def measure_serving(
         arrivals: "poisson", "constant", "gamma:CV" or a file with a time in seconds on each line.
         scenario: "server": by the clock; "single-stream": one after the other; "multi-stream": 8 at
             once; "offline": all at once.
-        duration: Seconds of a level; None: 10.
+        duration: Seconds of a level; None: 10, or as long as `requests` take; a search chooses it.
         requests: Requests of a level at most.
         in_flight: Requests on their way at once at most; others wait, which counts.
         api: What a URL answers: "json", "openai-chat", "openai-completions" or "kserve-v2".

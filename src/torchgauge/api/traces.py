@@ -45,9 +45,9 @@ def read_trace(
     and the others stay; JSON of another kind is left out with a warning. `timeline` keeps what
     the page's timeline shows. Of an archive nothing is unpacked to disk, and nothing cached.
 
-    Raises InputError as `trace.kineto.read_events`, and `trace-none` for a folder without traces,
-    `cache-and-limit`, `rank-unknown`, `step-unknown`, `part-empty`, `option-invalid`,
-    `option-conflict`; MissingExtraError where `cache` needs PyArrow.
+    Raises InputError as `torchgauge.readers.kineto.kineto.read_events`, and `trace-none` for a
+    folder without traces, `cache-and-limit`, `rank-unknown`, `step-unknown`, `part-empty`,
+    `option-invalid`, `option-conflict`; MissingExtraError where `cache` needs PyArrow.
 
     Examples:
         >>> import torch, torchgauge as tg

@@ -31,7 +31,7 @@ simulation, and with --verify the load that would show it wrong. Of a record of 
 predictions beside its levels too, and is refused where these show that its server is not one queue
 in order.
 """
-FORMS = ("json", "text", "csv", "markdown", "html")
+FORMS = ("json", "text", "csv", "brief", "markdown", "html")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_load(parser.add_argument_group("the load and its limits"))
     _add_workers(parser.add_argument_group("the workers"))
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
+    formats.add_arguments(out, forms=FORMS)
     out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )
@@ -116,7 +116,7 @@ def _add_workers(group: argparse._ArgumentGroup) -> None:
         help="put the target of the record, or another, under the planned load for 10 s, and show "
         "what it took beside the prediction",
     )
-    group.add_argument("--price", type=_number, metavar="P", help="of a worker and hour")
+    group.add_argument("--price", type=_number, metavar="P", help="price of one worker for an hour")
 
 
 def _number(text: str) -> float:

@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("baseline", metavar="A", help="the run before, or a target")
     parser.add_argument("target", metavar="B", help="the run after, or a target")
     parser.add_argument(
-        "--top", type=positive, default=10, metavar="N", help="places shown (default: 10)"
+        "--top",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="layers, operators, kernels or stacks shown (default: 10)",
     )
     parser.add_argument(
         "--rank", type=whole_number, metavar="R", help="of traces, the rank that is compared"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import levels
-from torchgauge.cli.options.target import add_run_options, target_request
+from torchgauge.cli.options.target import add_run_options, add_target, settle, target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 
@@ -33,7 +33,7 @@ it sends, whether it fits. TARGET is then a function with a parameter `mesh` tha
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    parser.add_argument("target", metavar="TARGET", help="what to count, as profile takes it")
+    add_target(parser, "what to count, as profile takes it")
     add_run_options(
         parser.add_argument_group("what is run"),
         device=None,
@@ -108,6 +108,7 @@ def _add_mesh_arguments(group: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Count and show; return the exit code."""
+    settle(options)
     if options.mesh is not None:
         return _run_mesh(options)
     for name in ("checkpoint", "smallest_mesh", "savings"):

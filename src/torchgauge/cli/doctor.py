@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit with 1 where anything worse than a note is found (default: exit with 0)",
+        help="exit with 1 where anything above info is found (default: exit with 0)",
     )
     parser.add_argument("--quick", action="store_true", help="leave out the A/A run")
 

@@ -53,9 +53,15 @@ SHORT_SUFFIXES = ".json, .html, .md, .csv, .txt"
 
 
 def add_arguments(
-    out: argparse._ArgumentGroup, default: str = "json", *, page: bool = True
+    out: argparse._ArgumentGroup,
+    default: str = "json",
+    *,
+    forms: Collection[str] = tuple(FORMATS),
+    page: bool = True,
 ) -> None:
-    """Declare the options that write files; `page` where the verb's record has one."""
+    """Declare the options that write files: of `forms`, and a page where the record has one."""
+    tables = [form for form in forms if "table" in FORMATS[form].options]
+    are_csv = f"; {' to '.join(dict.fromkeys((tables[0], tables[-1])))} are CSV" if tables else ""
     out.set_defaults(html=None, open=False)
     out.add_argument(
         "-o",
@@ -72,7 +78,7 @@ def add_arguments(
         type=_formats,
         metavar="F,F",
         dest="formats",
-        help=f"which files: {ALL} (default: {default}); layers to requests are CSV",
+        help=f"which files: {', '.join(forms)} (default: {default}){are_csv}",
     )
     if page:
         out.add_argument("--html", type=typed, metavar="FILE", help="write the page to FILE")

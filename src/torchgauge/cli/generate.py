@@ -33,7 +33,7 @@ A shape that runs out of memory is a result, and the rest goes on; Ctrl-C keeps 
 With --threshold ttft:200ms tpot:20ms tokens:100tokens/s each shape is held to the limits.
 """
 FORMS = (
-    *("json", "text", "csv", "layers", "operators", "kernels"),
+    *("json", "text", "csv", "brief", "layers", "operators", "kernels"),
     *("markdown", "html", "openmetrics", "junit"),
 )
 
@@ -45,9 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_run_options(parser.add_argument_group("what is run"))
     _add_effort(parser.add_argument_group("how it is measured"))
     add_view_options(parser.add_argument_group("what the summary shows"), depth=2, depth_help="2")
-    add_threshold(parser.add_argument_group("what must hold"))
+    add_threshold(
+        parser.add_argument_group("what must hold"),
+        "ttft:200ms tpot:20ms tokens:100tokens/s memory:2GB energy_per_token:50mJ params:8B",
+    )
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
+    formats.add_arguments(out, forms=FORMS)
     out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )

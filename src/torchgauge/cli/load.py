@@ -35,15 +35,20 @@ say what they wait: latency, first token, tokens, errors, by rate; the highest r
 
   torchgauge load file.py:make --rate 50,100 --goal "p99<100ms"
   torchgauge load file.py:make --rate auto --goal "p99<100ms" --max-batch 8 --max-delay 5ms
-  torchgauge load http://127.0.0.1:8000/v1/chat/completions --api openai-chat --tokens 128:64
+  torchgauge load http://127.0.0.1:8000/v1/chat/completions --api openai-chat \\
+      --tokens 128:64 --rate 2
   torchgauge load http://127.0.0.1:8000/predict --body request.json --rate 200 --for 60s
 
 A TARGET as of profile runs behind a batching server of torchgauge's own, in another process; a URL
 is an endpoint of yours. Only this machine is sent to, unless --allow-remote says otherwise.
-Latency counts from when a request was due: what the user waits, the user waits. Ctrl-C keeps what
-was measured. Exit code 4 where the client itself was too slow, whose figures are then its own.
+Latency counts from when a request was due, so it includes the time that it waited for a free
+connection. Ctrl-C keeps what was measured. Exit code 4 where the client itself was too slow, whose
+figures are then its own.
 """
-FORMS = ("json", "text", "csv", "requests", "markdown", "html", "openmetrics", "junit")
+FORMS = (
+    *("json", "text", "csv", "brief", "requests"),
+    *("markdown", "html", "openmetrics", "junit"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "capacity:500requests/s errors:1%%",
     )
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
+    formats.add_arguments(out, forms=FORMS)
     formats.add_printed(out, ("levels", "requests"), "levels", "the levels, or every request,")
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from torchgauge.records.codec import Saved
 
 DESCRIPTION = """\
-Show what profile, run, generate, count, doctor or history saved, on any machine, without torch.
+Show any saved record again, a recorded trace or a memory snapshot too; on any machine, without
+torch.
 
   torchgauge report profile.json                             the summary
   torchgauge report profile.json --html page.html            the page

@@ -27,7 +27,8 @@ Run a script as Python would, and record some steps of its loop.
 
 Its modules are found as they are called. A step ends with the optimizer's step, in inference with
 a call of the outermost module. The script's output is its own; the summary goes to standard error.
-The exit code is the script's. A script that ends by os._exit or a signal leaves no record.
+The exit code is the script's. A script that ends by os._exit or SIGKILL leaves no record; SIGTERM
+and SIGHUP count as Ctrl-C, unless the script handles or ignores them.
 """
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options.latency import latency_options
 from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
-from torchgauge.cli.options.target import add_runtime_options, target_request
+from torchgauge.cli.options.target import add_runtime_options, add_target, settle, target_request
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -35,19 +35,19 @@ AXES = (
     *("batch", "precision", "compile", "channels_last", "threads", "interop", "seq_len"),
     *("optimization", "runtime"),
 )
-FORMS = ("json", "text", "csv", "markdown", "openmetrics")
+FORMS = ("json", "text", "csv", "brief", "markdown", "html", "openmetrics")
 JOURNAL = "sweep.cells.jsonl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    parser.add_argument("target", metavar="TARGET", help="what to measure, as profile takes it")
+    add_target(parser, "what to measure, as profile takes it")
     _axes(parser.add_argument_group("the grid (values with commas between them)"))
     _add_run_options(parser.add_argument_group("what is run"))
     _add_timing_options(parser.add_argument_group("how it is measured"))
     _choice(parser.add_argument_group("what is chosen"))
     out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
+    formats.add_arguments(out, forms=FORMS)
     out.add_argument(
         "--json", action="store_true", help="print the record as JSON instead of the summary"
     )
@@ -161,6 +161,7 @@ def _choice(choice: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
+    settle(options)
     formats.check(options)
     formats.check_forms(options, FORMS, "A sweep")
     from torchgauge import api

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from torchgauge.records.trace.trace import Trace
 
 DESCRIPTION = """\
-Read what torch.profiler exported: a file (.json, .json.gz), or a folder or archive of ranks' files.
+Read a trace of torch.profiler, JAX, vLLM, Proton, rocprofv3 or an ETDump: a file, or a folder or
+archive of ranks' files.
 
   torchgauge trace trace.json.gz
   torchgauge trace traces/ --rank 5

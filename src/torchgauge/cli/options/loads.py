@@ -62,19 +62,7 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         dest="goals",
         help='limits on what requests wait, such as "p99<100ms ttft_p95<300ms errors<1%%"',
     )
-    group.add_argument(
-        "--for", type=seconds, metavar="TIME", dest="duration", help="of a level, such as 60s"
-    )
-    group.add_argument("--requests", type=positive, metavar="N", help="of a level, at most")
-    group.add_argument(
-        "--in-flight",
-        type=positive,
-        metavar="N",
-        help="requests on their way at once, at most; others wait, which counts",
-    )
-    group.add_argument(
-        "--timeout", type=seconds, metavar="TIME", help="of a request, after which it has failed"
-    )
+    _add_bounds(group)
     group.add_argument(
         "--seed",
         type=whole_number,
@@ -130,12 +118,23 @@ def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
 def add_server_options(group: argparse._ArgumentGroup) -> None:
     """Declare how the reference server batches."""
     group.add_argument(
-        "--max-batch", type=positive, metavar="N", help="requests computed at once, at most"
+        "--max-batch",
+        type=positive,
+        metavar="N",
+        help="requests computed at once, at most (default: 1)",
     )
     group.add_argument(
-        "--max-delay", type=delay, metavar="TIME", help="for which a batch waits to fill: 5ms"
+        "--max-delay",
+        type=delay,
+        metavar="TIME",
+        help="how long a batch waits to fill, such as 5ms (default: 0)",
     )
-    group.add_argument("--workers", type=positive, metavar="N", help="behind one queue")
+    group.add_argument(
+        "--workers",
+        type=positive,
+        metavar="N",
+        help="processes that compute, behind one queue (default: 1)",
+    )
 
 
 def rates(text: str) -> tuple[float, ...] | Literal["auto"]:
@@ -187,6 +186,33 @@ def variable(text: str) -> str:
         message = "it takes the name of an environment variable, and not the token itself"
         raise argparse.ArgumentTypeError(message)
     return text
+
+
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--for",
+        type=seconds,
+        metavar="TIME",
+        dest="duration",
+        help="how long a level lasts (default: 10 s, or as long as --requests take; a search "
+        "chooses)",
+    )
+    group.add_argument(
+        "--requests", type=positive, metavar="N", help="of a level, at most (default: no limit)"
+    )
+    group.add_argument(
+        "--in-flight",
+        type=positive,
+        metavar="N",
+        help="requests on their way at once, at most; others wait, which counts "
+        "(default: no limit)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="TIME",
+        help="time after which a request has failed (default: 60 s)",
+    )
 
 
 def is_address(target: str) -> bool:

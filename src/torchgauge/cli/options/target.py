@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from torchgauge.targets.target import TargetRequest
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
+def add_target(parser: argparse.ArgumentParser, purpose: str = "what to measure") -> None:
     """Declare TARGET and its alias."""
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="what to measure")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help=purpose)
     parser.add_argument("--model-path", metavar="TARGET", help="the same, as an option")
 
 
@@ -115,7 +115,7 @@ def add_training_options(group: argparse._ArgumentGroup) -> None:
 
 
 def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
-    """Set `options.target` to the one target that was given, and return the limits.
+    """Set `options.target` to the one target that was given, and return the limits if it has any.
 
     `--threshold` takes all values that follow it. So where no target was given and the last value
     names no metric, it is the target.
@@ -133,7 +133,7 @@ def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
             cause="--model-path is another name for TARGET.",
             remedy="Give one of them.",
         )
-    texts = list(options.threshold)
+    texts = list(getattr(options, "threshold", ()))
     if not targets and texts and (name := limit_parts(texts[-1])[0]).lower() not in METRICS:
         if _looks_like_a_limit(texts[-1]):
             metric(name)

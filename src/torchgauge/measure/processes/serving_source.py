@@ -11,7 +11,7 @@ from torchgauge.targets.builds.source import Source
 
 @dataclasses.dataclass(frozen=True)
 class ServingSource(Source, abc.ABC):
-    """What is put under load in a process of its own; how is known by a room above this one."""
+    """A source that is put under load in a process of its own; a room above knows how."""
 
     @abc.abstractmethod
     def serving(self) -> Serving:

@@ -57,9 +57,10 @@ def _between(ruling: Ruling, bounds: Interval) -> str:
 def allowed(ruling: Ruling) -> str:
     """Return what the ruling was made by: '≤ 100 ms', '+1 … +3 %'."""
     if ruling.limit is not None:
-        if ruling.limit.is_minimum:  # the figure beside it says of what
+        if ruling.limit.is_minimum and ruling.unit != "ratio":  # the figure says of what
             return f"≥ {units.rate(ruling.limit.value, '')}"
-        return f"≤ {_amount(ruling, ruling.limit.value)}"
+        sign = "≥" if ruling.limit.is_minimum else "≤"
+        return f"{sign} {_amount(ruling, ruling.limit.value)}"
     if ruling.tolerance is None:
         return ""
     accepted, refused = ruling.tolerance.accepted, ruling.tolerance.refused
