@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from tests.support import servings
 from tests.support.published_schemas import published
+from tests.support.serving_levels import closed_level
 
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.serving.level import Arrivals, ClientLoad
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
 
@@ -43,7 +45,7 @@ def test_options_of_a_model_reach_the_load(sent):
         "--rate", "25,50,75", "--arrivals", "gamma:2", "--goal", "p99<100ms", "--goal",
         "errors<1%", "--for", "120s", "--requests", "400", "--in-flight",
         "64", "--max-batch", "8", "--max-delay", "5ms", "--workers", "2", "--seed", "7",
-        "--timeout", "3", "--tokens", "128:64", "--device", "cpu", "--precision", "bf16",
+        "--timeout", "3", "--processes", "2", "--device", "cpu", "--precision", "bf16",
         "--input", "1x8", "--weights", "w.pt", "--mlperf",
     ) == 0  # fmt: skip
     ((request, settings),) = requests
@@ -52,7 +54,7 @@ def test_options_of_a_model_reach_the_load(sent):
     assert settings == {
         "rate": (25.0, 50.0, 75.0), "arrivals": "gamma:2", "goals": "p99<100ms errors<1%",
         "duration": 120.0, "requests": 400, "in_flight": 64, "max_batch": 8, "max_delay": 0.005,
-        "workers": 2, "seed": 7, "timeout": 3.0, "tokens": (128, 64), "mlperf": True,
+        "workers": 2, "seed": 7, "timeout": 3.0, "processes": 2, "mlperf": True,
     }  # fmt: skip
 
 
@@ -83,7 +85,8 @@ REFUSED = [
     (("--rate", "5,x"), "option-invalid", "'x' is not a rate above 0"),
     (("--rate", "nan"), "option-invalid", "'nan' is not a rate above 0"),
     (("--rate", "atuo"), "option-invalid", "Did you mean auto"),
-    (("--rate", "auto"), "option-conflict", "Add --goal"),
+    (("--rate", "auto"), "option-conflict", "Give goals: --goal"),
+    (("--scenario", "offline", "--arrivals", "constant"), "option-conflict", "has no arrivals"),
     (("--rate", "5", "--scenario", "offline"), "option-conflict", "has no rate"),
     (("--arrivals", "possion"), "option-invalid", "Did you mean poisson"),
     (("--arrivals", "gama"), "option-invalid", "Did you mean gamma:2"),
@@ -94,7 +97,9 @@ REFUSED = [
     (("--api", "json"), "option-conflict", "--api fits an endpoint"),
     (("--bearer-env", "NAME"), "option-conflict", "--bearer-env fits an endpoint"),
     (("--tokens", "128"), "option-invalid", "'128' is not tokens in and out"),
-    (("--tokens", "1:2", "--prompts", "p"), "option-conflict", "both say what is sent"),
+    (("--tokens", "1:2"), "option-conflict", "--tokens fits an endpoint"),
+    (("--prompts", "p"), "option-conflict", "--prompts fits an endpoint"),
+    (("--processes", "0"), "option-invalid", "--processes"),
     (("--goals", "p99<1s"), "option-unknown", "--goal"),
     (("--max-delay", "x"), "option-invalid", "not a number of seconds"),
     (("--format", "layers", "--output-dir", "d"), "format-unfit", "Choose from json"),
@@ -118,6 +123,7 @@ def test_mistakes_are_named_with_what_was_meant(sent, capsys, arguments, identit
     ("target", "arguments", "identity", "text"),
     [
         (URL, ("--max-batch", "8"), "option-conflict", "--max-batch fits a model"),
+        (URL, ("--tokens", "1:2", "--prompts", "p"), "option-conflict", "all say what is sent"),
         (URL, ("--input", "1x8"), "option-conflict", "--input fits a model"),
         (URL, ("--bearer-env", "sk-123"), "option-invalid", "the name of an environment variable"),
         ("127.0.0.1:8000/x", (), "url-scheme", "Did you mean http://127.0.0.1:8000/x?"),
@@ -156,12 +162,23 @@ def test_a_search_leads_to_the_page(sent, capsys):
     assert f"{again} --open # the same as a page" in shown
 
 
+def test_a_recorded_schedule_is_not_to_be_searched(sent, capsys, tmp_path):
+    (tmp_path / "day.txt").write_text("0\n1\n")
+    (level, *_) = servings.healthy().levels
+    level = msgspec.structs.replace(level, arrivals=Arrivals(kind="file", file="day.txt"))
+    sent(servings.serving([level]))
+    assert load("--arrivals", str(tmp_path / "day.txt")) == 0
+    shown = capsys.readouterr().out
+    assert "arrivals of day.txt" in shown
+    assert "--rate auto" not in shown
+
+
 def test_suggested_commands_run_it_the_same_way(sent, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.chdir(tmp_path)
     sent(servings.streamed())
-    assert load("--rate", "2", "--http2", target=URL) == 0
-    assert f"load {URL} --http2 --rate auto" in next_commands(capsys)
+    assert load("--rate", "2", "--http2", "--processes", "2", target=URL) == 0
+    assert f"load {URL} --processes 2 --http2 --rate auto" in next_commands(capsys)
     sent(servings.healthy())
     for words in (
         "--provider cuda --optimization basic --custom-ops a.so --custom-ops b.so --trust",
@@ -197,7 +214,7 @@ def test_a_client_that_was_too_slow_is_inconclusive(sent, capsys):
         (("throughput:20requests/s", "goodput:20requests/s"), 0),
         (("throughput:70requests/s",), 3),
         (("capacity:50requests/s",), 0),
-        (("capacity:500requests/s",), 3),
+        (("capacity:500requests/s",), 4),  # it is at least 75
         (("ttft:1s",), 4),
     ],
 )
@@ -209,7 +226,48 @@ def test_every_level_is_held_to_the_limits(sent, limits, code):
 def test_loads_of_a_search_above_the_capacity_are_not_held_to_limits(sent, capsys):
     sent(servings.capacity_found())
     assert load("--rate", "auto", "--goal", "p99<100ms", "--threshold", "p99:100ms") == 0
+    assert load("--threshold", "capacity:500requests/s") == 3
+    sent(searched(searched=False))
     assert load("--rate", "25,50,100,150", "--threshold", "p99:100ms") == 3
+
+
+def searched(*left_out, **changes):
+    """Return a search whose first levels it did not count, at which the client was late."""
+    late = msgspec.structs.replace(
+        closed_level(), client=ClientLoad(lateness_p99=1.0, limited=True), scenario="server",
+        arrivals=Arrivals(kind="closed", users=32),
+    )  # fmt: skip
+    record = servings.capacity_found()
+    others = [msgspec.structs.replace(late, left_out=reason) for reason in left_out]
+    capacity = msgspec.structs.replace(record.capacity, **changes)
+    return msgspec.structs.replace(record, levels=(*others, *record.levels), capacity=capacity)
+
+
+def test_levels_that_a_search_does_not_count_decide_nothing(sent):
+    arguments = ("--rate", "auto", "--goal", "p99<100ms", "--threshold")
+    sent(searched("probe", "late client"))
+    assert load(*arguments, "p99:100ms") == 0
+    assert load(*arguments, "p99:10us") == 3
+    sent(searched("probe", rate=None, interval=None))
+    assert load(*arguments, "p99:100ms") == 0  # at the lowest rate
+    assert load(*arguments, "p99:1ms") == 3
+    assert load(*arguments, "capacity:50requests/s") == 4
+    sent(searched("probe", "late client", rate=None, interval=None))
+    assert load(*arguments, "p99:100ms") == 4
+    # A level that is kept, since its goals are far above how late the client was.
+    kept = searched("")
+    sent(kept)
+    assert load("--rate", "auto", "--goal", "p99<100ms") == 0
+
+
+def test_a_capacity_without_an_interval_is_at_least_that(sent, capsys):
+    arguments = ("--rate", "auto", "--goal", "p99<100ms", "--threshold")
+    sent(searched(interval=None, rate=80.0))
+    assert load(*arguments, "capacity:50requests/s") == 0
+    assert load(*arguments, "capacity:90requests/s") == 4
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "at least 80.0 requests/s" in shown
+    assert "without an interval: 6 levels" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """Load on servers in processes of their own, whose times are named."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
@@ -19,7 +22,10 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.api.servings import serving_request
 from torchgauge.errors import InputError, MeasurementError
+from torchgauge.records.serving.level import ClientLoad
+from torchgauge.records.serving.requests import Requests
 from torchgauge.serving import load
+from torchgauge.serving.client.send import SentLoad
 from torchgauge.serving.server.reference_server import reference_server
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import TargetRequest
@@ -48,6 +54,100 @@ def test_an_endpoint_under_load_has_its_record_and_comes_back_from_its_file(tmp_
     path = tmp_path / "serving.json"
     serving.save(path)
     assert tg.load(path) == serving
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Have every request answered within a millisecond; returns the plans that were sent."""
+    sent_plans = []
+
+    def send(plan, progress):
+        sent_plans.append(plan)
+        due = plan.schedule or [index / 1000 for index in range(plan.count)]
+        requests = Requests(
+            scheduled=tuple(due), sent=tuple(due), first=tuple(due),
+            last=tuple(time + 1e-3 for time in due), fate=("done",) * len(due),
+            status=(200,) * len(due), item=(0,) * len(due),
+        )  # fmt: skip
+        seconds = due[-1] + 1e-3
+        return SentLoad(requests=requests, client=ClientLoad(), problems={}, seconds=seconds)
+
+    monkeypatch.setattr(load, "send", send)
+    return sent_plans
+
+
+NOWHERE = "http://127.0.0.1:9/"
+
+
+@pytest.mark.parametrize(
+    ("settings", "last"), [({}, 300.0), ({"duration": 60.0}, 59.0), ({"requests": 11}, 10.0)]
+)
+def test_a_recorded_schedule_is_played_to_its_end(plans, tmp_path, settings, last):
+    (tmp_path / "day.txt").write_text("\n".join(map(str, range(301))))
+    serving = tg.measure_serving(NOWHERE, arrivals=str(tmp_path / "day.txt"), **settings)
+    (plan,), (level,) = plans, serving.levels
+    assert plan.schedule[-1] == level.duration == last
+    assert level.label == "arrivals of day.txt"
+
+
+def test_a_recorded_schedule_of_days_is_not_cut_silently(plans, tmp_path):
+    (tmp_path / "days.txt").write_text("0\n90000\n")
+    with pytest.raises(InputError) as raised:
+        tg.measure_serving(NOWHERE, arrivals=str(tmp_path / "days.txt"))
+    assert raised.value.id == "arrivals-invalid"
+    assert plans == []
+
+
+def test_requests_that_wait_for_each_other_end_a_level_when_they_are_answered(plans):
+    serving = tg.measure_serving(NOWHERE, scenario="single-stream", requests=5000)
+    (plan,), (level,) = plans, serving.levels
+    assert (plan.duration, plan.count) == (24 * 3600, 5000)
+    assert level.duration == pytest.approx(5.0)
+    assert level.count == pytest.approx(4500, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "drain", "timeout"),
+    [
+        ({}, 10, 60),
+        ({"duration": 300}, 300, 300),
+        ({"duration": 300, "timeout": 5}, 300, 5),
+        ({"requests": 4}, 24 * 3600, 60),
+    ],
+)
+def test_the_time_of_an_offline_load_at_a_url_ends_it(plans, settings, drain, timeout):
+    serving = tg.measure_serving(NOWHERE, scenario="offline", **settings)
+    (plan,), (level,) = plans, serving.levels
+    assert (plan.drain, plan.timeout, plan.timeout_from_sent) == (drain, timeout, True)
+    assert level.duration == pytest.approx(1e-3)
+
+
+def test_a_search_says_which_levels_it_does_not_count(plans, monkeypatch):
+    """Each level takes as long as its schedule, by a clock that is moved on."""
+    clock = types.SimpleNamespace(now=0.0)
+    clock.monotonic, clock.sleep = lambda: clock.now, lambda seconds: None
+    monkeypatch.setattr(load, "time", clock)
+    answered = load.send
+
+    def send(plan, progress):
+        if plan.schedule is None:  # the probe: 100 requests a second
+            plan = dataclasses.replace(plan, count=200)
+        sent = answered(plan, progress)
+        clock.now += sent.seconds
+        # Quick up to 7 requests a second, which is far below the probe's.
+        due = sent.requests.scheduled
+        wait = 1e-3 if len(due) / due[-1] < 7 else 2.0
+        last = tuple(time + wait for time in due)
+        return dataclasses.replace(sent, requests=msgspec.structs.replace(sent.requests, last=last))
+
+    monkeypatch.setattr(load, "send", send)
+    serving = tg.measure_serving(NOWHERE, rate="auto", goals="p50<1s", requests=100)
+    assert serving.levels[0].left_out == "probe"
+    rates = [level.arrivals.rate for level in serving.levels[1:]]
+    assert min(rates) < 7 < max(rates) == rates[0]
+    # Levels at lower rates take longer than the first, which is no reason to end.
+    assert "limit of" not in serving.capacity.reason
+    assert serving.capacity.searched
 
 
 @pytest.mark.slow
@@ -200,8 +300,9 @@ def test_ctrl_c_keeps_the_levels_so_far_and_the_one_that_ran():
     ("scenario", "size"), [("single-stream", 1), ("multi-stream", 8), ("offline", 4)]
 )
 def test_scenarios_call_a_target_here(scenario, size):
+    batches = {"max_batch": 4} if scenario == "offline" else {}
     serving = tg.measure_serving(
-        model(), torch.randn(1, 16), scenario=scenario, requests=20, duration=5, max_batch=4
+        model(), torch.randn(1, 16), scenario=scenario, requests=20, duration=5, **batches
     )
     level = serving.levels[0]
     assert serving.served_by.kind == "call"
@@ -281,6 +382,14 @@ def test_scenarios_send_to_an_endpoint(scenario):
     together = {"single-stream": 1, "multi-stream": 8, "offline": 16}[scenario]
     assert len(requests) == 16 * (8 if scenario == "multi-stream" else 1)
     assert requests.scheduled.count(requests.scheduled[0]) == together
+
+
+def test_a_target_without_a_rate_is_not_loaded():
+    unused = {"rate": 5, "api": "openai-chat"}
+    for settings, identity in (({}, "rate-missing"), (unused, "option-conflict")):
+        with pytest.raises(InputError) as raised:
+            tg.measure_serving("no_such_file.py:make", **settings)
+        assert raised.value.id == identity
 
 
 def test_another_machine_is_not_loaded():

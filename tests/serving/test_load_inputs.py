@@ -13,7 +13,8 @@ from torchgauge.errors import InputError
 from torchgauge.serving import load_inputs
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.dialect import Prompt
-from torchgauge.serving.client.dialects.every import dialect_named
+from torchgauge.serving.client.dialects import APIS
+from torchgauge.serving.client.dialects.every import DIALECTS, dialect_named
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
 from torchgauge.serving.load_inputs import (
@@ -21,7 +22,7 @@ from torchgauge.serving.load_inputs import (
     made_up_prompts,
     prompts_of,
     request_items,
-    sending,
+    sending_of,
 )
 from torchgauge.serving.load_options import LoadOptions
 
@@ -100,12 +101,12 @@ def test_a_named_model_is_asked_for_and_without_any_no_field_is_sent(api):
 
 def test_what_is_sent_is_told_by_its_content(tmp_path):
     first, same, other = (
-        sending(LoadOptions(body=written(tmp_path / name, text), timeout=5.0, in_flight=3))
+        sending_of(LoadOptions(body=written(tmp_path / name, text), timeout=5.0, in_flight=3))
         for name, text in (("a", "[1]"), ("b", "[1]"), ("c", "[2]"))
     )
     assert first == same != other
     assert first.facts == {"body": first.body, "in_flight": "3", "timeout": "5"}
-    assert sending(LoadOptions()).facts == {}
+    assert sending_of(LoadOptions()).facts == {}
 
 
 def test_very_long_prompts_are_fewer(monkeypatch):
@@ -117,12 +118,25 @@ def test_very_long_prompts_are_fewer(monkeypatch):
 def test_what_an_api_needs():
     for api, settings, identity in (
         ("kserve-v2", {"tokens": (1, 1)}, "option-conflict"),
+        ("kserve-v2", {}, "body-missing"),
         ("openai-chat", {}, "body-missing"),
         ("json", {"model": "a"}, "option-conflict"),
     ):
         with pytest.raises(InputError) as raised:
             request_items(NOWHERE, LoadOptions(rates=(1.0,), api=api, **settings))
         assert raised.value.id == identity
+
+
+def test_what_grpc_needs():
+    address = parse_address("grpc://127.0.0.1:1/model")
+    for api, identity in (("json", "body-missing"), ("openai-chat", "option-conflict")):
+        with pytest.raises(InputError) as raised:
+            request_items(address, LoadOptions(rates=(1.0,), api=api))
+        assert raised.value.id == identity
+
+
+def test_options_name_the_apis_that_the_client_speaks():
+    assert {*APIS} == {*DIALECTS} - {"torchgauge"}
 
 
 def test_an_unknown_api_names_a_similar_one():

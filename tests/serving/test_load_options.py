@@ -23,6 +23,8 @@ from torchgauge.errors import InputError
         ({"rate": 5, "max_delay": -1}, "option-invalid"),
         ({"rate": 5, "timeout": 1e9}, "option-invalid"),
         ({"rate": 5, "goals": "p99<0"}, "goal-invalid"),
+        ({"rate": "auto", "goals": "p99<1s", "arrivals": __file__}, "option-conflict"),
+        ({"scenario": "offline", "arrivals": "constant"}, "option-conflict"),
         ({"rate": 5, "prompts": "a", "tokens": (1, 2)}, "option-conflict"),
     ],
 )
@@ -40,6 +42,37 @@ def test_without_a_rate_goals_are_searched_and_else_it_is_missing():
         _ = load_options().level_rates
     assert raised.value.id == "rate-missing"
     assert load_options(scenario="offline").level_rates == (None,)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "settings", "name"),
+    [
+        (True, {"rate": 5, "max_batch": 8}, "max_batch"),
+        (True, {"rate": 5, "max_delay": 1}, "max_delay"),
+        (False, {"rate": 5, "api": "openai-chat"}, "api"),
+        (False, {"rate": 5, "tokens": (1, 2)}, "tokens"),
+        (False, {"rate": 5, "bearer_env": "TOKEN"}, "bearer_env"),
+        (False, {"scenario": "offline", "workers": 2}, "workers"),
+        (False, {"scenario": "offline", "in_flight": 2}, "in_flight"),
+        (False, {"scenario": "offline", "timeout": 2}, "timeout"),
+        (False, {"scenario": "single-stream", "max_batch": 2}, "max_batch"),
+        (False, {}, ""),
+    ],
+)
+def test_what_a_subject_has_no_use_for_is_refused(endpoint, settings, name):
+    options = load_options(**settings)
+    with pytest.raises(InputError) as raised:
+        options.check_fit(endpoint=endpoint)
+    assert raised.value.id == ("option-conflict" if name else "rate-missing")
+    assert raised.value.message.startswith(name)
+
+
+def test_what_a_subject_uses_is_not_refused():
+    sent = {"in_flight": 2, "timeout": 2, "processes": 2}
+    load_options(rate=5, max_batch=8, workers=2, **sent).check_fit(endpoint=False)
+    load_options(rate=5, api="openai-chat", tokens=(1, 2), **sent).check_fit(endpoint=True)
+    load_options(scenario="offline", max_batch=8).check_fit(endpoint=False)
+    load_options(scenario="offline", api="openai-chat", **sent).check_fit(endpoint=True)
 
 
 def test_arrivals_are_as_they_are_written(tmp_path):
@@ -70,3 +103,5 @@ def test_a_number_of_requests_sets_the_time():
     assert load_options(rate=50, duration=3).seconds_at(50) == 3
     assert load_options(rate=50, requests=100).seconds_at(50) > 2
     assert load_options(rate=50).seconds_at(50) == 10
+    assert load_options(scenario="offline").seconds_at(None) == 10
+    assert load_options(scenario="single-stream", requests=5000).seconds_at(None) > 3600

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
     from torchgauge.analyze.capacity.record_plans import Planned
+    from torchgauge.analyze.capacity.verification import VerifyingLoad
 
 # A load takes as long as some requests do, within limits.
 VERIFY_SECONDS, MOST_SECONDS, VERIFY_REQUESTS = 10.0, 60.0, 300
@@ -131,15 +132,21 @@ def verified_by_load(
         goals=plan.goals,
         # A recorded schedule is not in the plan.
         arrivals="poisson" if arrivals == "file" else arrivals,
-        max_batch=load.setting.max_batch,
-        max_delay=load.setting.max_delay,
-        workers=load.workers,
         seed=plan.arrivals.seed + 1,
         duration=min(MOST_SECONDS, max(VERIFY_SECONDS, VERIFY_REQUESTS / load.rate)),
         progress=progress,
+        **({} if is_endpoint else _served(load)),
         **_streamed(plan, target),
     )
     return verified(plan, load, serving, token_budget)
+
+
+def _served(load: VerifyingLoad) -> dict[str, Any]:
+    """Return how the reference server is set."""
+    setting = load.setting
+    return {
+        "max_batch": setting.max_batch, "max_delay": setting.max_delay, "workers": load.workers
+    }  # fmt: skip
 
 
 def _streamed(plan: CapacityPlan, url: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.api.preparation import measuring, require_torch
+from torchgauge.errors import InputError
 from torchgauge.progress import showing
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Scenario
@@ -48,8 +49,9 @@ def measure_serving(
         arrivals: "poisson", "constant", "gamma:CV" or a file with a time in seconds on each line.
         scenario: "server": by the clock; "single-stream": one after the other; "multi-stream": 8 at
             once; "offline": all at once.
-        duration: Seconds of a level; None: 10, or as long as `requests` take; a search chooses it.
-        requests: Requests of a level at most.
+        duration: Seconds of a level; None: 10, or as long as `requests` or the file take; a search
+            chooses it.
+        requests: Requests of a level at most; in the scenario multi-stream queries of 8.
         in_flight: Requests on their way at once at most; others wait, which counts.
         api: What a URL answers: "json", "openai-chat", "openai-completions" or "kserve-v2".
         body: A file with the body of every request, or one on each line.
@@ -64,7 +66,7 @@ def measure_serving(
         allow_remote: Send to another machine too: only to one that you may put under load.
         bearer_env: Environment variable with a token to authorize with.
         http2: Send by HTTP/2, which takes more of the client's CPU time (extra `http2`).
-        timeout: Seconds after which a request has failed; None: 60.
+        timeout: Seconds after which a request has failed; None: 60, offline at least `duration`.
         processes: Processes that send.
         device: Where a model runs; None leaves it where it is.
         progress: Show progress; None does so on a terminal.
@@ -86,7 +88,7 @@ def measure_serving(
     options = load_options(**settings)
     if not isinstance(target, str):
         return _of_model(target, inputs, device, options, progress)
-    return _of_text(target, device, options, progress)
+    return _of_text(target, inputs, device, options, progress)
 
 
 def serving_request(
@@ -106,12 +108,10 @@ def load_options(
     *,
     rate: float | Sequence[float] | Literal["auto"] | None = None,
     goals: str | Sequence[Goal] = (),
-    timeout: float | None = None,
     **settings: Any,
 ) -> LoadOptions:
     """Return the options of arguments as users write them. Raises InputError."""
     from torchgauge.analyze.serving.goals import parse_goals
-    from torchgauge.records.serving.level import TIMEOUT
     from torchgauge.serving.load_options import LoadOptions
 
     rates: tuple[float, ...] | Literal["auto"] = ()
@@ -125,9 +125,7 @@ def load_options(
     limits = parse_goals(goals) if isinstance(goals, str) and goals else ()
     if not isinstance(goals, str):
         limits = tuple(goals)
-    return LoadOptions(
-        rates=rates, goals=limits, timeout=TIMEOUT if timeout is None else timeout, **settings
-    )
+    return LoadOptions(rates=rates, goals=limits, **settings)
 
 
 def _of_model(
@@ -143,8 +141,14 @@ def _of_model(
 
 
 def _of_text(
-    target: str, device: str | None, options: LoadOptions, progress: bool | None
+    target: str, inputs: Any, device: str | None, options: LoadOptions, progress: bool | None
 ) -> Serving:
+    if inputs is not None:
+        raise InputError(
+            "Inputs fit a model that is given as an object.",
+            id="option-conflict",
+            remedy="Leave inputs out: a factory returns them, and a URL takes a body.",
+        )
     from torchgauge.serving.client.address import SCHEMES
 
     if target.lower().startswith(SCHEMES):

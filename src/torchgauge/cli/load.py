@@ -109,15 +109,26 @@ def run(options: argparse.Namespace) -> int:
         serving: Serving = api.serving_request(subject, **load_settings)
     verdict = None
     if limits:
-        # Without rates, goals ask for a search.
-        capacity = None if isinstance(options.rate, tuple) else serving.capacity
-        verdict = judged_levels(limits, serving, up_to=None if capacity is None else capacity.rate)
+        verdict = judged_levels(limits, serving, up_to=_highest_judged(serving))
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         tell_all = functools.partial(tell, serving, verdict, options)
         written = verdicts.write_or_tell(serving, verdict, options, "load", tell_all)
     tell_all()
     formats.say(written)
     return code(serving, verdict, interrupted=interrupts.noted)
+
+
+def _highest_judged(serving: Serving) -> float | None:
+    """Return the rate up to which levels are held to limits; None where all are.
+
+    A search overloads the server on purpose: its levels are held up to the capacity, and without
+    one at the lowest rate that was tried.
+    """
+    capacity = serving.capacity
+    if capacity is None or not capacity.searched:
+        return None
+    rates = [level.arrivals.rate for level in serving.levels if not level.left_out]
+    return capacity.rate or min(filter(None, rates), default=0.0)
 
 
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -173,7 +174,8 @@ class _Loop:
             self._call(count, begin, offline=offline)
             if now - updated > SHOW:
                 updated = now
-                self._progress.update(f"{number:,} calls", (now - begin) / self._seconds)
+                share = max((now - begin) / self._seconds, number / (self._limit or math.inf))
+                self._progress.update(f"{number:,} calls", share)
 
     def _call(self, count: int, begin: float, *, offline: bool) -> None:
         step = self._steps[count - 1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,25 +12,30 @@ from torchgauge import units
 from torchgauge.analyze.capacity.controlled_levels import with_controls
 from torchgauge.analyze.capacity.service_times import of_requests
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
-from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch, Trial
+from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch
+from torchgauge.analyze.serving.rate_trials import Trial
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.progress import Progress
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.serving.level import Arrivals, Level
+from torchgauge.records.serving.level import TIMEOUT, Arrivals, Level
 from torchgauge.records.serving.service_times import ServiceTimes
 from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
-from torchgauge.serving.load_inputs import recorded_times, request_items, sending
-from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
+from torchgauge.serving.load_inputs import due_times, request_items, sending_of
+from torchgauge.serving.load_options import (
+    DURATION,
+    OFFLINE_REQUESTS,
+    QUERY_SAMPLES,
+    LoadOptions,
+)
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
@@ -55,8 +59,10 @@ def measure(subject: Source | str, options: LoadOptions, progress: Progress) -> 
     keeps it with those before. A server that ends is a result: its requests have their fates.
 
     Raises what loading raises; InputError of the address, of the bodies, `rate-missing`,
-    `not-batchable`; MeasurementError `client-failed`, `child-…` where the server does not start.
+    `option-conflict`, `not-batchable`; MeasurementError `client-failed`, `child-…` where the
+    server does not start.
     """
+    options.check_fit(endpoint=isinstance(subject, str))
     with Interrupts() as interrupts:
         if isinstance(subject, str):
             return _of_endpoint(subject, options, progress, interrupts)
@@ -76,7 +82,8 @@ def _of_endpoint(
         spec=address.text, kind="endpoint", name=address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
-    served = ServedBy(kind="endpoint", api=options.api, address=address.text, model=model)
+    api = "grpc" if address.scheme in ("grpc", "grpcs") else options.api
+    served = ServedBy(kind="endpoint", api=api, address=address.text, model=model)
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)
         return load.serving(target, served)
@@ -128,7 +135,7 @@ class _Load:
         self._address, self._items, self._options = address, items, options
         self._progress, self._interrupts = progress, interrupts
         self._watch, self._server = watch, server
-        self._sending = sending(options)
+        self._sending = sending_of(options)
         self._levels: list[Level] = []
         self._warnings: list[MeasurementWarning] = []
         self._sent: SentLoad | None = None
@@ -182,34 +189,38 @@ class _Load:
         """Search the highest rate within the goals."""
         search = self._begun_search()
         if search is None:
-            return Capacity(reason="The server answered nothing.")
+            return Capacity(reason="The server answered nothing.", searched=True)
         options = self._options
         ended = ""
         seconds = options.seconds_at(search.first_rate) * search.most_length + MOST_LEVELS * PAUSE
         self._progress.expect(MOST_LEVELS)
         self._progress.keep(f"at most {MOST_LEVELS} levels, {units.time(seconds)}")
-        deadline = time.monotonic() + MOST_OVERRUN * seconds
+        begin, planned = time.monotonic(), 0.0
         while not self._over and (trial := search.next()) is not None:
             if trial.rate * options.seconds_at(trial.rate) * trial.length < FEWEST_REQUESTS:
                 ended = f"At {trial.rate:.3g} requests/s a level would have to be longer."
                 break
-            if time.monotonic() > deadline:
-                ended = f"The search ended at its limit of {units.time(MOST_OVERRUN * seconds)}."
+            limit = MOST_OVERRUN * max(seconds, planned)
+            if time.monotonic() - begin > limit:
+                ended = f"The search ended at its limit of {units.time(limit)}."
                 break
+            # A number of requests takes longer at a lower rate than at the first.
+            planned += options.seconds_at(trial.rate) * trial.length + PAUSE
             self._try(search, trial)
         if self._server_ended:
             ended = "The server ended during the search."
         capacity = search.capacity(interrupted=self._interrupted or self._interrupts.noted)
-        return replace(capacity, reason=ended) if ended else capacity
+        return replace(capacity, reason=f"{ended} {capacity.reason}") if ended else capacity
 
     def _begun_search(self) -> RateSearch | None:
         """Begin below what a closed loop shows that the server answers at most."""
-        if self._options.rates not in ("auto", ()):
-            return None
         arrivals = Arrivals(kind="closed", users=PROBE_USERS, seed=self._options.seed)
         plan = self._plan(schedule=None, users=PROBE_USERS, duration=PROBE_SECONDS)
         probe = self._run(plan, arrivals, PROBE_SECONDS, judged=False)
-        if probe is None or not probe.fates.get("done"):
+        if probe is None:
+            return None
+        self._levels[-1] = replace(probe, left_out="probe")
+        if not probe.fates.get("done"):
             return None
         done = probe.completed.value if probe.completed is not None else 0.0
         answered = probe.fates["done"] / PROBE_SECONDS
@@ -225,22 +236,14 @@ class _Load:
         seconds = options.seconds_at(trial.rate) * trial.length
         level = self._scheduled(options.arrivals_at(trial.rate, trial.seed), seconds, count)
         if level is not None and not level.interrupted:
-            search.add(trial, level)
+            self._levels[-1] = replace(level, left_out=search.add(trial, level))
 
     def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
-        recorded = recorded_times(self._options.recorded)
-        times = schedule(arrivals, duration=seconds, count=count, recorded=recorded)
-        if not len(times):
-            raise InputError(
-                "No request is due in this time.",
-                id="rate-too-low",
-                cause=f"A level lasts {seconds:g} s.",
-                remedy="Give a longer time (--for), or a higher rate.",
-            )
+        times = due_times(self._options, arrivals, seconds, count)
         # A recorded schedule ends by itself, and so does a number of requests.
         ended = count is not None and len(times) == count
-        seconds = float(times[-1]) if ended or arrivals.kind == "file" else seconds
-        return self._run(self._plan(schedule=times.tolist()), arrivals, max(seconds, 1e-9))
+        seconds = times[-1] if ended or arrivals.kind == "file" else seconds
+        return self._run(self._plan(schedule=times), arrivals, max(seconds, 1e-9))
 
     def _waiting(self) -> Level | None:
         """Run a level of the scenarios in which requests wait for each other."""
@@ -248,7 +251,10 @@ class _Load:
         if options.scenario == "offline":
             count = options.requests or OFFLINE_REQUESTS
             arrivals = Arrivals(kind="at once", seed=options.seed)
-            plan = self._plan(schedule=[0.0] * count)
+            plan = self._plan(
+                schedule=[0.0] * count, drain=options.seconds_at(None), timeout_from_sent=True,
+                timeout=options.timeout or max(TIMEOUT, options.duration or 0.0),
+            )  # fmt: skip
             return self._run(plan, arrivals, options.seconds_at(None))
         samples = QUERY_SAMPLES if options.scenario == "multi-stream" else 1
         seconds = options.seconds_at(None)
@@ -260,11 +266,13 @@ class _Load:
 
     def _plan(self, **kind: object) -> SendPlan:
         options = self._options
+        timeout = options.timeout or TIMEOUT
+        kind = {"timeout": timeout, "drain": timeout, **kind}
         return SendPlan(
             address=self._address, protocol=self._protocol, items=self._items,
             api="torchgauge" if self._server else options.api, in_flight=options.in_flight,
-            timeout=options.timeout, drain=options.timeout, bearer_env=options.bearer_env,
-            processes=options.processes, **kind,  # type: ignore[arg-type]
+            bearer_env=options.bearer_env, processes=options.processes,
+            **kind,  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property
@@ -297,11 +305,13 @@ class _Load:
             return None
         self._sent = sent
         self._interrupted = self._interrupted or sent.interrupted
+        # A number of requests without a schedule ends when they are answered.
+        ends_by_itself = sent.interrupted or plan.schedule is None or options.scenario == "offline"
         level = level_of(
             sent.requests,
             scenario=options.scenario,
             arrivals=arrivals,
-            duration=min(seconds, sent.seconds) if sent.interrupted else seconds,
+            duration=min(seconds, sent.seconds) if ends_by_itself else seconds,
             goals=options.goals if judged else (),
             client=sent.client,
             server=self._watch.use(sent.seconds),
@@ -309,7 +319,8 @@ class _Load:
             mlperf=options.mlperf,
             interrupted=sent.interrupted,
         )
-        level = replace(level, sending=self._sending, warnings=(*level.warnings, *_problems(sent)))
+        sending = replace(self._sending, timeout=plan.timeout)
+        level = replace(level, sending=sending, warnings=(*level.warnings, *sent.warnings))
         self._levels.append(level)
         self._check_server(level)
         return level
@@ -331,15 +342,3 @@ class _Load:
                     remedy="Look at the server's own log for the reason.",
                 )
             )
-
-
-def _problems(sent: SentLoad) -> Iterator[MeasurementWarning]:
-    """Yield what the client met, one warning of each fate that has a text."""
-    for fate, text in sent.problems.items():
-        count = sent.requests.fate.count(fate)
-        yield MeasurementWarning(
-            id=f"requests-{fate}",
-            message=f"{count:,} requests ended as '{fate}'.",
-            probe="serving",
-            cause=text,
-        )

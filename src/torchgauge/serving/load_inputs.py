@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 import httptools
 
+from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError
 from torchgauge.reading import Bound, read_bytes
-from torchgauge.records.serving.level import Sending
+from torchgauge.records.serving.level import TIMEOUT, Arrivals, Sending
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.request_bytes import Token, request_bytes
-from torchgauge.serving.load_options import LoadOptions
+from torchgauge.serving.load_options import LONGEST, LoadOptions
 
 BOUND = Bound(minimum=1 << 28, times=1, maximum=1 << 28)
 # Different prompts, which a cache of prefixes answers less often; fewer of very long ones.
@@ -65,14 +66,28 @@ def request_items(address: Address, options: LoadOptions) -> RequestItems:
             id="option-conflict",
             remedy="Name it in the body, or in the URL.",
         )
+    by_grpc = address.scheme in ("grpc", "grpcs")
+    if by_grpc and dialect.body is not None:
+        raise InputError(
+            f"{options.api} is not an API of gRPC.",
+            id="option-conflict",
+            cause="KServe's inference protocol is sent there.",
+            remedy="Leave --api out, or give the server's http:// address.",
+        )
     if options.body is not None:
         return RequestItems(served, bodies_of(options.body))
     if dialect.body is None:
-        if options.prompts is None and options.tokens is None:
+        is_get = options.api == "json" and not by_grpc
+        has_prompts = options.prompts is not None or options.tokens is not None
+        if is_get and not has_prompts:
             return RequestItems(served, (b"",))
         raise InputError(
-            f"The API {options.api} takes no prompts.",
-            id="option-conflict",
+            (
+                f"The API {options.api} takes no prompts."
+                if has_prompts
+                else "KServe's requests have a body."
+            ),
+            id="option-conflict" if has_prompts else "body-missing",
             remedy="Give the body of its requests: --body FILE.",
         )
     if options.prompts is not None:
@@ -89,13 +104,14 @@ def request_items(address: Address, options: LoadOptions) -> RequestItems:
     return RequestItems(served, tuple(dialect.body(prompt, model) for prompt in prompts), model)
 
 
-def sending(options: LoadOptions) -> Sending:
+def sending_of(options: LoadOptions) -> Sending:
     """Return what tells requests from others. Raises InputError `file-missing`."""
     file = options.body or options.prompts
     digest = "" if file is None else hashlib.sha256(read_bytes(file, BOUND)).hexdigest()[:16]
     return Sending(
-        body=digest, tokens=options.tokens, in_flight=options.in_flight, timeout=options.timeout
-    )
+        body=digest, tokens=options.tokens, in_flight=options.in_flight,
+        timeout=options.timeout or TIMEOUT,
+    )  # fmt: skip
 
 
 def bodies_of(path: Path) -> tuple[bytes, ...]:
@@ -212,6 +228,34 @@ def _answered(address: Address, request: bytes) -> bytes:
             size += len(data)
             parser.feed_data(data)
     return bytes(answer.body)
+
+
+def due_times(
+    options: LoadOptions, arrivals: Arrivals, seconds: float, count: int | None
+) -> list[float]:
+    """Return when the requests of a level are due, in seconds from its begin.
+
+    Raises InputError `arrivals-invalid`; `rate-too-low` where no request is due.
+    """
+    recorded = recorded_times(options.recorded)
+    times: list[float] = schedule(
+        arrivals, duration=seconds, count=count, recorded=recorded
+    ).tolist()
+    if options.duration is None and len(times) < min(len(recorded), count or len(recorded)):
+        raise InputError(
+            f"'{arrivals.file}' is a schedule of more than {LONGEST / 3600:g} hours.",
+            id="arrivals-invalid",
+            cause="Its times are taken as seconds.",
+            remedy="Give the time to send for (--for), or a higher rate.",
+        )
+    if not times:
+        raise InputError(
+            "No request is due in this time.",
+            id="rate-too-low",
+            cause=f"A level lasts {seconds:g} s.",
+            remedy="Give a longer time (--for), or a higher rate.",
+        )
+    return times
 
 
 def recorded_times(path: Path | None) -> tuple[float, ...]:

@@ -6,13 +6,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Literal
 
-from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
+from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
-from torchgauge.records.serving.level import TIMEOUT, Arrivals, Scenario
+from torchgauge.records.serving.level import Arrivals, Scenario
 from torchgauge.similar import did_you_mean, similar
 
-SCENARIOS: tuple[Scenario, ...] = ("server", "single-stream", "multi-stream", "offline")
+# By what they need: a URL, the reference server, or requests that are sent.
+OF_ENDPOINTS = ("api", "body", "prompts", "tokens", "allow_remote", "bearer_env", "http2", "model")
+OF_SERVERS = ("max_batch", "max_delay")
+OF_SENDING = ("in_flight", "timeout", "processes", "max_delay", "workers")
 DURATION = 10.0
 OFFLINE_REQUESTS = 256
 # Requests of a query of the multi-stream scenario.
@@ -31,8 +34,8 @@ class LoadOptions:
         goals: The limits.
         arrivals: "poisson", "constant", "gamma:CV" or the path of a file with a time a line.
         scenario: How requests follow each other.
-        duration: Seconds of a level; None: 10, or as long as `requests` take.
-        requests: Requests of a level at most.
+        duration: Seconds of a level; None: 10, or as long as `requests` or the file take.
+        requests: Requests of a level at most; in the scenario multi-stream queries of 8.
         in_flight: Requests on their way at once at most.
         api: The dialect of an endpoint.
         body: A file with the body of every request, or one on each line.
@@ -47,7 +50,8 @@ class LoadOptions:
         allow_remote: Whether another machine may be loaded.
         bearer_env: Name of the environment variable with a token.
         http2: Whether an endpoint is asked by HTTP/2.
-        timeout: Seconds after which a request has failed.
+        timeout: Seconds after which a request has failed, from when it was due, in the scenario
+            offline from when it was sent; None: 60, offline at least `duration`.
         processes: Client processes.
 
     Raises InputError `option-invalid`, `option-conflict`, `rate-missing`, `scenario-unknown`,
@@ -74,7 +78,7 @@ class LoadOptions:
     allow_remote: bool = False
     bearer_env: str = ""
     http2: bool = False
-    timeout: float = TIMEOUT
+    timeout: float | None = None
     processes: int = 1
 
     def __post_init__(self) -> None:
@@ -100,8 +104,8 @@ class LoadOptions:
             raise _invalid("max_delay", self.max_delay, "seconds, 0 or more")
         if not _is_whole_number(self.seed) or self.seed < 0:
             raise _invalid("seed", self.seed, "a whole number, 0 or more")
-        self._check_rates()
         self.arrivals_at(None)
+        self._check_rates()
         if sum(sent is not None for sent in (self.body, self.prompts, self.tokens)) > 1:
             raise _conflict("Body, prompts and tokens all say what is sent.", "Give one of them.")
         if self.tokens is not None and not (
@@ -116,15 +120,48 @@ class LoadOptions:
                 f"A {self.scenario} load has no rate: its requests wait for each other.",
                 "Leave the rate out, or choose the scenario server.",
             )
+        if self.arrivals != "poisson" and self.scenario != "server":
+            raise _conflict(
+                f"A {self.scenario} load has no arrivals: its requests wait for each other.",
+                "Leave the arrivals out, or choose the scenario server.",
+            )
         if self.rates == "auto" and not self.goals:
             raise _conflict(
-                "rate='auto' searches the highest rate within goals, and there is none.",
-                "Give goals, such as 'p99<100ms'.",
+                "An automatic rate is the highest within goals, and there is none.",
+                'Give goals: --goal "p99<100ms".',
+            )
+        if self.rates == "auto" and self.recorded is not None:
+            raise _conflict(
+                f"An automatic rate needs a schedule for each level, and '{self.recorded.name}' "
+                "has one.",
+                "Give rates, such as --rate 50,100, or arrivals such as poisson or gamma:2.",
             )
         if self.rates != "auto":
             for rate in self.rates:
                 if not 0 < rate < 1e9:
                     raise _invalid("rate", rate, "requests per second above 0")
+
+    def check_fit(self, *, endpoint: bool) -> None:
+        """Raise InputError `option-conflict` for what is unused, and `rate-missing`.
+
+        Args:
+            endpoint: Whether the load goes to a URL; else to a target.
+        """
+        if not self.searches:
+            _ = self.level_rates
+        subjects = dict.fromkeys(OF_SERVERS, "a model that is served here")
+        if not endpoint:
+            subjects = dict.fromkeys(OF_ENDPOINTS, "an endpoint, named by its URL")
+            if self.scenario != "server":
+                calls = f"requests that are sent: {self.scenario} calls the model itself"
+                subjects |= dict.fromkeys(OF_SENDING, calls)
+            if self.scenario in ("single-stream", "multi-stream"):
+                subjects["max_batch"] = "other scenarios: this one has batches of its own"
+        for option in dataclasses.fields(self):
+            if option.name in subjects and getattr(self, option.name) != option.default:
+                raise _conflict(
+                    f"{option.name} fits {subjects[option.name]}.", f"Leave {option.name} out."
+                )
 
     @property
     def searches(self) -> bool:
@@ -167,12 +204,14 @@ class LoadOptions:
         return Arrivals(kind="file", rate=rate, file=path.name, seed=seed)
 
     def seconds_at(self, rate: float | None) -> float:
-        """Return the seconds for which a level schedules requests."""
+        """Return the seconds for which a level schedules requests, at most."""
         if self.duration is not None:
             return self.duration
-        if self.requests is not None and rate:
+        if self.requests is not None and rate and self.recorded is None:
             return min(1.2 * self.requests / rate + 1.0, LONGEST)
-        return DURATION
+        # Where nothing but these ends a level, it takes as long as they take.
+        ends_by_itself = self.requests is not None or self.recorded is not None
+        return LONGEST if ends_by_itself else DURATION
 
 
 def _is_whole_number(value: Any) -> bool:

@@ -67,6 +67,32 @@ def test_levels_that_are_too_short_have_no_interval_and_say_how_long_they_must_b
     assert "times longer levels" in capacity.reason
 
 
+def test_a_rate_whose_level_is_unclear_is_not_a_capacity():
+    load = SimulatedLoad("p95<60ms", kind="exponential")
+
+    def unclear(level, _):
+        results = [msgspec.structs.replace(goal, verdict="unclear") for goal in level.goals]
+        return msgspec.structs.replace(level, goals=tuple(results))
+
+    capacity, trials = searched(load, 2.0, seed=0, mend=unclear)
+    assert capacity.rate is None
+    assert capacity.interval is None
+    assert not capacity.above_all_tried
+    assert "the figures meet the goals, and their intervals do not" in capacity.reason
+
+    def met_below(level, number):
+        return level if trials[number].rate < 300 else unclear(level, number)
+
+    capacity, again = searched(load, 2.0, seed=0, mend=met_below)
+    met = [
+        trial.rate
+        for trial in again
+        if trial.rate < 300
+        and load.level(trial.rate, 2.0 * trial.length, trial.seed).verdict == "met"
+    ]
+    assert capacity.rate == max(met, default=None)
+
+
 @pytest.mark.thorough
 def test_levels_of_a_late_client_are_left_out():
     load = SimulatedLoad("p95<20ms", kind="exponential")
@@ -121,6 +147,7 @@ def test_a_first_level_in_which_the_server_warms_up_is_tried_again():
 def test_a_goal_that_every_rate_meets_is_above_all_tried():
     capacity, trials = searched(SimulatedLoad("p50<10s"), 2.0, seed=0, highest=100.0)
     assert capacity.above_all_tried
+    assert capacity.searched
     assert capacity.rate == 100.0
     assert capacity.interval is None
     assert {trial.stage for trial in trials} == {"bracket"}
@@ -197,3 +224,27 @@ def test_of_given_rates_the_capacity_is_between_the_last_met_and_the_first_misse
     assert (capacity.rate, capacity.interval.low, capacity.interval.high) == (200, 200, 600)
     assert not capacity.above_all_tried
     assert capacity_of_levels(levels[1:]).above_all_tried
+    assert not capacity.searched
+
+
+def test_levels_of_a_late_client_say_nothing_of_given_rates():
+    load = SimulatedLoad("p90<20ms", mean=0.002)
+    slow, *quick = [load.level(rate, 30.0, 1) for rate in (600, 100, 200)]
+    late = ClientLoad(lateness_p99=0.1, limited=True)
+    capacity = capacity_of_levels([msgspec.structs.replace(slow, client=late), *quick])
+    assert (capacity.rate, capacity.interval, capacity.above_all_tried) == (200, None, True)
+    assert capacity.reason.endswith("Levels left out, since the client was late: 1.")
+    nothing = capacity_of_levels([msgspec.structs.replace(slow, client=late)])
+    assert nothing.rate is None
+    assert "client was late: 1." in nothing.reason
+    tolerable = msgspec.structs.replace(slow, client=ClientLoad(lateness_p99=1e-3, limited=True))
+    assert capacity_of_levels([tolerable, *quick]).interval.high == 600
+
+
+def test_rates_above_the_highest_met_may_be_unclear():
+    load = SimulatedLoad("p90<20ms", mean=0.002)
+    met, above = load.level(100, 30.0, 1), load.level(200, 30.0, 1)
+    results = tuple(msgspec.structs.replace(goal, verdict="unclear") for goal in above.goals)
+    capacity = capacity_of_levels([met, msgspec.structs.replace(above, goals=results)])
+    assert (capacity.rate, capacity.interval, capacity.above_all_tried) == (100, None, False)
+    assert "higher rates" in capacity.reason

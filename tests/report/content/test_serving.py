@@ -8,6 +8,7 @@ import rich.console
 from tests.support import servings
 
 from torchgauge.records.record import Interval, MeasurementWarning
+from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.report.console.console import view
@@ -71,7 +72,12 @@ def test_capacity_in_words():
     )
     assert dict(facts(servings.healthy(), "In short"))["capacity"].startswith("at least 75.0 requ")
     none = dict(facts(servings.none_met(), "In short"))["capacity"]
-    assert none == "none  The lowest rate that was tried missed the goals."
+    assert none == "unknown  The lowest rate that was tried missed the goals."
+    shortage = Capacity(rate=50.0, searched=True, reason="Too few levels.")
+    record = msgspec.structs.replace(FOUND, capacity=shortage)
+    assert dict(facts(record, "In short"))["capacity"] == (
+        "at least 50.0 requests/s  with latency p99 < 100 ms, without an interval: Too few levels."
+    )
 
 
 def test_streams_have_their_tokens():

@@ -8,6 +8,8 @@ from tests.support import serving_pages, servings
 from tests.support.page_data import data
 from tests.support.serving_levels import NETWORK, SERVICE, open_level
 
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Sending
 from torchgauge.records.serving.requests import Requests
 from torchgauge.report.page.html import render
@@ -68,9 +70,18 @@ def test_the_headline_is_the_highest_rate_within_the_goals():
 def test_the_capacity_says_between_what_it_lies_and_that_it_was_confirmed(search):
     card = search["overview"]["figures"][0]
     assert (card["label"], card["value"]) == ("capacity", "104 requests/s")
-    assert card["note"] == "100 met the goals, 109 did not; confirmed by a second run"
+    assert card["note"] == "95 %: 100 … 109; confirmed by a second run"
     above = parts(servings.healthy())["overview"]["figures"][0]
     assert above["value"] == "at least 75.0 requests/s"
+    assert above["note"] == "no interval: The highest rate that was tried met the goals."
+    tried = Capacity(rate=100.0, interval=Interval(low=100.0, high=150.0))
+    record = msgspec.structs.replace(servings.capacity_found(), capacity=tried)
+    given = parts(record)["overview"]["figures"][0]
+    assert given["note"] == "100 met the goals, 150 did not"
+    short = msgspec.structs.replace(record, capacity=Capacity(rate=100.0, reason="Too few levels."))
+    card, knee = parts(short)["overview"]["figures"][0], parts(short)["rates"]["knee"]
+    assert card["value"] == knee["label"] == "at least 100 requests/s"
+    assert card["note"] == "no interval: Too few levels."
     none = parts(servings.none_met())["overview"]["figures"][0]
     assert none["value"] == "unknown"
     assert none["note"] == "The lowest rate that was tried missed the goals."

@@ -119,6 +119,16 @@ def test_a_body_that_the_socket_takes_in_parts(fifo):
     assert in_order(load)
 
 
+def test_timeouts_count_from_sent_where_requests_wait_for_a_slot(fifo):
+    services = (5, 0.06, 0.06, 0.06)
+    load = sent(
+        fifo.address, items=[b'{"service": %g}' % service for service in services],
+        schedule=[0.0] * 4, in_flight=1, timeout=0.12, timeout_from_sent=True, drain=5,
+    )  # fmt: skip
+    assert load.requests.fate == ("timeout", "done", "done", "done")
+    assert load.requests.last[3] > 0.12 + 3 * 0.06
+
+
 def test_a_late_answer_is_a_timeout(fifo):
     load = sent(
         fifo.address, items=(b'{"service": 5}', b'{"service": 0}'), schedule=[0, 0.01], timeout=0.3

@@ -139,7 +139,7 @@ def judge(limit: Limit, figure: Figure, *, at_least: bool = False, reason: str =
     # What is known in part may be more: above a most it surely is, below a least it may not be.
     sure = value is not None and not (at_least and over == limit.is_minimum)
     if not sure and value is not None:
-        reason = "the total lacks operators or parameters that are not known"
+        reason = reason or "the total lacks operators or parameters that are not known"
     within = interval is not None and interval.low <= limit.value <= interval.high
     return Ruling(
         metric=limit.metric,
@@ -161,6 +161,8 @@ def _at_least(limited: Metric, profile: Profile) -> bool:
         return profile.energy is not None and profile.energy.at_least
     if limited.name in ("mfu", "hfu"):
         return profile.utilization is not None and profile.utilization.at_least
+    if limited.name == "capacity":
+        return profile.capacity is not None and profile.capacity.interval is None
     if limited.figure in COST:
         return profile.cost is not None and profile.cost.at_least
     return limited.figure in SIZE and profile.size is not None and bool(profile.size.uninitialized)
@@ -169,6 +171,8 @@ def _at_least(limited: Metric, profile: Profile) -> bool:
 def _unknown_reason(limit: Limit, profile: Profile) -> str:
     if profile.serving is not None:
         return "no request of this level has it"
+    if limit.metric == "capacity" and profile.capacity is not None:
+        return profile.capacity.reason
     if METRICS[limit.metric].of_load:
         return "`torchgauge load` measures it"
     if METRICS[limit.metric].figure.startswith("energy"):
@@ -196,6 +200,8 @@ def energy_reason(profile: Profile) -> str:
 
 def _without_interval(limit: Limit, profile: Profile) -> str:
     """Return why a figure has no interval; of a percentile also what ended the sampling."""
+    if limit.metric == "capacity" and profile.capacity is not None:
+        return "" if profile.capacity.interval is not None else profile.capacity.reason
     timing = profile.latency
     if timing is None or METRICS[limit.metric].kind != "timing":
         return ""

@@ -227,16 +227,20 @@ def judged_levels(
 ) -> Verdict:
     """Return the verdict on a record under limits alone: the capacity's once, others at each load.
 
-    A search for the capacity overloads the server on purpose: loads above `up_to` are left out.
+    A search for the capacity overloads the server on purpose: loads above `up_to` are left out, and
+    levels that it does not count.
     """
     rulings = []
-    names = dict(zip(serving.level_names, serving.levels, strict=True))
+    names = {
+        name: level
+        for name, level in zip(serving.level_names, serving.levels, strict=True)
+        if up_to is None or (not level.left_out and (level.arrivals.rate or 0.0) <= up_to)
+    }
     for limit in limits:
         if limit.metric == "capacity" or not names:
             rulings.append(judge_limit(limit, serving.profile()))
             continue
         for name, level in names.items():
-            if up_to is None or (level.arrivals.rate or 0.0) <= up_to:
-                ruling = judge_limit(limit, serving.profile(level))
-                rulings.append(msgspec.structs.replace(ruling, shape=name))
+            ruling = judge_limit(limit, serving.profile(level))
+            rulings.append(msgspec.structs.replace(ruling, shape=name))
     return Verdict(outcome=overall(tuple(rulings)), rulings=tuple(rulings))

@@ -1,4 +1,4 @@
-"""Kinds of arrivals as options write them, for every command that has them."""
+"""Kinds of arrivals and scenarios as options write them, for every command that has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Literal
 from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
 
+SCENARIOS: tuple[Literal["server", "single-stream", "multi-stream", "offline"], ...] = (
+    *("server", "single-stream", "multi-stream", "offline"),
+)
 KINDS = ("poisson", "constant", "gamma:2")
 # Coefficients of variation of the times between requests.
 LEAST_VARIATION, MOST_VARIATION = 0.01, 100.0

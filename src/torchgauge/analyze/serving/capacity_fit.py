@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.analyze.serving.left_out import left_out
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
@@ -196,22 +197,24 @@ def _inverse_line(
 
 def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:
     """Return what levels at given rates show of the capacity; None without goals or rates."""
-    by_rate = sorted(
-        ((level.arrivals.rate, level) for level in levels if level.arrivals.rate and level.goals),
-        key=lambda pair: pair[0],
-    )
-    if not by_rate:
+    judged = [level for level in levels if level.arrivals.rate and level.goals]
+    if not judged:
         return None
+    used = [level for level in judged if left_out(level, is_first=False) != "late client"]
+    late = len(judged) - len(used)
+    omitted = f" Levels left out, since the client was late: {late}." if late else ""
+    by_rate = sorted(((level.arrivals.rate or 0.0, level) for level in used), key=lambda p: p[0])
     missed = [rate for rate, level in by_rate if level.verdict == "missed"]
     lowest = min(missed, default=math.inf)
     met = [rate for rate, level in by_rate if level.verdict == "met" and rate < lowest]
     if not met:
-        return Capacity(reason="No rate that was tried met the goals in its whole interval.")
+        reason = "No rate that was tried met the goals in its whole interval."
+        return Capacity(reason=reason + omitted)
     interval = Interval(low=met[-1], high=lowest, scope="process") if missed else None
     above = not missed and met[-1] == by_rate[-1][0]
-    reason = (
-        "The highest rate that was tried met the goals."
-        if above
-        else "Of the rates that were given."
-    )
-    return Capacity(rate=met[-1], interval=interval, above_all_tried=above, reason=reason)
+    reason = "Of the rates that were given."
+    if above:
+        reason = "The highest rate that was tried met the goals."
+    elif not missed:
+        reason = "Whether higher rates met the goals is unclear."
+    return Capacity(rate=met[-1], interval=interval, above_all_tried=above, reason=reason + omitted)

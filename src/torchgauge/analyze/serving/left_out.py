@@ -7,14 +7,12 @@ seconds, as its capacity.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window
-from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.level import LeftOut, Level
 
-LeftOut = Literal["", "late client", "warm-up"]
 # Lateness is part of every latency: beyond this share of a goal's limit it decides about the goal.
 MOST_LATENESS = 0.1
 FEWEST_REQUESTS = 500

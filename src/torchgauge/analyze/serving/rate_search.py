@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from torchgauge import units
 from torchgauge.analyze.serving.capacity_fit import (
     FEWEST_INDEPENDENT,
-    GoalCount,
     Line,
-    fitted_line,
     goal_count,
     independent,
 )
-from torchgauge.analyze.serving.left_out import LeftOut, left_out
+from torchgauge.analyze.serving.left_out import left_out
+from torchgauge.analyze.serving.rate_trials import Attempt, Stage, Trial, first_missed
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.level import LeftOut, Level
 from torchgauge.records.serving.serving import Capacity
 
-Stage = Literal["bracket", "repeat", "confirm"]
 MOST_LEVELS, BRACKET_LEVELS, FEWEST_REPEATS = 16, 8, 6
 # Of the usual length: what all levels may take together where the search chooses their lengths.
 MOST_LENGTH = 36.0
@@ -35,7 +30,6 @@ STRIDE = 2.0
 # beyond these the bracket is halved, down to CLOSE.
 INFORMATIVE = (0.1, 6.0)
 CLOSE = 1.015
-MOST_SIDE = 2.0
 # Repetitions are spread around the rate that seems to be the capacity: in ln(share of misses).
 SPREAD = (0.8, -0.7, 0.1, 1.0, -1.0, 0.4, -0.3, 0.7)
 # Farther levels say nothing of where the goal is just met.
@@ -54,40 +48,6 @@ SENDABLE = 0.8
 MOST_LATE = 4
 # A server may be cold in the first levels; later ones are kept, whatever they show.
 FIRST_LEVELS = 3
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A rate to try: for how many times the usual seconds, and with which seed's schedule."""
-
-    rate: float
-    seed: int
-    length: float = 1.0
-    stage: Stage = "bracket"
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """A trial, how far its level was from each goal, and why it is left out, if it is."""
-
-    trial: Trial
-    goals: tuple[GoalCount, ...]
-    saturated: bool
-    missed: bool
-    left_out: LeftOut = ""
-
-    @property
-    def nearness(self) -> float:
-        """Above 1 a goal was missed, by the figures alone."""
-        if self.saturated:
-            return math.inf
-        return max((count.nearness for count in self.goals), default=math.inf)
-
-    @property
-    def side(self) -> float:
-        """ln(nearness), as far as it says more of the side: below 0 the goals were met."""
-        nearness = min(max(self.nearness, math.exp(-MOST_SIDE)), math.exp(MOST_SIDE))
-        return math.log(nearness)
 
 
 class RateSearch:
@@ -116,7 +76,7 @@ class RateSearch:
         self._highest = highest
         self._seed = seed
         self._usual_seconds = usual_seconds
-        self._attempts: list[_Attempt] = []
+        self._attempts: list[Attempt] = []
         self._reason = ""
 
     @property
@@ -144,8 +104,8 @@ class RateSearch:
                 return trial
         return self._repeat()
 
-    def add(self, trial: Trial, level: Level) -> None:
-        """Take the level of a trial."""
+    def add(self, trial: Trial, level: Level) -> LeftOut:
+        """Take the level of a trial, and return why it is left out, if it is."""
         goals = tuple(goal_count(level, result.goal) for result in level.goals)
         for result, count in zip(level.goals, goals, strict=True):
             if result.goal.metric in ("ttft", "itl", "tpot") and not count.count:
@@ -154,25 +114,36 @@ class RateSearch:
         cause = left_out(level, is_first=len(self._attempts) < FIRST_LEVELS)
         if cause == "late client" and self._attempts and self._attempts[-1].left_out == cause:
             self._highest = min(self._highest, SENDABLE * trial.rate)
-        self._attempts.append(_Attempt(trial, goals, saturated, level.verdict == "missed", cause))
+        self._attempts.append(Attempt(trial, goals, saturated, level.verdict, cause))
+        return cause
 
     def capacity(self, *, interrupted: bool = False) -> Capacity:
         """Return what the tries so far show."""
         reason = "The search was interrupted." if interrupted else self._reason
         line = self._fit()
         if line is None or line.interval is None:
-            low, high = self._bounds()
-            return Capacity(
-                rate=None if low is None else low.trial.rate,
-                above_all_tried=high is None and low is not None,
-                reason=(reason or self._too_little()) + self._omitted(),
-            )
+            return self._without_interval((reason or self._too_little()) + self._omitted())
         return Capacity(
+            searched=True,
             rate=line.interval.low,
             interval=line.interval,
             reason=(reason or self._ending(line.interval)) + self._omitted(),
             confirmed=self._confirmed(),
         )
+
+    def _without_interval(self, reason: str) -> Capacity:
+        """Return the highest rate that met the goals for sure, below those that missed them."""
+        low, high = self._bounds()
+        used = self._used()
+        missed = (a.trial.rate for a in used if a.saturated or a.verdict == "missed")
+        lowest = min(missed, default=math.inf)
+        met = (a.trial.rate for a in used if a.verdict == "met" and a.trial.rate < lowest)
+        rate = max(met, default=None)
+        if low is not None and (rate or 0.0) < low.trial.rate:
+            rate_text = units.rate(low.trial.rate, "requests", 3)
+            reason += f" Up to {rate_text} the figures meet the goals, and their intervals do not."
+        above = high is None and low is not None and rate == low.trial.rate
+        return Capacity(rate=rate, searched=True, above_all_tried=above, reason=reason)
 
     def _confirmed(self) -> bool | None:
         """Return whether the last level met the goals; None where it does not decide that."""
@@ -181,7 +152,7 @@ class RateSearch:
             return None
         if last.nearness <= 1:
             return True
-        return False if last.missed else None
+        return False if last.verdict == "missed" else None
 
     def _ending(self, interval: Interval) -> str:
         levels = sum(attempt.trial.stage == "repeat" for attempt in self._used())
@@ -221,7 +192,7 @@ class RateSearch:
         elif low is None and high is not None and high.trial.rate < self._answered * 1e-4:
             self._reason = "Even a ten-thousandth of what the server answers missed the goals."
         elif high is None and low is not None and low.trial.rate >= self._highest * (1 - 1e-9):
-            self._reason = "The highest rate that can be sent met the goals."
+            self._reason = "The highest rate that can be sent was tried."
         elif count >= MOST_LEVELS - 1 and (low is None or high is None):
             self._reason = "The search ended at its limit of levels."
         if self._reason:
@@ -277,10 +248,10 @@ class RateSearch:
         spent = sum(attempt.trial.length for attempt in self._attempts)
         return min(length, max((self.most_length - spent - reserve) / slots, SHORTEST_BRACKET))
 
-    def _used(self) -> list[_Attempt]:
+    def _used(self) -> list[Attempt]:
         return [attempt for attempt in self._attempts if not attempt.left_out]
 
-    def _near(self) -> list[_Attempt]:
+    def _near(self) -> list[Attempt]:
         """Return the levels whose rates are near the capacity, whatever they showed."""
         center, slope = self._middle()
         return [
@@ -295,7 +266,7 @@ class RateSearch:
         low, high = self._bounds()
         if low is None or high is None:
             return None
-        return _first_missed(self._near())
+        return first_missed(self._near())
 
     def _middle(self) -> tuple[float, float]:
         """Return the rate at which the goals seem just met, and the slope of the shares there."""
@@ -310,7 +281,7 @@ class RateSearch:
             and 1 / STRIDE < attempt.trial.rate / center < STRIDE
             and INFORMATIVE[0] <= attempt.nearness <= INFORMATIVE[1]
         ]
-        line = _first_missed(informative)
+        line = first_missed(informative)
         if line is None:
             return center, USUAL_SLOPE
         slope = min(max(line.slope, SLOPES[0]), SLOPES[1])
@@ -318,7 +289,7 @@ class RateSearch:
         rate = min(max(line.rate, low.trial.rate / CEILING), high.trial.rate * CEILING)
         return rate, slope
 
-    def _bounds(self) -> tuple[_Attempt | None, _Attempt | None]:
+    def _bounds(self) -> tuple[Attempt | None, Attempt | None]:
         """Return the levels below and above the rate that parts met from missed ones best.
 
         A single level may be on the wrong side by chance: those that contradict it outweigh it.
@@ -348,12 +319,3 @@ class RateSearch:
 
 def _reach(interval: Interval) -> float:
     return (interval.high - interval.low) / (interval.high + interval.low)
-
-
-def _first_missed(attempts: Sequence[_Attempt]) -> Line | None:
-    lines = [
-        line
-        for counts in zip(*(attempt.goals for attempt in attempts), strict=True)
-        if (line := fitted_line(counts)) is not None
-    ]
-    return min(lines, key=lambda line: (line.interval is None, line.rate), default=None)

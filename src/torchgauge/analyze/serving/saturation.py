@@ -111,6 +111,6 @@ def client_warnings(client: ClientLoad) -> tuple[MeasurementWarning, ...]:
             f"{waiting}. The latencies are the client's as much as the server's.",
             probe="serving",
             cause="It had too little CPU for this rate, or shares its cores with the server.",
-            remedy="Use another machine or further client processes, or offer a lower rate.",
+            remedy="Take more client processes (--processes), another machine, or a lower rate.",
         ),
     )

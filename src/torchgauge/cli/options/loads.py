@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any, Literal
 
-from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
+from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.folders import typed
 from torchgauge.serving.client.address import SCHEMES
+from torchgauge.serving.client.dialects import APIS
 from torchgauge.similar import did_you_mean, similar
 
-SCENARIOS = ("server", "single-stream", "multi-stream", "offline")
-APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
-# By what they need: an endpoint has them, or a model behind the reference server.
-OF_ENDPOINTS = ("api", "body", "allow_remote", "bearer_env", "http2", "model")
-OF_MODELS = (
-    *("max_batch", "max_delay", "workers"),
-    *("inputs", "weights", "device", "precision", "trust"),
-)
-SENT = ("body", "prompts", "tokens")
-SETTINGS = (
-    *("rate", "goals", "arrivals", "scenario", "duration", "requests", "in_flight", "api"),
-    *SENT,
-    *("max_batch", "max_delay", "workers", "seed", "mlperf", "allow_remote", "bearer_env", "http2"),
-    *("timeout", "model"),
-)
+# Of a model that is loaded here, beside those of its server.
+OF_MODELS = ("workers", "inputs", "weights", "device", "precision", "trust")
 _HOST = re.compile(r"(localhost|\d+\.\d+\.\d+\.\d+|\[[\da-fA-F:]+\]):\d+(/.*)?")
 _SCHEME = re.compile(r"[a-z][a-z\d+.-]*://", re.IGNORECASE)
 
@@ -198,7 +187,10 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         "chooses)",
     )
     group.add_argument(
-        "--requests", type=positive, metavar="N", help="of a level, at most (default: no limit)"
+        "--requests",
+        type=positive,
+        metavar="N",
+        help="of a level, of multi-stream queries, at most (default: no limit)",
     )
     group.add_argument(
         "--in-flight",
@@ -212,6 +204,9 @@ def _add_bounds(group: argparse._ArgumentGroup) -> None:
         type=seconds,
         metavar="TIME",
         help="time after which a request has failed (default: 60 s)",
+    )
+    group.add_argument(
+        "--processes", type=positive, metavar="N", help="client processes that send (default: 1)"
     )
 
 
@@ -239,17 +234,25 @@ def is_address(target: str) -> bool:
 def settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was given, by the names of `measure_serving`'s arguments.
 
-    Raises InputError `option-conflict` for what does not go together.
+    Raises InputError `option-conflict` for what does not go together, and as `LoadOptions`.
     """
     _check(options)
-    values = {name: getattr(options, name) for name in SETTINGS}
+    from torchgauge.api.servings import load_options
+    from torchgauge.serving.load_options import LoadOptions
+
+    names = {field.name for field in dataclasses.fields(LoadOptions)} - {"rates"} | {"rate"}
+    values = {name: getattr(options, name) for name in names}
     values["goals"] = " ".join(options.goals) if options.goals else None
-    return {name: value for name, value in values.items() if value is not None}
+    arguments = {name: value for name, value in values.items() if value is not None}
+    load_options(**arguments)
+    return arguments
 
 
 def _check(options: argparse.Namespace) -> None:
+    from torchgauge.serving.load_options import OF_ENDPOINTS, OF_SERVERS
+
     of_endpoint = is_address(options.target)
-    foreign = OF_MODELS if of_endpoint else OF_ENDPOINTS
+    foreign = (*OF_SERVERS, *OF_MODELS) if of_endpoint else OF_ENDPOINTS
     if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:
         flag = "--input" if names[0] == "inputs" else _flag(names[0])
         subject = "a model that is served here" if of_endpoint else "an endpoint, named by its URL"
@@ -257,25 +260,6 @@ def _check(options: argparse.Namespace) -> None:
             f"{flag} fits {subject} only.",
             id="option-conflict",
             remedy=f"Leave {flag} out.",
-        )
-    sent = [name for name in SENT if getattr(options, name) is not None]
-    if len(sent) > 1:
-        raise InputError(
-            f"{_flag(sent[0])} and {_flag(sent[1])} both say what is sent.",
-            id="option-conflict",
-            remedy="Give one of them.",
-        )
-    if options.rate == "auto" and not options.goals:
-        raise InputError(
-            "--rate auto searches the highest rate within goals, and there is none.",
-            id="option-conflict",
-            remedy='Add --goal, such as --goal "p99<100ms".',
-        )
-    if options.rate is not None and options.scenario not in (None, "server"):
-        raise InputError(
-            f"A {options.scenario} load has no rate: its requests wait for each other.",
-            id="option-conflict",
-            remedy="Leave --rate out, or choose --scenario server.",
         )
 
 

@@ -20,7 +20,8 @@ STEM = "load"
 FLAGS = ("mlperf", "http2", "allow_remote", "trust")
 VALUES = (
     *("arrivals", "scenario", "duration", "requests", "in_flight", "timeout", "seed", "api"),
-    *("body", "prompts", "tokens", "model", "bearer_env", "max_batch", "max_delay", "workers"),
+    *("processes", "body", "prompts", "tokens", "model", "bearer_env"),
+    *("max_batch", "max_delay", "workers"),
     *("weights", "device", "precision", "provider", "optimization"),
 )
 NAMES = {"duration": "for"}
@@ -46,7 +47,10 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
     commands = []
     if serving.client_limited:
         commands.append(("torchgauge doctor", "what keeps the client from its cores"))
-    is_open = all(level.scenario == "server" for level in serving.levels)
+    # A search needs arrivals that can come at any rate, by a schedule of each level's own.
+    is_open = all(
+        level.scenario == "server" and level.arrivals.kind != "file" for level in serving.levels
+    )
     was_search = not isinstance(options.rate, tuple) and bool(options.goals)
     if is_open and not was_search:
         goal = [] if serving.goals else ["--goal", "p99<100ms"]

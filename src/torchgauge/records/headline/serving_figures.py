@@ -64,13 +64,13 @@ def _bounded(name: str, unit: Unit, text: str, estimate: Estimate | None) -> Fig
 
 
 def capacity_figure(capacity: Capacity | None) -> Figure:
-    """Return the capacity; a rate above which none was tried is "at least"."""
+    """Return the capacity; a rate without an interval is "at least"."""
     text = "Highest rate of requests within all goals"
     if capacity is None:
         return Figure(CAPACITY, "1/s", "measured", text, None, bounded=True)
     return Figure(
         CAPACITY, "1/s", "measured", text, capacity.rate, True, capacity.interval,
-        at_least=capacity.above_all_tried,
+        at_least=capacity.rate is not None and capacity.interval is None,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from torchgauge.records.serving.server_use import ServerUse
 TIMEOUT = 60.0
 """Seconds after which a request has failed, unless others are given."""
 Scenario = Literal["server", "single-stream", "multi-stream", "offline"]
+LeftOut = Literal["", "probe", "late client", "warm-up"]
 
 
 class Arrivals(Record, frozen=True, kw_only=True):
@@ -149,6 +150,8 @@ class Level(Record, frozen=True, kw_only=True):
         saturation: Whether the backlog grew.
         client: Whether the client kept up.
         server: What the server's processes used, if they run here.
+        left_out: Why a search for the capacity does not count it: "probe": a closed loop that only
+            shows where to begin; "late client"; "warm-up": of the server.
         goals: Whether the goals were met.
         early_stopping: MLPerf's rule, where it was asked for.
         warnings: Reasons to doubt a figure.
@@ -179,6 +182,7 @@ class Level(Record, frozen=True, kw_only=True):
     saturation: Saturation | None = None
     client: ClientLoad | None = None
     server: ServerUse | None = None
+    left_out: LeftOut = ""
     goals: tuple[GoalResult, ...] = ()
     early_stopping: EarlyStopping | None = None
     interrupted: bool = False
@@ -186,10 +190,12 @@ class Level(Record, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Its load in words: "50 requests/s", "4 users", "single-stream"."""
+        """Its load in words: "50 requests/s", "4 users", "single-stream", "arrivals of FILE"."""
         rate = self.arrivals.rate
         if rate is not None:
             return f"{rate:,.0f} requests/s" if rate >= 1000 else f"{rate:.4g} requests/s"
+        if self.arrivals.kind == "file":
+            return f"arrivals of {self.arrivals.file or 'a file'}"
         return self.scenario if self.scenario != "server" else f"{self.arrivals.users} users"
 
     @property

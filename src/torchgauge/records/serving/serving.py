@@ -88,7 +88,14 @@ class Serving(Exported, frozen=True, kw_only=True):
 
     @property
     def client_limited(self) -> bool:
-        """Whether the client was too slow at a level: such a level measured the client."""
+        """Whether the client was too slow at a level: such a level measured the client.
+
+        A search leaves such levels out, or keeps them where their goals are far above: only one
+        that shows nothing is limited by its client.
+        """
+        if self.capacity is not None and self.capacity.searched:
+            late = any(level.left_out == "late client" for level in self.levels)
+            return late and self.capacity.rate is None
         return any(level.client is not None and level.client.limited for level in self.levels)
 
     @property

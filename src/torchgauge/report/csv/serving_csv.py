@@ -59,6 +59,7 @@ def row(level: Level) -> dict[str, Any]:
         values[f"mlperf_{name}{suffix}"] = getattr(level.early_stopping, name, None)
     values["saturated"] = getattr(saturation, "saturated", None)
     values["backlog_slope_per_s"] = getattr(saturation, "slope", None)
+    values["left_out"] = level.left_out
     values["client_limited"] = getattr(client, "limited", None)
     values["client_cpu_s"] = getattr(client, "cpu", None)
     cpu = () if server is None else server.cpu

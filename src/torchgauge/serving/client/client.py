@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter, deque
+from array import array
+from collections import deque
 from collections.abc import Coroutine
 from time import monotonic
 from typing import Any
@@ -18,7 +19,7 @@ from torchgauge.serving.client.connection_pool import IDLE_SECONDS, ConnectionPo
 from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.request_bytes import Token, request_bytes
-from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.send_plan import Queries, SendPlan
 from torchgauge.serving.client.timer import timer
 
 _DONE, _TIMEOUT = CODES["done"], CODES["timeout"]
@@ -68,6 +69,8 @@ class LoadClient:
         self.waited = 0
         self._busy: dict[int, Connection | asyncio.Task[None]] = {}
         self._oldest = 0  # every request before it has its fate
+        # Moments from which timeouts count: slots are given in the order of rows.
+        self._patient_from = array("d") if plan.timeout_from_sent else self.columns.scheduled
         self._counts = [0] * len(FATES)
         self._settled = 0
         self._loop = asyncio.get_running_loop()
@@ -153,6 +156,8 @@ class LoadClient:
 
     def _dispatch(self, row: int, ready: float) -> None:
         """Send a request that could be sent since `ready`, on a connection that is free."""
+        if self._plan.timeout_from_sent:
+            self._patient_from.append(monotonic())
         if self._library is not None:
             self._busy[row] = self._task(self._library.exchange(row, ready))
             return
@@ -207,7 +212,7 @@ class LoadClient:
     def ended(self, row: int, fate: Fate, moment: float, problem: str = "") -> None:
         """Note the fate of a request, and give its slot to the next."""
         code = CODES[fate]
-        if code == _DONE and moment - self.columns.scheduled[row] > self._plan.timeout:
+        if code == _DONE and moment - self._patient_from[row] > self._plan.timeout:
             code = _TIMEOUT
         self._note(row, code)
         if problem and fate not in self.problems:
@@ -255,10 +260,10 @@ class LoadClient:
 
     def _time_out(self, latest: float) -> None:
         columns = self.columns
-        while self._oldest < len(columns):
+        while self._oldest < len(self._patient_from):
             row = self._oldest
             if columns.fate[row] == PENDING:
-                if columns.scheduled[row] > latest:
+                if self._patient_from[row] > latest:
                     return
                 self._give_up(row)
                 self.ended(row, "timeout", monotonic())
@@ -323,28 +328,3 @@ def library_client(
 
         return GrpcClient(address, plan.items, token, sender)
     return None
-
-
-class Queries:
-    """The queries of a closed loop: which requests each has, and how many may follow."""
-
-    def __init__(self, plan: SendPlan) -> None:
-        self.remaining = plan.count if plan.count is not None else 1 << 62
-        self._user_of: dict[int, int] = {}
-        self._open: Counter[int] = Counter()
-        self._samples = plan.samples
-
-    def begin(self, user: int) -> None:
-        """Count a user's query; all its requests are still to be sent."""
-        self.remaining -= 1
-        self._open[user] = self._samples
-
-    def add(self, user: int, row: int) -> None:
-        """Note a request of it."""
-        self._user_of[row] = user
-
-    def answered(self, row: int) -> int | None:
-        """Return the user whose query is answered with this request; None while others wait."""
-        user = self._user_of.pop(row)
-        self._open[user] -= 1
-        return user if not self._open[user] else None

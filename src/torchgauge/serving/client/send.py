@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.progress import Progress, Silent
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Fate, Requests
 from torchgauge.serving.client.client_share import ShareResult
@@ -56,6 +57,18 @@ class SentLoad:
     problems: dict[Fate, str]
     interrupted: bool = False
     seconds: float
+
+    @property
+    def warnings(self) -> Iterator[MeasurementWarning]:
+        """What the client met, one warning of each fate that has a text."""
+        for fate, text in self.problems.items():
+            count = self.requests.fate.count(fate)
+            yield MeasurementWarning(
+                id=f"requests-{fate}",
+                message=f"{count:,} requests ended as '{fate}'.",
+                probe="serving",
+                cause=text,
+            )
 
 
 def send(plan: SendPlan, progress: Progress | None = None) -> SentLoad:
@@ -177,7 +190,7 @@ def _watched(
     processes: Sequence[_Process], begin: float, plan: SendPlan, progress: Progress
 ) -> bool:
     """Wait until all have answered, and return whether Ctrl-C ended it."""
-    latest = begin + plan.seconds + min(plan.drain, plan.timeout) + _GRACE_SECONDS
+    latest = begin + plan.seconds + plan.drain + _GRACE_SECONDS
     interrupted = False
     while open_processes := [process for process in processes if process.result is None]:
         try:
@@ -185,7 +198,7 @@ def _watched(
             for pipe in wait(list(by_pipe), _SHOW_SECONDS):
                 with HeldBack():  # half an answer would be lost
                     by_pipe[pipe].receive()  # type: ignore[index]
-            _show(progress, processes, time.monotonic() - begin, plan.seconds)
+            _show(progress, processes, time.monotonic() - begin, plan)
         except KeyboardInterrupt:
             if interrupted:
                 raise
@@ -198,10 +211,12 @@ def _watched(
     return interrupted
 
 
-def _show(progress: Progress, processes: Sequence[_Process], now: float, seconds: float) -> None:
+def _show(progress: Progress, processes: Sequence[_Process], now: float, plan: SendPlan) -> None:
     due, done, failed = map(sum, zip(*(process.progress for process in processes), strict=True))
     detail = f"{due:,} due, {done:,} answered" + f", {failed:,} failed" * bool(failed)
-    progress.update(detail, min(max(now, 0) / seconds, 1) if seconds else None)
+    of_queries = 0.0 if plan.count is None else (done + failed) / (plan.count * plan.samples)
+    share = max(now / plan.seconds, of_queries, 0.0) if plan.seconds else None
+    progress.update(detail, None if share is None else min(share, 1.0))
 
 
 def _stuck(how: str) -> MeasurementError:

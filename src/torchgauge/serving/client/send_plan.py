@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -33,6 +34,7 @@ class SendPlan:
         in_flight: The most requests that are sent and not answered; None: as many as the system
             has descriptors for. The others wait, and their latency counts from when they were due.
         timeout: Seconds from when a request was due after which its answer is not waited for.
+        timeout_from_sent: Whether these count from when a request got its slot instead.
         drain: Seconds after the last was due after which no answer is waited for.
         bearer_env: Name of the environment variable that has a token for `Authorization`.
         processes: Client processes among which they are shared.
@@ -51,6 +53,7 @@ class SendPlan:
     count: int | None = None
     in_flight: int | None = None
     timeout: float = 60.0
+    timeout_from_sent: bool = False
     drain: float = 60.0
     bearer_env: str = ""
     processes: int = 1
@@ -103,6 +106,31 @@ class SendPlan:
             )
             for index in range(number)
         ]
+
+
+class Queries:
+    """The queries of a closed loop: which requests each has, and how many may follow."""
+
+    def __init__(self, plan: SendPlan) -> None:
+        self.remaining = plan.count if plan.count is not None else 1 << 62
+        self._user_of: dict[int, int] = {}
+        self._open: Counter[int] = Counter()
+        self._samples = plan.samples
+
+    def begin(self, user: int) -> None:
+        """Count a user's query; all its requests are still to be sent."""
+        self.remaining -= 1
+        self._open[user] = self._samples
+
+    def add(self, user: int, row: int) -> None:
+        """Note a request of it."""
+        self._user_of[row] = user
+
+    def answered(self, row: int) -> int | None:
+        """Return the user whose query is answered with this request; None while others wait."""
+        user = self._user_of.pop(row)
+        self._open[user] -= 1
+        return user if not self._open[user] else None
 
 
 def _share(total: int, index: int, number: int) -> int:

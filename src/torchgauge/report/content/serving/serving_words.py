@@ -138,9 +138,10 @@ def rate(per_second: float) -> str:
 
 def outcome(level: Level) -> str:
     """Return what came of a level: goals, saturation; of a client that was too slow that alone."""
+    left_out = {"": "", "probe": "probe"}.get(level.left_out, "left out")
     if level.client is not None and level.client.limited:
-        return "client-limited"
-    texts = [] if level.verdict is None else [str(level.verdict)]
+        return ", ".join(["client-limited", *[left_out] * bool(left_out)])
+    texts = [text for text in (level.verdict, left_out) if text]
     texts += ["saturated"] * (level.saturation is not None and bool(level.saturation.saturated))
     texts += ["interrupted"] * level.interrupted
     return ", ".join(texts)
@@ -255,16 +256,15 @@ def capacity(serving: Serving) -> Detailed | None:
     if found_capacity is None:
         return None
     goals = " and ".join(map(goal, serving.goals))
+    reason = found_capacity.reason
     if found_capacity.rate is None:
-        return Detailed(
-            "none", f"  {found_capacity.reason or f'no rate that was tried meets {goals}'}"
-        )
+        return Detailed(units.UNKNOWN, f"  {reason or f'no rate that was tried meets {goals}'}")
     text = f"{rate(found_capacity.rate)} requests/s"
     with_goals = f"  with {goals}" if goals else ""
-    if found_capacity.above_all_tried:
-        return Detailed(f"at least {text}", f"{with_goals}: the highest rate tried")
     bounds = found_capacity.interval
-    within = "" if bounds is None else f" ({rate(bounds.low)} … {rate(bounds.high)})"
+    if bounds is None:
+        return Detailed(f"at least {text}", f"{with_goals}, without an interval: {reason}")
+    within = f" ({rate(bounds.low)} … {rate(bounds.high)})"
     second = {True: ", confirmed by a second run", False: ", not confirmed by a second run"}
     confirmed = "" if found_capacity.confirmed is None else second[found_capacity.confirmed]
     return Detailed(text + within, with_goals + confirmed)

@@ -117,13 +117,13 @@ def _figures(serving: Serving) -> Iterator[dict[str, str]]:
 def _capacity_card(capacity: Capacity) -> dict[str, str]:
     if capacity.rate is None:
         return _card("capacity", units.UNKNOWN, short(capacity.reason), "", "rates")
-    value = f"{'at least ' * capacity.above_all_tried}{rate_text(capacity.rate)}"
-    notes = []
-    if capacity.interval is not None:
-        low, high = capacity.interval.low, capacity.interval.high
-        notes.append(f"{low:,.4g} met the goals, {high:,.4g} did not")
-    if capacity.above_all_tried:
-        notes.append("no rate that was tried missed the goals")
+    value = f"{'at least ' * (capacity.interval is None)}{rate_text(capacity.rate)}"
+    if capacity.interval is None:
+        notes = [short(f"no interval: {capacity.reason}")]
+    else:
+        low, high = (f"{end:,.4g}" for end in (capacity.interval.low, capacity.interval.high))
+        rates_text = f"{low} met the goals, {high} did not"
+        notes = [f"95 %: {low} … {high}" if capacity.searched else rates_text]
     if capacity.confirmed is not None:
         notes.append(f"{'' if capacity.confirmed else 'not '}confirmed by a second run")
     return _card("capacity", value, "; ".join(notes), "measured", "rates")

@@ -74,7 +74,7 @@ def knee(capacity: Capacity) -> dict[str, Any] | None:
         "rate": capacity.rate,
         "low": None if ends is None else ends.low,
         "high": None if ends is None else ends.high,
-        "label": f"{'at least ' * capacity.above_all_tried}{rate_text(capacity.rate)}",
+        "label": f"{'at least ' * (ends is None)}{rate_text(capacity.rate)}",
     }
 
 

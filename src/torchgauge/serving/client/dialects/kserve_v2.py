@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from torchgauge.serving.client.dialect import Dialect
 
-DIALECT = Dialect("kserve-v2", model_path="/v2")
+DIALECT = Dialect("kserve-v2")
