@@ -154,8 +154,9 @@ def test_few_batches_near_the_highest_rate_are_a_warning():
     assert warnings(1000, 40) == []
 
 
-def test_times_of_another_place_name_a_load_that_measures_them():
-    times = msgspec.structs.replace(worlds.exact((1, 2)), source="sweep")
+@pytest.mark.parametrize("source", ["sweep", "call"])
+def test_times_of_another_place_name_a_load_that_measures_them(source):
+    times = msgspec.structs.replace(worlds.exact((1, 2)), source=source)
     made = planned(times, rate=100, workers=2, effort=0.02)
     (warning,) = [w for w in made.warnings if w.id == "times-outside-server"]
     assert "torchgauge load model.py:make --rate 25,50 --max-batch 2 -o load.json" in warning.remedy
@@ -435,3 +436,11 @@ def test_server_that_is_slower_than_it_says_is_refused():
 def test_plan_is_saved():
     made = planned(worlds.exact((1, 2)), rate=100, effort=0.02)
     assert codec.decode(codec.encode(made)) == made
+
+
+def test_times_of_direct_calls_are_not_those_of_a_server():
+    level = servings.open_level(50, 40)
+    called = ServedBy(kind="call", api="call", version="", max_batch=1)
+    times = service_times(servings.serving([level], served_by=called))
+    assert times.source == "call"
+    assert service_times(servings.serving([level])).source == "server"

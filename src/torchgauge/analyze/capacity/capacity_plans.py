@@ -91,6 +91,8 @@ class Planner:
             discipline="continuous" if self.times.tokens else discipline,  # type: ignore[arg-type]
             arrivals=self.options.load,
             goals=self.options.goals,
+            failures=self.options.failures,
+            token_budget=self.options.token_budget if self.times.tokens else None,
         )
 
     def setting(self, count: int, *, interval: bool = False) -> PlannedSetting:

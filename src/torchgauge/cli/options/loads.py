@@ -85,6 +85,9 @@ def add_endpoint_options(group: argparse._ArgumentGroup, *, made_up: bool = True
             help="tokens of made-up prompts and of answers",
         )  # fmt: skip
     group.add_argument(
+        "--model", metavar="NAME", help="that prompts are for (default: the first that URL lists)"
+    )
+    group.add_argument(
         "--bearer-env",
         type=variable,
         metavar="NAME",

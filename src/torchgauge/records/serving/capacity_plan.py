@@ -84,6 +84,8 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
         discipline: "batches": dynamic batching, "one by one", "continuous": batching by token.
         arrivals: The load.
         goals: The limits.
+        failures: Workers that may fail while the goals are met.
+        token_budget: Positions that an iteration computes at most, of continuous batching.
         needed: The setting that meets them with the fewest workers; None where none does.
         settings: Every setting that was simulated around it, in order of workers.
         failure: What is left of `needed` with a worker less, at the same rate.
@@ -101,6 +103,8 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
     discipline: Literal["batches", "one by one", "continuous"]
     arrivals: Arrivals
     goals: tuple[Goal, ...] = ()
+    failures: int = 0
+    token_budget: int | None = None
     needed: PlannedSetting | None = None
     settings: tuple[PlannedSetting, ...] = ()
     failure: PlannedSetting | None = None

@@ -101,7 +101,10 @@ def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     parts += [f"{count:,} of batches up to {times.batches[-1].batch:,}"] if times.batches else []
     parts += [times.settings] * bool(times.settings)
     yield "service times", ", ".join(parts)
-    yield "server", DISCIPLINES[plan.discipline]
+    budget = "" if plan.token_budget is None else f", {plan.token_budget:,} positions at once"
+    yield "server", DISCIPLINES[plan.discipline] + budget
+    if plan.failures:
+        yield "headroom", f"{plan.failures:,} worker{'s' * (plan.failures != 1)} may fail"
     rate = "" if plan.arrivals.rate is None else f"{words.rate(plan.arrivals.rate)} requests/s, "
     yield "load", rate + words.arrivals(plan.arrivals)
     if times.shapes:
