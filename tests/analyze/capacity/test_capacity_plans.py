@@ -102,7 +102,8 @@ def test_smallest_is_the_first_that_is_enough():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rate": 1e8}, "more than 10,000 workers"),
+        ({"rate": 1e8}, "10,000 workers are not enough"),
+        ({"rate": 10, "failures": 10**9}, "10,000 workers are not enough"),
         ({"rate": 200, "workers": 1}, "The queue of 1 worker does not come to rest"),
         ({"rate": 200, "workers": 1, "goals": ()}, "The queue of 1 worker does not come to rest"),
         ({"rate": 159, "workers": 1}, "1 worker misses the goals"),
@@ -114,6 +115,11 @@ def test_why_no_setting_is_enough(options, words):
     assert made.needed is None
     assert words in made.findings[0].title
     assert words in str(made)
+
+
+def test_a_request_a_day():
+    made = planned(worlds.exact((1,)), rate=1e-5, workers=1, effort=0.02)
+    assert made.needed.latency.percentile(0.99).value == pytest.approx(6e-3, rel=0.01)
 
 
 def test_worker_less_that_is_nearly_enough():

@@ -254,7 +254,7 @@ def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
             remedy="Give a record of `torchgauge generate`, or limits on latency.",
         )
     model = BatchModel.from_times(times)
-    if not min(model.means) > 0:
+    if not min(model.means) > 1e-9:
         raise InputError(
             f"Batches of {model.means.index(min(model.means)) + 1} took 0 s.",
             id="no-service-times",

@@ -72,11 +72,11 @@ def _findings(
 def _none(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> tuple[str, str, str]:
     """Return why no setting is enough: title, evidence, remedy."""
     rate, count = options.offered, options.workers
-    if not plan.settings:
+    if count is None and 2 * rate / worker_rate + options.failures > MOST_WORKERS:
         return (
-            f"The rate needs more than {MOST_WORKERS:,} workers",
+            f"{MOST_WORKERS:,} workers are not enough",
             f"One answers {worker_rate:,.4g} requests/s at most, and {rate:,.4g} come.",
-            "Plan for a lower rate, or make the model faster.",
+            "Plan for a lower rate or fewer that fail, or make the model faster.",
         )
     if count is None:
         return (
