@@ -253,6 +253,8 @@ def test_levels_that_a_search_does_not_count_decide_nothing(sent):
     assert load(*arguments, "p99:1ms") == 3
     assert load(*arguments, "capacity:50requests/s") == 4
     sent(searched("probe", "late client", rate=None, interval=None))
+    assert load(*arguments, "p99:100ms") == 0  # four other levels showed no capacity
+    sent(searched(*["late client"] * 5, rate=None, interval=None))
     assert load(*arguments, "p99:100ms") == 4
     # A level that is kept, since its goals are far above how late the client was.
     kept = searched("")

@@ -392,6 +392,13 @@ def test_a_target_without_a_rate_is_not_loaded():
         assert raised.value.id == identity
 
 
+@pytest.mark.parametrize("unused", [{"inputs": torch.ones(1)}, {"device": "cpu"}])
+def test_a_url_has_no_inputs_and_no_device(unused):
+    with pytest.raises(InputError) as raised:
+        tg.measure_serving(NOWHERE, rate=1, **unused)
+    assert raised.value.id == "option-conflict"
+
+
 def test_another_machine_is_not_loaded():
     with pytest.raises(InputError) as raised:
         tg.measure_serving("http://192.0.2.1:80/", rate=1)

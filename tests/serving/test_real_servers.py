@@ -103,7 +103,7 @@ def test_the_knee_of_a_torch_server_is_confirmed_by_further_runs(tmp_path):
     with torch_service(life=400) as (address, _):
         path = f"{address}/predict"
         capacity = tg.measure_serving(path, rate="auto", duration=4, **goal).capacity
-        if capacity.rate is None:
+        if capacity.interval is None:
             pytest.skip(capacity.reason)  # a machine too busy for the client
         within = tg.measure_serving(path, rate=0.9 * capacity.rate, duration=10, **goal)
         beyond = tg.measure_serving(path, rate=1.5 * capacity.rate, duration=10, **goal)

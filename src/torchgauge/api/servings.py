@@ -143,15 +143,16 @@ def _of_model(
 def _of_text(
     target: str, inputs: Any, device: str | None, options: LoadOptions, progress: bool | None
 ) -> Serving:
-    if inputs is not None:
-        raise InputError(
-            "Inputs fit a model that is given as an object.",
-            id="option-conflict",
-            remedy="Leave inputs out: a factory returns them, and a URL takes a body.",
-        )
     from torchgauge.serving.client.address import SCHEMES
 
-    if target.lower().startswith(SCHEMES):
+    is_url = target.lower().startswith(SCHEMES)
+    if inputs is not None or (is_url and device is not None):
+        raise InputError(
+            "A URL has neither inputs nor a device here, a factory no inputs beside its own.",
+            id="option-conflict",
+            remedy="Leave them out: a factory returns its inputs, and a URL takes a body.",
+        )
+    if is_url:
         return _of_url(target, options, progress)
     require_torch()
     from torchgauge.targets.target import TargetRequest

@@ -36,7 +36,10 @@ def test_each_rule_applies_to_what_it_is_about_alone(rule, has, has_not):
 
 
 def test_what_distorts_comes_first():
-    assert findings(EVERY["client_limited"])[0].id == "client-limited"
+    record = EVERY["client_limited"]
+    assert findings(record)[0].id == "client-limited"
+    probe = tuple(msgspec.structs.replace(level, left_out="probe") for level in record.levels)
+    assert finding("client-limited", msgspec.structs.replace(record, levels=probe)) is None
     assert findings(EVERY["capacity_found"])[0].id == "saturated"
 
 

@@ -91,11 +91,12 @@ class Serving(Exported, frozen=True, kw_only=True):
         """Whether the client was too slow at a level: such a level measured the client.
 
         A search leaves such levels out, or keeps them where their goals are far above: only one
-        that shows nothing is limited by its client.
+        without a capacity that left most levels out is limited by its client.
         """
         if self.capacity is not None and self.capacity.searched:
-            late = any(level.left_out == "late client" for level in self.levels)
-            return late and self.capacity.rate is None
+            late = sum(level.left_out == "late client" for level in self.levels)
+            used = sum(not level.left_out for level in self.levels)
+            return self.capacity.rate is None and late > used
         return any(level.client is not None and level.client.limited for level in self.levels)
 
     @property

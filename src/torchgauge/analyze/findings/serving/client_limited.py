@@ -14,7 +14,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     limited = [
         (name, level.client)
         for name, level in evidence.levels
-        if level.client is not None and level.client.limited
+        if level.client is not None and level.client.limited and not level.left_out
     ]
     if not limited:
         return

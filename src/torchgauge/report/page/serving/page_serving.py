@@ -77,7 +77,9 @@ def headline(serving: Serving) -> int | None:
 
 def _notices(serving: Serving) -> Iterator[str]:
     limited = [
-        level.label for level in serving.levels if level.client is not None and level.client.limited
+        level.label
+        for level in serving.levels
+        if level.client is not None and level.client.limited and not level.left_out
     ]
     if limited:
         yield (
