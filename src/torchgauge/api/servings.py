@@ -60,7 +60,7 @@ def measure_serving(
         model: The model that prompts are for; empty: the first that the endpoint lists.
         max_batch: Requests that the server of a model computes at once at most.
         max_delay: Seconds for which a batch waits to fill.
-        workers: Processes that compute, behind one queue.
+        workers: Processes that compute, behind one queue; of a URL, how many it has.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Add what MLPerf's early stopping says.
         allow_remote: Send to another machine too: only to one that you may put under load.

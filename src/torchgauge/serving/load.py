@@ -82,8 +82,11 @@ def _of_endpoint(
         spec=address.text, kind="endpoint", name=address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
-    api = "grpc" if address.scheme in ("grpc", "grpcs") else options.api
-    served = ServedBy(kind="endpoint", api=api, address=address.text, model=model)
+    served = ServedBy(
+        kind="endpoint", address=address.text, model=model,
+        api="grpc" if address.scheme in ("grpc", "grpcs") else options.api,
+        workers=options.workers if options.workers > 1 else None,
+    )  # fmt: skip
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)
         return load.serving(target, served)

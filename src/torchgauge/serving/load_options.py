@@ -44,7 +44,7 @@ class LoadOptions:
         model: The model that prompts are for; empty: the first that the endpoint lists.
         max_batch: Requests that the reference server computes at once at most.
         max_delay: Seconds that it waits for a batch to fill at most.
-        workers: Its workers.
+        workers: Its workers, or those of an endpoint, behind one queue.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Whether MLPerf's early stopping is applied.
         allow_remote: Whether another machine may be loaded.

@@ -9,7 +9,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.serving.distribution import Distribution, Estimate
-from torchgauge.records.serving.goal import Goal, GoalResult
+from torchgauge.records.serving.goal import Goal, GoalResult, GoalVerdict, verdict_of_all
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.service_times import ServiceTimes
 from torchgauge.records.target import TargetDescription
@@ -54,6 +54,11 @@ class PlannedSetting(Record, frozen=True, kw_only=True):
     def stable(self) -> bool:
         """Whether the queue stays finite."""
         return self.latency is not None
+
+    @property
+    def verdict(self) -> GoalVerdict | None:
+        """Whether all goals would be met; None without goals."""
+        return verdict_of_all(self.goals)
 
 
 class Check(Record, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 
 from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import GoalResult
+from torchgauge.records.serving.goal import GoalResult, GoalVerdict, verdict_of_all
 from torchgauge.records.serving.requests import Fate, Requests
 from torchgauge.records.serving.server_use import ServerUse
 
@@ -231,7 +231,6 @@ class Level(Record, frozen=True, kw_only=True):
         return 1 - self.fates.get("done", 0) / self.count if self.count else None
 
     @property
-    def verdict(self) -> Literal["met", "missed", "unclear"] | None:
+    def verdict(self) -> GoalVerdict | None:
         """Whether all goals were met; None without goals."""
-        verdicts = {result.verdict for result in self.goals}
-        return next((v for v in ("missed", "unclear", "met") if v in verdicts), None)
+        return verdict_of_all(self.goals)

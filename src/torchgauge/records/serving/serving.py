@@ -34,7 +34,7 @@ class ServedBy(Record, frozen=True, kw_only=True):
         version: HTTP/1.1, HTTP/2 or gRPC.
         max_batch: Requests that the reference server computes at once at most.
         max_delay: Seconds that it waits for a batch to fill at most.
-        workers: Its workers.
+        workers: Its workers; of an endpoint as was said, None: unknown.
     """
 
     kind: Literal["endpoint", "reference", "call"]
