@@ -1,12 +1,16 @@
 """ONNX files that were damaged, or made to do harm: a result or a clear error for each.
 
-    python -m benchmarks.onnx_hostile [--count 2000] [--begin 0]
+    python -m benchmarks.onnx_hostile [--count 2000] [--begin 0] [--profiled 0]
 
 Mutations of five small models: bytes changed, removed, added, repeated, the file cut off, and
 fields changed so that the file stays readable. Each is read as `torchgauge count` reads it, in a
 process of its own under the same limits, but forked from one that has imported onnx, which is much
 faster. The special cases go through the command's own path. What is opened outside the folder of
 the file is seen by inotify.
+
+With `--profiled 100` so many of the files that read without error are also opened and run by
+`torchgauge profile FILE --quick`, each in a process of its own: its outcome is a record, an error
+with its id, a killed child that the error names, or a crash or a hang of the command itself.
 """
 
 from __future__ import annotations
@@ -16,9 +20,12 @@ import contextlib
 import ctypes
 import os
 import random
+import re
 import resource
 import signal
 import struct
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -40,6 +47,8 @@ from torchgauge.records.onnx.graph import Graph
 
 OPENED = 0x20  # IN_OPEN
 SECONDS = 60
+PROFILE_SECONDS = 120
+ERROR_ID = re.compile(rb"\[([a-z0-9-]+)\]")
 
 
 def seeds() -> list[bytes]:
@@ -190,13 +199,31 @@ def special(folder: Path, watch: Watch) -> None:
         print(f"{name[:40]:40} {seconds:5.1f} s  {outcome[:110]}  opened {watch.opened()}")
 
 
+def profiled(path: Path) -> str:
+    """Return what became of a file that `torchgauge profile` opens and runs."""
+    command = [sys.executable, "-m", "torchgauge", "profile", str(path), "--quick", "--no-roofs",
+               "--detail", "summary", "--json"]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PROFILE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return "HANG of the caller"
+    error = ERROR_ID.search(done.stderr)
+    if done.returncode == 0:
+        return "record"
+    if done.returncode < 0 or b"Traceback" in done.stderr or error is None:
+        return f"CRASH of the caller ({done.returncode})"
+    return f"error {error[1].decode()}"
+
+
 def main() -> None:
     """Print how many of the mutated files had which outcome, then the special cases."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--begin", type=int, default=0)
+    parser.add_argument("--profiled", type=int, default=0)
     options = parser.parse_args()
     outcomes: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
     slowest = 0.0
     with tempfile.TemporaryDirectory() as top:
         folder = Path(top, "models")
@@ -210,12 +237,17 @@ def main() -> None:
             path = folder / "model.onnx"
             path.write_bytes(mutated(originals[number % len(originals)], draw))
             start = time.perf_counter()
-            outcomes[outcome_of(path)] += 1
+            outcome = outcome_of(path)
+            outcomes[outcome] += 1
             slowest = max(slowest, time.perf_counter() - start)
+            if outcome.startswith("result") and runs.total() < options.profiled:
+                runs[profiled(path)] += 1
         opened = watch.opened()
         print(f"{sum(outcomes.values())} files, slowest {slowest:.1f} s, opened outside {opened}")
         for outcome, count in outcomes.most_common():
             print(f"{count:6} {outcome}")
+        for outcome, count in runs.most_common():
+            print(f"{count:6} profiled: {outcome}")
         special(folder, watch)
 
 

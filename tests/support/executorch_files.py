@@ -54,10 +54,13 @@ def number(value: int) -> Fields:
     return {0: Scalar("B", 2), 1: {0: Scalar("q", value)}}
 
 
-def tensor(*sizes: int, dtype: int = 6, bounded: bool = False, stored: bool = False) -> Fields:
-    """Return a tensor of float32 or another type as a value of a program."""
+def tensor(*sizes: int, dtype: int = 6, bounded: bool = False, stored: int = 0) -> Fields:
+    """Return a tensor of float32 or another type as a value of a program.
+
+    It is stored in the buffer of this number.
+    """
     fields: Fields = {0: Scalar("b", dtype), 2: Vector("i", *sizes), 8: Scalar("b", bounded)}
-    return {0: Scalar("B", 5), 1: fields | ({5: Scalar("I", 1)} if stored else {})}
+    return {0: Scalar("B", 5), 1: fields | ({5: Scalar("I", stored)} if stored else {})}
 
 
 def several(kind: int, *indices: int) -> Fields:
@@ -146,7 +149,7 @@ def hostile_programs() -> dict[str, Callable[[], bytes]]:
         "65 dimensions": lambda: program([tensor(*([1] * 65))]),
         "2**93 elements": lambda: program([tensor(*([2**31 - 1] * 3))]),
         "sizes of -1": lambda: program([tensor(-1, 4)]),
-        "stored in a type that is not known": lambda: program([tensor(2, dtype=99, stored=True)]),
+        "stored in a type that is not known": lambda: program([tensor(2, dtype=99, stored=1)]),
     }
 
 

@@ -21,6 +21,7 @@ from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
+    from torchgauge.targets.inputs.inputs import Inputs
     from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
 
@@ -84,7 +85,7 @@ def profile(
     placed: dict[str, Any] = {"device": device, "precision": precision}
     if isinstance(model, str | Path) and is_onnx(str(model)):
         chosen = RuntimeOptions(runtime, provider, optimization)
-        request = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
+        request, inputs = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
         record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)
         return record if keep_going else _ran(record)
     source, latency = _prepared(model, inputs, train, placed, latency)
@@ -102,20 +103,34 @@ def _ran(record: Profile) -> Profile:
     return record
 
 
-def _request(model: str | Path, inputs: Any, **fields: Any) -> TargetRequest:
-    """Return the request of an ONNX file for inputs of these sizes."""
+def _request(model: str | Path, inputs: Any, **fields: Any) -> tuple[TargetRequest, Inputs | None]:
+    """Return the request of an ONNX file for inputs of these sizes, and the inputs as tensors."""
     require_torch()
-    from torchgauge.targets.inputs.inputs import Inputs
+    from torchgauge.targets.inputs.input_spec import InputSpec
     from torchgauge.targets.target import TargetRequest
 
-    call_inputs = Inputs.of(inputs)
-    specs = tuple(
-        f"{f'{name}=' if name in call_inputs.kwargs else ''}{'x'.join(map(str, tensor.shape))}"
-        for name, tensor in call_inputs.tensors()
-        if tensor.dim()
-    )
     fields["device"] = fields["device"] or "cpu"
-    return TargetRequest(str(model), inputs=specs, **fields)
+    if inputs is None:
+        return TargetRequest(str(model), **fields), None
+    call_inputs = _tensors(inputs)
+    specs = tuple(
+        InputSpec(name, tuple(getattr(value, "shape", ())))
+        for name, value in (
+            *((None, value) for value in call_inputs.args),
+            *call_inputs.kwargs.items(),
+        )
+    )
+    return TargetRequest(str(model), inputs=specs, own_inputs=True, **fields), call_inputs
+
+
+def _tensors(inputs: Any) -> Inputs:
+    """Return the inputs of an ONNX file with tensors in place of arrays."""
+    from torchgauge.targets.inputs.inputs import Inputs
+    from torchgauge.targets.runtimes.runtime_model import as_tensors
+
+    arrays = Inputs.of(inputs)
+    names, values = arrays.kwargs.keys(), list(arrays.kwargs.values())
+    return Inputs(as_tensors(list(arrays.args)), dict(zip(names, as_tensors(values), strict=True)))
 
 
 def _prepared(

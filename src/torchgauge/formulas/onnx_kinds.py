@@ -88,6 +88,7 @@ MOVING = frozenset(
             "ai.onnx.ml",
         ),
         *_names("ExpandDims Pad QLinearConcat QLinearWhere Trilu UnfoldTensor", "com.microsoft"),
+        *_names("MemcpyFromHost MemcpyToHost"),  # which ONNX Runtime adds
         *_names("ReorderInput ReorderOutput", "com.microsoft.nchwc"),
     )
 )
@@ -103,7 +104,6 @@ STILL = frozenset(
             Squeeze Unsqueeze
             """
         ),
-        *_names("MemcpyFromHost MemcpyToHost", "com.microsoft"),
     )
 )
 

@@ -83,6 +83,51 @@ def _looks_up(args: Arguments, kwargs: Named, outputs: Any) -> int:
     )
 
 
+def _some_rows(table: Any, count: int) -> int:
+    """Return the bytes of as many rows of a table as are looked up, of a small one its own."""
+    return min(touched(table), int(count * table.shape[-1] * table.itemsize))
+
+
+def _rotates(tables: int, positions: int) -> Rule:
+    """RotaryEmbedding: of two tables [positions, d/2] the rows at these positions.
+
+    A single one is the first of a sequence. Without positions the tables are [b, s, d/2].
+    """
+
+    def rule(args: Arguments, kwargs: Named, outputs: Any) -> int:
+        places = args[positions] if len(args) > positions else None
+        if places is None:
+            return _moved(args, kwargs, outputs)
+        count = elements_of(places)
+        count = count if count > 1 else args[0].shape[-2]
+        untabled = (*args[:tables], *args[tables + 2 :])
+        rows = sum(_some_rows(table, count) for table in args[tables : tables + 2])
+        return rows + _moved(untabled, kwargs, outputs)
+
+    return rule
+
+
+def _attends_rotated(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """GroupQueryAttention: of cos_cache and sin_cache the rows of the queries' positions."""
+    count = math.prod(args[0].shape[:2])
+    rows = sum(_some_rows(table, count) for table in args[7:9] if table is not None)
+    return rows + _moved((*args[:7], *args[9:]), kwargs, outputs)
+
+
+def _embeds(args: Arguments, kwargs: Named, outputs: Any) -> int:
+    """EmbedLayerNormalization(ids, segments, words, positions, segment_rows, ...): rows of each."""
+    ids = args[0]
+    counts = elements_of(ids), ids.shape[-1], elements_of(ids)
+    if len(args) > 8 and args[8] is not None:
+        counts = elements_of(ids), elements_of(args[8]), elements_of(ids)
+    rows = sum(
+        _some_rows(table, count)
+        for table, count in zip(args[2:5], counts, strict=False)
+        if table is not None
+    )
+    return rows + _moved((*args[:2], *args[5:]), kwargs, outputs)
+
+
 def _bags(args: Arguments, kwargs: Named, outputs: Any) -> int:
     """_embedding_bag(weight, indices, offsets, ...): one row for each index."""
     weight, indices = args[0], args[1]
@@ -198,6 +243,10 @@ _RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(onnx_kinds.STILL | onnx_kinds.CONTAINERS, _no_bytes),
     **dict.fromkeys(onnx_kinds.GATHERING, _gathers),
+    "onnx::RotaryEmbedding": _rotates(1, 3),
+    "com.microsoft::RotaryEmbedding": _rotates(2, 1),
+    "com.microsoft::GroupQueryAttention": _attends_rotated,
+    "com.microsoft::EmbedLayerNormalization": _embeds,
     **_named("embedding", _looks_up),
     **_named("_embedding_bag _embedding_bag_forward_only", _bags),
     **_named("embedding_renorm_", _renormalises),

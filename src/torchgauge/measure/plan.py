@@ -116,10 +116,8 @@ def _measured(
     size = _size(placement, runner)
     timed = _timed(runs, placement, options, runner, timeline.energy)
     training = options.train is not None
-    cost = runner.attempt(
-        "cost", lambda: counted(source, placement, backward=training).cost,
-        tells=False, essential=not placement.computes,
-    )  # fmt: skip
+    cost = runner.attempt("cost", lambda: counted(source, placement, backward=training).cost,
+                          tells=False, essential=not placement.computes)  # fmt: skip
     memory = None
     if placement.computes:
         memory = runner.attempt(
@@ -133,12 +131,13 @@ def _measured(
     # The last processes come here, so that all of them are spread over the profile's time.
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
     roofs = _roofs(placement, cost, latency, runner, timeline)
-    if tree is not None and cost is not None:
-        tree = judged(tree, cost, latency, roofs, host_environment)
+    ran = runtime_timeline.work_that_ran(placement, cost, in_runtime)
+    if tree is not None and ran is not None:
+        tree = judged(tree, ran, latency, roofs, host_environment)
     if tree is not None:
         tree = with_headline_ratio(tree, latency)
     divided = phases(latency, placement, options)
-    near, bound = bounds(placement, host_environment, cost, latency, tree, roofs, divided)
+    near, bound = bounds(placement, host_environment, ran, latency, tree, roofs, divided)
     runner.warnings += implausible(host_environment.machine, placement.device, cost, latency, tree)
     description = describe(placement, training=training)
     profile = Profile(

@@ -80,7 +80,7 @@ def _subject_identity(subject: TargetRequest | ModelWithInputs) -> dict[str, str
     if isinstance(subject, TargetRequest):
         return {
             "target": subject.spec,
-            "inputs": " ".join(subject.inputs),
+            "inputs": " ".join(map(str, subject.inputs)),
             "weights": str(subject.weights or ""),
         }
     module = module_of(subject.model)

@@ -10,6 +10,7 @@ from typing import Any
 from torchgauge.device.select import device_named
 from torchgauge.errors import InputError
 from torchgauge.records.onnx.graph import Graph
+from torchgauge.targets.inputs.input_spec import InputSpec
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.precisions import precision_named
 from torchgauge.targets.runtimes.runtime_options import (
@@ -27,7 +28,8 @@ class TargetRequest:
 
     Attributes:
         spec: What to load: `file.py:factory`, `torchvision:NAME`, a folder.
-        inputs: The texts of --input.
+        inputs: The texts of --input, or what they say.
+        own_inputs: Whether the caller gives the values: `inputs` are their sizes.
         weights: A state dict to load.
         batch: Replaces the leading dimension of the inputs.
         device: "cpu", "cuda", "cuda:N", "meta", or "auto" until a `Source` is made of it.
@@ -45,7 +47,7 @@ class TargetRequest:
     """
 
     spec: str
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[str | InputSpec, ...] = ()
     weights: Path | None = None
     batch: int | None = None
     device: str = "cpu"
@@ -56,6 +58,7 @@ class TargetRequest:
     optimizer: str | None = None
     runtime: RuntimeOptions = USUAL_RUNTIME
     etrecord: Path | None = None
+    own_inputs: bool = False
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:

@@ -20,12 +20,13 @@ from torchgauge.targets import quantization
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.inputs.batching import with_batch, with_length
 from torchgauge.targets.inputs.content import with_inputs
+from torchgauge.targets.inputs.input_spec import InputSpec, parse_all
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.misfits import check_call
 from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, place
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, in_runtime, is_onnx
 from torchgauge.targets.target import Target, TargetRequest
 
 IMAGES = 4  # dimensions of what channels-last is about
@@ -133,6 +134,9 @@ class Variant(Source):
                 self.target, batch=self.batch, device=device or "cpu", precision=precision,
                 runtime=self._runtime(self.target.runtime),
             )  # fmt: skip
+            if self.seq_len is not None and in_runtime(request.spec):
+                # A graph's work is counted for the sizes that it is read with.
+                return load(_request_of_length(request, self.seq_len))
             target = load(request)
         if self.seq_len is None or (
             isinstance(self.target, ModelWithInputs) and callable(self.target.make)
@@ -159,6 +163,21 @@ class Variant(Source):
             precision="int8",
             method=f"dynamic, {units.percent(share)} of the weights",
         )
+
+
+def _request_of_length(request: TargetRequest, length: int) -> TargetRequest:
+    """Return the request of a graph's file with inputs whose sequences have `length`."""
+    from torchgauge.targets.loaders.load import load
+
+    inputs = with_length(load(dataclasses.replace(request, device="meta")).inputs, length)
+    specs = parse_all(request.inputs)
+    named = {spec.name: spec for spec in specs if spec.name in inputs.kwargs}
+    unnamed = (spec for spec in specs if spec.name not in named)
+    sized = []
+    for name, tensor in (*((None, value) for value in inputs.args), *inputs.kwargs.items()):
+        spec = named.get(name) or next(unnamed, InputSpec(name, ()))
+        sized.append(dataclasses.replace(spec, name=name, shape=tuple(tensor.shape)))
+    return dataclasses.replace(request, inputs=tuple(sized), batch=None)
 
 
 def _target_of_object(subject: ModelWithInputs, batch: int | None, seq_len: int | None) -> Target:

@@ -48,6 +48,16 @@ def test_without_its_record_layers_and_parameters_are_unknown():
     assert graph_cost(plain).flops == graph_cost(graph("portable")).flops
 
 
+def test_equal_constants_are_stored_once(tmp_path):
+    path = tmp_path / "made.pte"
+    values = [tensor(2), *(tensor(4, stored=buffer) for buffer in (1, 2, 1))]
+    path.write_bytes(program(values, inputs=[0], outputs=[0]))
+    stored = program_graph(path, read_method(path), None).initializers
+    assert [(item.name, item.bytes, item.shared) for item in stored] == [
+        ("constant 0", 16, ""), ("constant 1", 16, ""), ("constant 2", 16, "constant 0")
+    ]  # fmt: skip
+
+
 def test_the_work_of_a_backend_is_unknown():
     cost = graph_cost(graph("delegated"))
     assert cost.unknown == {"XnnpackBackend::delegate": 1}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 from tests.support import onnx_files
 from tests.support.onnx_files import model, node, weight
 
@@ -188,6 +190,54 @@ def test_an_operator_without_formula_is_listed(graph_of):
     cost = graph_cost(with_work(graph))
     assert cost.unknown == {"com.example::Sharpen": 1}
     assert [warning.id for warning in cost.warnings] == ["onnx-custom-operators"]
+
+
+def test_a_value_that_is_read_twice_is_read_once(graph_of):
+    square = with_work(graph_of(model([node("Mul", ["x", "x"], ["y"])], x=(4, 8)))).nodes[0]
+    assert square.bytes == 2 * 4 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("opset", "inputs", "transformed"), [(17, [], 6), (20, [], 4), (20, ["", "axis"], 6)]
+)
+def test_a_transform_is_along_its_axis(graph_of, opset, inputs, transformed):
+    """The second dimension before opset 20, the last before real and imaginary parts since."""
+    call = node("DFT", ["x", *inputs], ["y"])
+    stored = [numpy_helper.from_array(np.array(1), "axis")] if inputs else []
+    graph = graph_of(model([call], stored, x=(2, 6, 4, 2), opset=opset))
+    points = 2 * 6 * 4
+    assert with_work(graph).nodes[0].flops == round(5 * points * math.log2(transformed))
+
+
+def test_weights_in_constants_are_parameters(graph_of):
+    """A vector that is added is a table, unless it has a module's name."""
+    arrays = {"/w": (8, 5), "fc.bias": (5,), "/table": (5,)}
+    content = model(
+        [
+            *(
+                node("Constant", [], [name],
+                     value=numpy_helper.from_array(np.ones(shape, np.float16)))
+                for name, shape in arrays.items()
+            ),
+            node("MatMul", ["x", "/w"], ["a"]),
+            node("Add", ["a", "fc.bias"], ["b"]),
+            node("Div", ["b", "/table"], ["y"]),
+        ],
+    )  # fmt: skip
+    content.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    graph = graph_of(content)
+    size = graph_size(graph)
+    assert (size.parameters, size.buffers, floating_precision(graph)) == (45, 5, "fp16")
+    assert layers(graph)[4] == ("fc", "weights")
+
+
+def test_scales_of_a_resizing_are_no_parameters(graph_of):
+    content = model(
+        [node("Resize", ["x", "", "up.scales"], ["y"])],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "up.scales")],
+    )
+    size = graph_size(graph_of(content))
+    assert (size.parameters, size.buffers) == (0, 4)
 
 
 def test_a_number_that_no_record_holds_is_unknown(graph_of):

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from torchgauge.analyze.onnx.node_tree import TimedNode, fused_name, main_origin, node_rows
+import pytest
+
+from torchgauge.analyze.onnx.node_tree import (
+    TimedNode,
+    as_run,
+    fused_name,
+    main_origin,
+    node_rows,
+)
+from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.analyze.onnx.origins import origins
-from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer
+from torchgauge.analyze.onnx.ran_nodes import NodeCounter, counted_nodes
+from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, TensorType
 from torchgauge.records.timeline.tree import Tree
 
 
@@ -102,6 +112,53 @@ def test_the_tree_has_all_time_and_all_work():
     assert tree.find("conv").flops == 110
     assert tree.find("(no layer)").total("host") == 1000
     assert [row.name for row in tree.rows if row.kind == "bucket"] == ["outside the nodes"]
+
+
+def typed(operator: str, inputs: str, output: str, **fields: object) -> GraphNode:
+    """Return a node on values of 1,000 bytes."""
+    kinds = (TensorType(dtype="float32", shape=(250,)),) * len(inputs.split())
+    return node(operator, inputs, output, input_types=kinds, output_types=kinds[:1], **fields)
+
+
+CHAIN = with_work(
+    graph(
+        typed("Relu", "x", "a"), typed("Reshape", "a", "b"), typed("Add", "b x", "c"),
+        typed("Tanh", "c", "d"), typed("Mul", "c d", "y"),
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("origins", "moved"),
+    [
+        ([(0,), (1,), (2,), (3,), (4,)], 2000 + 3000 + 2000 + 3000),
+        ([(0, 1, 2), (3,), (4,)], 2000 + 2000 + 3000),  # x is read once, c written
+        ([(0, 1), (2,), (3, 4)], 2000 + 3000 + 2000),  # a is b, which leaves
+        ([(0, 1, 2, 3, 4)], 2000),
+        ([(4,), (0, 1, 2)], 2000 + 3000),  # the Tanh was folded, as it were
+    ],
+)
+def test_values_inside_of_a_fused_node_move_nothing(origins, moved):
+    nodes = [TimedNode("onnx::Fused", 1e-6, origins=numbers) for numbers in origins]
+    assert Tree(rows=node_rows(CHAIN, nodes, outside=0.0)).root.bytes == moved
+    assert sum(item.bytes for item in as_run(CHAIN, nodes).nodes) == moved
+    assert sum(item.flops for item in as_run(CHAIN, nodes).nodes) == (750 if (4,) in origins[:1]
+                                                                      else 1000)  # fmt: skip
+
+
+def test_the_work_of_what_the_runtime_added_is_unknown():
+    nodes = [TimedNode("openvino::Reorder", 1e-6, layer="a"),
+             TimedNode("com.microsoft.nchwc::ReorderInput", 1e-6, layer="b")]  # fmt: skip
+    rows = [row for row in node_rows(CHAIN, nodes, outside=0.0) if row.kind == "operator"]
+    assert [(row.flops, row.bytes, row.unknown) for row in rows] == [(None, None, 1), (0, None, 0)]
+
+
+def test_a_node_that_two_of_openvino_s_name_is_counted_once():
+    counters = [NodeCounter("r", "Reorder", "k", 1e-6, ("node_a",)),
+                NodeCounter("m", "Multiply", "k", 3e-6, ("node_a", "node_y")),
+                NodeCounter("n", "Not", "k", None, ("node_d",))]  # fmt: skip
+    ran = counted_nodes(counters, CHAIN, 1.0)
+    assert [item.origins for item in ran] == [(), (0, 4)]
 
 
 def test_layers_are_nested_as_their_paths():

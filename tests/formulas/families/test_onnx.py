@@ -8,6 +8,7 @@ import pytest
 from torchgauge.formulas import registry
 from torchgauge.formulas.onnx_kinds import ELEMENTWISE, MOVING, REDUCED, STILL
 from torchgauge.formulas.operand import Described
+from torchgauge.formulas.touched import touched
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 
@@ -15,8 +16,10 @@ MS = "com.microsoft::"
 X = (2, 3, 4)
 ATTENTION = 2 * 4 * 5 * 5 * 16  # b · h · s² · (d + d) multiply-accumulates, d = 8
 SOFTMAX = 6 * 2 * 4 * 5 * 5
-# Unknown on purpose: no arithmetic of tensors, or none that is agreed.
+# Unknown on purpose: no arithmetic of tensors, or none that is agreed; of those that return as many
+# as values decide, not even the bytes would be known.
 UNKNOWN = {
+    *("NonMaxSuppression", "Unique"),
     *("CausalConvWithState", "ImageDecoder", "LinearAttention", "MaxRoiPool", "MelWeightMatrix"),
     *("NegativeLogLikelihoodLoss", "RegexFullMatch", "STFT", "SoftmaxCrossEntropyLoss"),
     *("StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"),
@@ -48,6 +51,9 @@ def work(operator: str, inputs: list, outputs: list, **attributes) -> Work:
         ("onnx::Einsum", [(2, 3, 4), (2, 5, 4)], [(2, 3, 5)], {"equation": "bij, bkj -> bik"},
          120, 0),
         ("onnx::Einsum", [(6, 2, 3), (3, 4)], [(6, 2, 4)], {"equation": "...ij,jk->...ik"}, 144, 0),
+        ("onnx::Einsum", [(2, 3, 4)], [(2, 4, 3)], {"equation": "bij->bji"}, 0, 0),
+        ("onnx::Einsum", [(2, 3, 4)], [(2, 3)], {"equation": "bij->bi"}, 0, 24),
+        ("onnx::Einsum", [(3, 3)], [()], {"equation": "ii"}, 0, 9),
         ("onnx::Attention", [(2, 5, 32)] * 3, [(2, 5, 32)],
          {"q_num_heads": 4, "kv_num_heads": 4}, ATTENTION, SOFTMAX),
         ("onnx::Attention", [(2, 4, 5, 8)] * 3, [(2, 4, 5, 8)], {}, ATTENTION, SOFTMAX),
@@ -72,6 +78,10 @@ def work(operator: str, inputs: list, outputs: list, **attributes) -> Work:
         ("onnx::GlobalAveragePool", [(1, 2, 8, 8)], [(1, 2, 1, 1)], {}, 0, 128),
         ("onnx::LSTM", [(3, 5, 8), (2, 64, 8), (2, 64, 16)], [(3, 2, 5, 16)], {}, 15 * 2 * 64 * 24,
          17 * 15 * 2 * 16),
+        (MS + "DynamicQuantizeLSTM", [(3, 5, 8), (2, 8, 64), (2, 16, 64)], [(3, 2, 5, 16)], {},
+         15 * 2 * 64 * 24, 17 * 15 * 2 * 16),
+        (MS + "DecoderMaskedMultiHeadAttention", [(2, 1, 96), *[None] * 4, (2, 4, 7, 8)],
+         [(2, 1, 32)], {"num_heads": 4}, 2 * 4 * 8 * 16, 6 * 2 * 4 * 8),
         ("onnx::Resize", [(1, 2, 4, 4)], [(1, 2, 8, 8)], {"mode": "linear"}, 0, 128 * 8),
         ("onnx::Resize", [(1, 2, 4, 4)], [(1, 2, 8, 8)], {"mode": "nearest"}, 0, 0),
         ("onnx::Sum", [X, X, X], [X], {}, 0, 48),
@@ -115,3 +125,23 @@ def test_bytes():
     assert bytes_of("onnx::Transpose", (x,), {}, x) == 2 * 128
     rows = Described((3,), "int64", (), 8)
     assert bytes_of("onnx::Gather", (x, rows), {}, Described((3, 8))) == 2 * 96 + 24
+
+
+TABLE, HIDDEN, IDS = Described((100, 4)), Described((2, 5, 32)), Described((2, 5), "int32")
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "rows", "others"),
+    [
+        ("onnx::RotaryEmbedding", [HIDDEN, TABLE, TABLE, IDS], 2 * 10, [HIDDEN, IDS]),
+        (MS + "RotaryEmbedding", [HIDDEN, Described((1,)), TABLE, TABLE], 2 * 5,
+         [HIDDEN, Described((1,))]),
+        (MS + "RotaryEmbedding", [HIDDEN, IDS, Described((3, 4)), TABLE], 3 + 10, [HIDDEN, IDS]),
+        (MS + "GroupQueryAttention", [HIDDEN, *[None] * 6, TABLE, TABLE], 2 * 10, [HIDDEN]),
+        (MS + "EmbedLayerNormalization", [IDS, None, TABLE, TABLE, Described((2, 4))], 10 + 5 + 2,
+         [IDS]),
+    ],
+)  # fmt: skip
+def test_of_tables_the_rows_that_are_looked_up_are_read(operator, inputs, rows, others):
+    expected = rows * 16 + sum(map(touched, others)) + touched(HIDDEN)
+    assert bytes_of(operator, tuple(inputs), {}, HIDDEN) == expected

@@ -12,7 +12,7 @@ from tests.support import language_models as models
 from torchgauge.api.generations import measure_generation
 from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
-from torchgauge.records.work.energy import Energy
+from torchgauge.records.work.energy import Energy, EnergyCounter
 from torchgauge.report.content.generation import generation_words as words
 
 # What only costs time is left out.
@@ -296,7 +296,10 @@ def test_energy_is_of_a_call_and_of_one_that_makes_a_token(monkeypatch):
         asked.append((len(forwards), samples, tokens))
         value = 6.0 + 4.0 * len(forwards)
         ends = Interval(low=value - 0.3, high=value + 0.3, scope="process")
-        return Energy(joules=value, interval=ends, above_idle=1.0, per_token=value / tokens)
+        counter = EnergyCounter(name="package 0", part="package", joules=value, idle_power=9.0,
+                                resolution=0.01, period=1e-3)  # fmt: skip
+        return Energy(joules=value, interval=ends, above_idle=1.0, per_token=value / tokens,
+                      counters=(counter,))  # fmt: skip
 
     monkeypatch.setattr("torchgauge.measure.generation.generation.of_calls", joules)
     model.register_forward_pre_hook(lambda *_: forwards.append(1))
@@ -307,5 +310,6 @@ def test_energy_is_of_a_call_and_of_one_that_makes_a_token(monkeypatch):
     shown = dict(words.energies(generation))
     assert shown["of that, to the first token"] == "10.0 J, 1.25 J a token of the prompt"
     assert shown["a token after the first"] == "4.00 J ± 200 mJ, by the calls' difference"
+    assert shown["package 0"] == "idle 9.00 W, steps of 10 mJ every 1.0 ms"
     unknown = msgspec.structs.replace(cell, prefill_energy=Energy(reason="no counter"))
     assert unknown.decode_energy is None

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from tests.support.fakes import FakeClock
 
-from torchgauge.analyze.work.energy import consumed, window_length
+from torchgauge.analyze.work.energy import CounterReadings, consumed, window_length
+from torchgauge.analyze.work.energy import energy as energy_of
 from torchgauge.device import energy as counters
 from torchgauge.device.system_files import SystemFiles
 from torchgauge.errors import MissingExtraError
 from torchgauge.measure.work.energy import of_calls
 from torchgauge.report.content import time_sections
+from torchgauge.report.content.generation.generation import _energy
 
 RANGE = 262_143_328_850  # µJ, as Intel's packages have it
 CALL = 0.02  # seconds
@@ -124,6 +126,45 @@ def test_a_reset_is_no_wrap_and_its_window_is_left_out(machine):
         == sum(energy.window_calls) - energy.window_calls[energy.counters[0].windows.index(None)]
     )
     assert energy.power == pytest.approx(50, rel=0.01)
+
+
+def readings(name: str, part: str, values: tuple[float, ...], **fields) -> CounterReadings:
+    return CounterReadings(
+        name, part, values=values, idle=1.0, resolution=0.1, period=0.1, **fields
+    )
+
+
+PACKAGE = (0.0, 10.0, 20.0, 5.0, 15.0)  # reset in the third window
+
+
+def test_windows_that_are_too_long_were_not_reset():
+    package = readings("package 0", "package", PACKAGE, range=20_000.0)
+    result = energy_of([package], (1.0, 11.0, 1.0, 1.0), (1, 1, 1, 1), own="package")
+    assert [(w.id, w.message.partition(" in ")[2]) for w in result.warnings] == [
+        ("energy-counter-reset", "1 windows, left out."),
+        ("energy-counter-wrapped", "1 windows, left out."),
+    ]
+    assert (result.joules, result.calls) == (10.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("memory", "joules", "at_least"),
+    [((0, 2, 4, 6, 8), 12, False), ((8, 2, 1, 4, 2), 10, True), ((8, 2, 1, 4, 6), 12, False)],
+)
+def test_a_memory_that_fails_in_the_other_windows_is_left_out(memory, joules, at_least):
+    counters = [readings("package 0", "package", PACKAGE), readings("memory 0", "dram", memory)]
+    result = energy_of(counters, (1.0,) * 4, (1,) * 4, own="package")
+    assert (result.joules, result.at_least) == (joules, at_least)
+    assert ("energy-counter-unknown" in [w.id for w in result.warnings]) == at_least
+
+
+def test_a_token_has_the_interval_of_its_call():
+    package = readings("package 0", "package", (0.0, 9.0, 20.0, 30.0))
+    result = energy_of([package], (1.0,) * 3, (1,) * 3, own="package", tokens=10)
+    rows = {row.label: row.note for row in time_sections.energy(result).rows}
+    assert rows["a call"] == "95 %: 7.516 J … 12.48 J"
+    assert rows["a token"] == "95 %: 751.6 mJ … 1.248 J"
+    assert _energy(result) == "1.00 J ± 25 %"
 
 
 def test_a_package_that_may_not_be_read_makes_the_sum_unknown(machine, monkeypatch):

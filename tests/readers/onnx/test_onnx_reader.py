@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from tests.support import onnx_files
 from tests.support.onnx_files import FLOAT, INT, model, node, weight
 
+from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.readers.onnx import onnx_file
 from torchgauge.readers.onnx.onnx_answer import Answer, answered
@@ -166,6 +167,29 @@ def test_loops_multiply(tmp_path):
     assert {item.operator: item.calls for item in graph.nodes}["MatMul"] == 27
 
 
+def growing(trips: int, end: int) -> ModelProto:
+    """Return a loop that puts a row at the end of its value, up to a size in the body."""
+    body = helper.make_graph(
+        [node("Concat", ["v", "row"], ["longer"], axis=0), node("Relu", ["longer"], ["v_out"]),
+         node("Identity", ["go"], ["goes"])],
+        "body",
+        [helper.make_tensor_value_info("i", INT, []),
+         helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v", FLOAT, None)],
+        [helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("v_out", FLOAT, None)],
+    )  # fmt: skip
+    stored = [weight("row", end, 4), numpy_helper.from_array(np.array(True), "start"),
+              numpy_helper.from_array(np.array(trips, np.int64), "trips")]  # fmt: skip
+    return model([node("Loop", ["trips", "start", "x"], ["y"], body=body)], stored, x=(2, 4))
+
+
+@pytest.mark.parametrize(("trips", "end", "calls"), [(3, 1, None), (1, 1, 1), (3, 0, 3)])
+def test_a_loop_whose_value_grows_is_its_first_trip_alone(tmp_path, trips, end, calls):
+    graph = read(tmp_path, growing(trips, end))
+    assert {item.calls for item in graph.nodes[1:]} == {calls}
+
+
 def test_a_branch_that_is_decided_and_one_that_is_not(tmp_path):
     branches = {
         name: helper.make_graph(
@@ -173,6 +197,7 @@ def test_a_branch_that_is_decided_and_one_that_is_not(tmp_path):
             name,
             [],
             [helper.make_tensor_value_info(f"{name}_out", FLOAT, None)],
+            [weight(f"{name}.weight", 4)],
         )
         for name, operator in (("then_branch", "Relu"), ("else_branch", "Tanh"))
     }
@@ -184,6 +209,31 @@ def test_a_branch_that_is_decided_and_one_that_is_not(tmp_path):
         inside = {item.operator: item.calls for item in graph.nodes if item.container >= 0}
         assert inside == calls
         assert graph.values["y"].shape == (1, 3, 8, 8)
+        names = {tensor.name for tensor in graph.initializers}
+        assert names >= {"then_branch.weight", "else_branch.weight"}
+
+
+def constant(name: str, values: np.ndarray) -> NodeProto:
+    return node("Constant", [], [name], value=numpy_helper.from_array(values))
+
+
+def test_weights_in_constants_are_stored(tmp_path):
+    """Some exporters write all of them so; sizes and single numbers are none."""
+    graph = read(
+        tmp_path,
+        model(
+            [
+                constant("fc.weight", np.ones((8, 5), np.float32)),
+                constant("sizes", np.array([1, 3, 8, 5])),
+                constant("half", np.array(0.5, np.float32)),
+                node("MatMul", ["x", "fc.weight"], ["a"]),
+                node("Mul", ["a", "half"], ["b"]),
+                node("Reshape", ["b", "sizes"], ["y"]),
+            ]
+        ),
+    )
+    assert [(tensor.name, tensor.bytes) for tensor in graph.initializers] == [("fc.weight", 160)]
+    assert graph.values["y"].shape == (1, 3, 8, 5)
 
 
 def test_scan_runs_once_for_each_slice(tmp_path):
@@ -314,3 +364,86 @@ def test_token_ids_keep_their_type(tmp_path):
     graph = read(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
     assert graph.values["ids"].dtype == "int64"
     assert graph.values["y"].shape == (1, 7, 16)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def quantised(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.uint8)
+
+
+IDS, NUMBER, ZERO = np.zeros((2, 5), np.int32), floats(), quantised()
+HIDDEN = floats(2, 5, 32)
+LENGTHS = (np.full(2, 4, np.int32), np.array(5, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "attributes", "types"),
+    [
+        ("QLinearConcat", [NUMBER, ZERO, quantised(2, 3), NUMBER, ZERO, quantised(2, 4), NUMBER,
+                           ZERO], {"axis": 1}, ["uint8 2x7"]),
+        ("QLinearGlobalAveragePool", [quantised(1, 4, 4, 3), NUMBER, ZERO, NUMBER, ZERO],
+         {"channels_last": 1}, ["uint8 1x1x1x3"]),
+        ("QLinearWhere", [np.ones((2, 3), bool), quantised(1, 3), NUMBER, ZERO, quantised(2, 1),
+                          NUMBER, ZERO, NUMBER, ZERO], {}, ["uint8 2x3"]),
+        ("QLinearAdd", [quantised(2, 3), NUMBER, ZERO, quantised(3), NUMBER, ZERO, NUMBER, ZERO],
+         {}, ["uint8 2x3"]),
+        ("QLinearAveragePool", [quantised(1, 3, 4, 4), NUMBER, ZERO, NUMBER, ZERO],
+         {"kernel_shape": (2, 2)}, ["uint8 1x3x3x3"]),
+        ("QuantizeLinear", [floats(2, 3), NUMBER, np.zeros((), np.uint16)], {}, ["uint16 2x3"]),
+        ("DequantizeLinear", [np.zeros((2, 3), np.uint16), NUMBER], {}, ["float32 2x3"]),
+        ("QGemm", [quantised(3, 4), NUMBER, ZERO, quantised(5, 4), NUMBER, ZERO, None, NUMBER,
+                   ZERO], {"transB": 1}, ["uint8 3x5"]),
+        ("QGemm", [quantised(3, 4), NUMBER, ZERO, quantised(4, 5), NUMBER, ZERO], {},
+         ["float32 3x5"]),
+        ("MatMulIntegerToFloat", [quantised(2, 3, 4), quantised(4, 5), NUMBER, NUMBER], {},
+         ["float32 2x3x5"]),
+        ("QAttention", [quantised(2, 5, 32), quantised(32, 96), floats(96), NUMBER, NUMBER],
+         {"num_heads": 4}, ["float32 2x5x32"]),
+        ("Attention", [HIDDEN, floats(32, 96), floats(96), None, floats(2, 2, 4, 3, 8)],
+         {"num_heads": 4}, ["float32 2x5x32", "float32 2x2x4x8x8"]),
+        ("MultiHeadAttention", [HIDDEN, floats(2, 7, 32), floats(2, 7, 32)], {"num_heads": 4},
+         ["float32 2x5x32", "float32 2x4x7x8", "float32 2x4x7x8"]),
+        ("DecoderMaskedMultiHeadAttention",
+         [floats(2, 1, 32)] * 3 + [None, None, floats(2, 4, 6, 8), floats(2, 4, 6, 8)],
+         {"num_heads": 4, "past_present_share_buffer": 1}, ["float32 2x1x32", "float32 2x4x6x8"]),
+        ("GroupQueryAttention", [floats(2, 5, 64), None, None, None, None, *LENGTHS],
+         {"num_heads": 4, "kv_num_heads": 2},
+         ["float32 2x5x32", "float32 2x2x5x8", "float32 2x2x5x8"]),
+        ("EmbedLayerNormalization", [IDS, None, floats(50, 16), floats(9, 16), None, floats(16),
+                                     floats(16)], {}, ["float32 2x5x16", "int32 2"]),
+        ("SkipLayerNormalization", [HIDDEN, HIDDEN, floats(32)], {},
+         ["float32 2x5x32", "", "", "float32 2x5x32"]),
+        ("onnx::LayerNormalization", [HIDDEN, floats(32)], {"axis": -1}, ["float32 2x5x32"]),
+        ("onnx::SimplifiedLayerNormalization", [HIDDEN, floats(32)], {}, ["float32 2x5x32"]),
+        ("FusedMatMul", [floats(1, 6, 4, 3), floats(2, 1, 4, 5)], {"transA": 1},
+         ["float32 2x6x3x5"]),
+        ("DynamicQuantizeLSTM", [floats(3, 2, 8), quantised(2, 8, 64), quantised(2, 16, 64)],
+         {"hidden_size": 16}, ["float32 3x2x2x16", "float32 2x2x16"]),
+        ("MultiHeadAttention", [floats(32)], {"num_heads": 4}, [" None"]),
+    ],
+)  # fmt: skip
+def test_types_that_onnx_does_not_know(tmp_path, operator, inputs, attributes, types):
+    """As ONNX Runtime returns them, which knows them all; each then has its work."""
+    names = ["x", *(f"i{number}" for number in range(1, len(inputs)))]
+    names = [name if array is not None else "" for name, array in zip(names, inputs, strict=True)]
+    outputs = ["y", *(f"y{number}" if types[number] else "" for number in range(1, len(types)))]
+    domain = "" if operator.startswith("onnx::") else "com.microsoft"
+    call = node(operator.removeprefix("onnx::"), names, outputs, domain=domain, **attributes)
+    stored = [
+        numpy_helper.from_array(array, name)
+        for name, array in zip(names, inputs, strict=True)
+        if name not in ("", "x")
+    ]
+    content = model([call], stored, x=inputs[0].shape, opset=13, domains=["com.microsoft"])
+    dtype = helper.np_dtype_to_tensor_dtype(inputs[0].dtype)
+    content.graph.input[0].type.tensor_type.elem_type = dtype
+    content.graph.output[0].type.Clear()
+    (result,) = with_work(read(tmp_path, content)).nodes
+    assert [
+        f"{kind.dtype} {'x'.join(map(str, kind.shape)) if kind.shape else kind.shape}"
+        for kind in result.output_types
+    ] == [text or " None" for text in types]
+    assert (result.flops is None) == (types == [" None"])

@@ -43,15 +43,6 @@ def program_graph(
     calls = method.instructions
     end = next((n for n, call in enumerate(calls) if _decides_sizes(call)), len(calls))
     names = [f"input {number}" for number in range(len(method.inputs))]
-    stored = tuple(
-        Initializer(
-            name=f"constant {number}",
-            dtype=tensor.type.dtype,
-            shape=tensor.type.sizes or (),
-            bytes=_bytes(tensor.type),
-        )
-        for number, tensor in enumerate(method.stored)
-    )
     nodes = tuple(
         _node(number, call, method.branches, sizes_known and number < end)
         for number, call in enumerate(calls)
@@ -67,10 +58,24 @@ def program_graph(
             name: value.type if isinstance(value, Tensor) else TensorType()
             for name, value in zip(names, method.inputs, strict=True)
         },
-        initializers=stored if lowering is None else lowering.tensors,
+        initializers=_stored(method) if lowering is None else lowering.tensors,
         nodes=nodes if lowering is None else tuple(_in_layers(nodes, lowering)),
         files=(path.name,),
         file_bytes=path.stat().st_size,
+    )
+
+
+def _stored(method: Method) -> tuple[Initializer, ...]:
+    first: dict[int, str] = {}
+    return tuple(
+        Initializer(
+            name=name,
+            dtype=tensor.type.dtype,
+            shape=tensor.type.sizes or (),
+            bytes=_bytes(tensor.type),
+            shared=shared if (shared := first.setdefault(tensor.buffer, name)) != name else "",
+        )
+        for name, tensor in ((f"constant {n}", tensor) for n, tensor in enumerate(method.stored))
     )
 
 

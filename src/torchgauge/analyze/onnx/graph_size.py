@@ -1,7 +1,8 @@
 """Parameters and bytes that an ONNX file holds.
 
-ONNX has initializers alone. A parameter is an initializer that is named as one, or that an operator
-takes where it takes weights; running statistics and other constants are what torch calls buffers.
+ONNX has initializers alone, or constants in their place. A parameter is one that is named as a
+parameter, or that an operator takes where it takes weights; running statistics and other constants
+are what torch calls buffers.
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ _WEIGHTS: dict[str, tuple[int, ...]] = {
     "MultiHeadAttention": (3,),
     "DequantizeLinear": (0,),
 }  # fmt: skip
-# Where it takes scales and zero points of quantised values.
+# Where it takes scales, those of a resizing among them, and zero points of quantised values.
 _SCALES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
     **dict.fromkeys(("MatMulNBits", "MatMulBnb4", "DynamicQuantizeMatMul"), (2, 3)),
     "MatMulIntegerToFloat": (2, 3, 4, 5),
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"),
                     (1, 2, 4, 5, 6, 7)),
+    "Resize": (1, 2),
+    "Upsample": (1,),
     "QGemm": (1, 2, 4, 5, 7, 8),
 }  # fmt: skip
 # A bias that an exporter adds by itself, a scale, a class token: one value for each channel.
@@ -172,6 +175,10 @@ def made_up(name: str) -> bool:
 def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
     """Return the initializers that operators read at these positions, of weights also vectors."""
     stored = {tensor.name: tensor for tensor in graph.initializers}
+    # A vector in a Constant without a module's name is mostly a table that was computed.
+    constants = {
+        name for node in graph.nodes if node.operator == "Constant" for name in node.outputs
+    }
     sources = {name: name for name in stored}
     for node in graph.nodes:
         if node.operator == "Identity" and node.outputs and node.inputs[:1]:
@@ -186,7 +193,7 @@ def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
             if position in positions.get(node.operator, ()):
                 read.update({name} if is_floating or not node.operator.startswith("Gather") else ())
             elif positions is _WEIGHTS and node.operator in _BY_CHANNEL and is_floating:
-                read.update({name} if _is_vector(stored[name].shape) else ())
+                read.update({name} - constants if _is_vector(stored[name].shape) else ())
     return read
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from torchgauge.analyze.onnx.graph_cost import NO_LAYER
+from torchgauge.analyze.onnx.node_work import moved_bytes
+from torchgauge.formulas.onnx_kinds import MOVING
 from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
 from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.trace.kernel import Kernel
@@ -58,17 +62,18 @@ def node_rows(graph: Graph, nodes: Sequence[TimedNode], outside: float) -> tuple
     """Return the rows of model, layers, nodes, kernels and of what is in no node, `outside`.
 
     Nodes that are alike in a layer (operator, shapes) are one row. The work of the file's nodes is
-    on the node that they became; that of others, which were folded, is the model's own.
+    on the node that they became, without the values between them; of others, which were folded, the
+    FLOPs are the model's own. That of nodes that the runtime added is unknown.
     """
-    rows = _Rows(graph)
+    rows = _Rows(graph, moved_bytes(graph, (node.origins for node in nodes)))
     for node in nodes:
         rows.add(node)
     return rows.done(outside)
 
 
 class _Rows:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, moved: Mapping[int, int | None]) -> None:
+        self.graph, self.moved = graph, moved
         self.types = {node.layer: node.layer_type for node in graph.nodes if node.layer_type}
         has_layers = any(node.layer for node in graph.nodes)
         self.without = NO_LAYER if has_layers else ""
@@ -124,7 +129,9 @@ class _Rows:
 
     def _node_row(self, name: str, shapes: str, parent: int, group: Sequence[TimedNode]) -> TreeRow:
         flops, moved, unknown = self._work(index for node in group for index in node.origins)
-        unknown += sum(node.calls for node in group if node.is_part)
+        added = [node for node in group if not node.origins]
+        # A copy of the runtime's does no arithmetic.
+        unknown += sum(node.calls for node in added if node.is_part or node.operator not in MOVING)
         dtypes = {node.dtype for node in group}
         return TreeRow(
             name=name,
@@ -136,17 +143,36 @@ class _Rows:
             dtype=dtypes.pop() if len(dtypes) == 1 else "",
             host=round(sum(node.seconds for node in group) * 1e9),
             flops=flops if flops or not unknown else None,
-            bytes=moved if moved or not unknown else None,
+            bytes=moved if moved or not (unknown or added) else None,
             unknown=unknown,
         )
 
     def _work(self, indices: Iterable[int]) -> tuple[int, int, int]:
-        nodes = [self.graph.nodes[index] for index in indices]
+        nodes = {index: self.graph.nodes[index] for index in indices}
         return (
-            sum(_flops(node) for node in nodes),
-            sum(node.bytes or 0 for node in nodes),
-            sum(node.calls or 1 for node in nodes if node.flops is None),
+            sum(_flops(node) for node in nodes.values()),
+            sum(self.moved.get(index) or 0 for index in nodes),
+            sum(node.calls or 1 for node in nodes.values() if node.flops is None),
         )
+
+
+def as_run(graph: Graph, nodes: Sequence[TimedNode]) -> Graph:
+    """Return the graph with the bytes that its nodes move as they ran; of folded ones no work."""
+    moved = moved_bytes(graph, (node.origins for node in nodes))
+    free = dict.fromkeys(
+        ("matmul_flops", "causal_matmul_flops", "vector_flops", "integer_ops", "bytes"), 0
+    )
+    return msgspec.structs.replace(
+        graph,
+        nodes=tuple(
+            node
+            if node.flops is None
+            else msgspec.structs.replace(
+                node, **({"bytes": moved[index]} if index in moved else free)
+            )
+            for index, node in enumerate(graph.nodes)
+        ),
+    )
 
 
 def _flops(node: GraphNode) -> int:

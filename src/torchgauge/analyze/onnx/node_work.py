@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from torchgauge.errors import TorchgaugeError, text_of
-from torchgauge.formulas.onnx_kinds import CONTAINERS, STILL
+from torchgauge.formulas.onnx_kinds import CONTAINERS, GATHERING, STILL
 from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor
 from torchgauge.formulas.registry import as_work, find
+from torchgauge.formulas.touched import touched
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 from torchgauge.records.onnx.graph import Graph, GraphNode, TensorType
@@ -97,11 +100,57 @@ def _bytes(node: GraphNode) -> int | None:
 
 
 def _operands(node: GraphNode) -> list[Any]:
-    """Return the inputs, None for one that is left out."""
-    return [
-        operand(kind) if name else None
-        for name, kind in zip(node.inputs, node.input_types, strict=False)
+    """Return the inputs, None for one that is left out; a value that is there twice is one."""
+    operands = {
+        name: operand(kind) for name, kind in zip(node.inputs, node.input_types, strict=False)
+    }
+    return [operands[name] if name else None for name in node.inputs if name in operands]
+
+
+def moved_bytes(graph: Graph, origin_sets: Iterable[Sequence[int]]) -> dict[int, int | None]:
+    """Return the bytes of nodes that became others, by their index.
+
+    What one of a set makes for another is neither written nor read where they are one node.
+    """
+    readers = Counter(name for node in graph.nodes for name in set(node.inputs))
+    moved: dict[int, int | None] = {}
+    for origins in origin_sets:
+        nodes = {index: graph.nodes[index] for index in sorted(origins)}
+        reads = Counter(name for node in nodes.values() for name in set(node.inputs))
+        inside = {name for node in nodes.values() for name in node.outputs if name}
+        outgoing = {
+            name
+            for name in inside
+            if name in graph.outputs or not reads[name] or readers[name] > reads[name]
+        }
+        for node in reversed(nodes.values()):
+            if node.full_operator in STILL and outgoing.intersection(node.outputs):
+                outgoing.update(node.inputs)  # which its outputs are another view of
+        present = set(inside)
+        for index, node in nodes.items():
+            moves = node.full_operator not in STILL | CONTAINERS
+            moved[index] = _moved(node, present, inside - outgoing) if moves else node.bytes
+            present.update(node.inputs if moves else ())
+    return moved
+
+
+def _moved(node: GraphNode, present: set[str], unwritten: set[str]) -> int | None:
+    """Return a node's bytes without the values that are `present` already and the `unwritten`."""
+    if node.bytes is None:
+        return None
+    gathers = node.full_operator in GATHERING
+    outputs = _outputs(node)
+    read = [
+        touched(outputs) if gathers and position == 0 else touched(operand(kind))
+        for position, (name, kind) in enumerate(zip(node.inputs, node.input_types, strict=False))
+        if name in present and name not in node.inputs[:position]
     ]
+    written = [
+        touched(operand(kind))
+        for name, kind in zip(node.outputs, node.output_types, strict=False)
+        if name in unwritten
+    ]
+    return max(0, node.bytes - (node.calls or 1) * (sum(read) + sum(written)))
 
 
 def _outputs(node: GraphNode) -> Any:

@@ -81,18 +81,25 @@ class _NodeIndices:
 
 
 def counted_nodes(counters: Sequence[NodeCounter], graph: Graph, scale: float) -> list[TimedNode]:
-    """Return the nodes that OpenVINO ran; one that it added is in the layer of the next one."""
+    """Return the nodes that OpenVINO ran; one that it added is in the layer of the next one.
+
+    Of several that name a node of the file, that which takes longest has its work.
+    """
     numbers: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for name in (node.name, *node.outputs):
             numbers.setdefault(name, index)
+    ran = [counter for counter in counters if counter.seconds is not None]
+    claims = [sorted({n for name in c.origins for n in _named(name, numbers)}) for c in ran]
+    claimant: dict[int, int] = {}
+    for number in sorted(range(len(ran)), key=lambda number: -(ran[number].seconds or 0)):
+        for index in claims[number]:
+            claimant.setdefault(index, number)
     nodes: list[TimedNode] = []
     layer: str | None = None
     rule: LayerRule = "none"
-    for counter in reversed(counters):
-        if counter.seconds is None:
-            continue
-        of_node = sorted({n for name in counter.origins for n in _named(name, numbers)})
+    for number, counter in reversed(list(enumerate(ran))):
+        of_node = claims[number]
         if of_node:
             holder = main_origin(of_node, graph)
             layer, rule = holder.layer, holder.rule
@@ -101,8 +108,8 @@ def counted_nodes(counters: Sequence[NodeCounter], graph: Graph, scale: float) -
         nodes.append(
             TimedNode(
                 operator=f"openvino::{counter.operator} ({counter.kernel})",
-                seconds=counter.seconds * scale,
-                origins=tuple(of_node),
+                seconds=(counter.seconds or 0.0) * scale,
+                origins=tuple(n for n in of_node if claimant[n] == number),
                 layer=layer,
                 rule=rule,
             )

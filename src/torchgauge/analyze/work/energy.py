@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.work.energy import Energy, EnergyCounter, EnergyPart
@@ -87,15 +89,19 @@ def energy(
         return Energy(
             counters=counters, reason=reason, window_times=tuple(times), window_calls=tuple(calls)
         )
+    if not _read_together(counters, times):  # what is read in other windows is left out
+        reason = "It was not read in the windows in which the others were."
+        counters = tuple(
+            counter
+            if counter.part == own or counter.joules is None
+            else msgspec.structs.replace(counter, joules=None, reason=reason)
+            for counter in counters
+        )
     read = [counter for counter in counters if counter.joules is not None]
-    counted = [
-        number
-        for number in range(len(times))
-        if all(counter.windows[number] is not None for counter in read)
-    ]
+    counted = _read_together(read, times)
     call_count, seconds = sum(calls[n] for n in counted), sum(times[n] for n in counted)
     if not counted or not call_count:
-        return Energy(counters=counters, reason="A counter was reset in every window.")
+        return Energy(counters=counters, reason="No window has readings of all counters.")
     total = math.fsum(c.windows[n] or 0.0 for c in read for n in counted)
     joules, idle = total / call_count, [counter.idle_power for counter in read]
     result = Energy(
@@ -112,9 +118,15 @@ def energy(
         window_times=tuple(times),
         window_calls=tuple(calls),
         counters=counters,
-        warnings=tuple(_warnings(counters)),
+        warnings=tuple(_warnings(counters, readings, times)),
     )
     return _with_interval(result, read)
+
+
+def _read_together(counters: Sequence[EnergyCounter], times: Sequence[float]) -> list[int]:
+    """Return the windows in which every counter that is read was read."""
+    read = [counter.windows for counter in counters if counter.joules is not None]
+    return [n for n in range(len(times)) if all(windows[n] is not None for windows in read)]
 
 
 def _counter(
@@ -134,10 +146,12 @@ def _counter(
     joules = math.fsum(j for j, _ in consumptions)
     reason = ""
     if not call_count:
-        too_long = all(_may_wrap_twice(seconds, reading.range) for seconds in times)
+        too_long = [_may_wrap_twice(seconds, reading.range) for seconds in times]
         reason = "It was reset in every window."
-        if times and too_long:
+        if any(too_long):
             reason = "A call takes so long that the counter may wrap around more than once."
+        if any(too_long) and not all(too_long):
+            reason = "It was reset in some windows, and may have wrapped twice in the others."
     elif joules == 0:
         reason = "It did not move during the calls."
     return EnergyCounter(
@@ -155,8 +169,6 @@ def _counter(
 
 def _with_interval(result: Energy, read: Sequence[EnergyCounter]) -> Energy:
     """Return it with an interval over the windows, no narrower than a step at each end."""
-    import msgspec
-
     by_window = result.by_window
     if result.joules is None or len(by_window) < 3:
         return result
@@ -175,18 +187,30 @@ def _with_interval(result: Energy, read: Sequence[EnergyCounter]) -> Energy:
     return msgspec.structs.replace(result, interval=interval)
 
 
-def _warnings(counters: Sequence[EnergyCounter]) -> list[MeasurementWarning]:
+def _warnings(
+    counters: Sequence[EnergyCounter], readings: Sequence[CounterReadings], times: Sequence[float]
+) -> list[MeasurementWarning]:
     warnings = []
-    for counter in counters:
-        resets = sum(joules is None for joules in counter.windows)
+    for counter, reading in zip(counters, readings, strict=True):
+        too_long = sum(_may_wrap_twice(seconds, reading.range) for seconds in times)
+        resets = max(0, sum(joules is None for joules in counter.windows) - too_long)
         if counter.reason:
             message = f"The energy of {counter.name} is not known: {counter.reason}"
             warnings.append(
                 MeasurementWarning(id="energy-counter-unknown", message=message, probe="energy")
             )
-        elif resets:
-            message = f"The counter of {counter.name} was reset in {resets} windows, left out."
-            warnings.append(
-                MeasurementWarning(id="energy-counter-reset", message=message, probe="energy")
+            continue
+        causes = {
+            "energy-counter-reset": (resets, "was reset"),
+            "energy-counter-wrapped": (too_long, "may have wrapped around more than once"),
+        }
+        warnings += [
+            MeasurementWarning(
+                id=cause,
+                message=f"The counter of {counter.name} {event} in {count} windows, left out.",
+                probe="energy",
             )
+            for cause, (count, event) in causes.items()
+            if count
+        ]
     return warnings

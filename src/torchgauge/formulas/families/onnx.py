@@ -14,7 +14,6 @@ from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.families import attention, convolution, interpolation, recurrent, vision
 from torchgauge.formulas.families.normalization import batch_norm_evaluation, layer_norm, rms_norm
 from torchgauge.formulas.families.reduction import topk as torch_topk
-from torchgauge.formulas.families.reduction import unique as torch_unique
 from torchgauge.formulas.onnx_kinds import CONTAINERS, ELEMENTWISE, MOVING, REDUCED, STILL
 from torchgauge.formulas.operand import Described, Operand, elements
 from torchgauge.formulas.registry import find, formula
@@ -124,12 +123,19 @@ def einsum(*operands: Operand, outputs: Any, equation: str = "", **_attributes: 
     if len(terms) != len(operands) or len(operands) > 2:
         return None
     if len(operands) == 1:
-        return reduction_work("sum", operands)
+        return FREE if _reorders(equation.replace(" ", "")) else reduction_work("sum", operands)
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, operands, strict=True):
         for index, size in _indices(term, operand.shape):
             sizes[index] = max(size, sizes.get(index, 1))
     return product(math.prod(sizes.values()), operands[0])
+
+
+def _reorders(equation: str) -> bool:
+    """Return whether all indices of one operand come out: none is summed."""
+    term, arrow, result = equation.partition("->")
+    letters = term.replace(".", "")
+    return set(letters) <= set(result) if arrow else len(set(letters)) == len(letters)
 
 
 def _indices(term: str, shape: Any) -> list[tuple[str, int]]:
@@ -213,19 +219,22 @@ def global_pool(x: Operand, **_attributes: Any) -> Work:
     return reduction_work("sum", (x,))
 
 
-def _register_recurrent(gates: int, cell: int, *names: str) -> None:
+def _register_recurrent(cell: int, *names: str) -> None:
     @formula(*names)
     def layer(x: Operand, w: Operand, r: Operand, *_args: Any, **_attributes: Any) -> Work:
-        """As a torch layer of one or two directions, weights [directions, gates · H, in]."""
+        """As a torch layer of one or two directions, weights [directions, gates · H, in].
+
+        Quantised weights are [directions, in, gates · H].
+        """
         rows = math.prod(x.shape[:-1])
-        units = r.shape[0] * (r.shape[1] // gates)
+        units = r.shape[0] * min(r.shape[1:])
         products = product(rows * (elements(w) + elements(r)), x)
         return products._replace(vector=cell * rows * units)
 
 
-_register_recurrent(4, recurrent.LSTM_CELL, "onnx::LSTM", "com.microsoft::DynamicQuantizeLSTM")
-_register_recurrent(3, recurrent.GRU_CELL, "onnx::GRU")
-_register_recurrent(1, recurrent.PLAIN_CELL, "onnx::RNN")
+_register_recurrent(recurrent.LSTM_CELL, "onnx::LSTM", "com.microsoft::DynamicQuantizeLSTM")
+_register_recurrent(recurrent.GRU_CELL, "onnx::GRU")
+_register_recurrent(recurrent.PLAIN_CELL, "onnx::RNN")
 
 
 @formula("onnx::Resize", "onnx::Upsample")
@@ -272,14 +281,6 @@ def roi_align(
     return work._replace(estimated=not sampling_ratio)
 
 
-@formula("onnx::NonMaxSuppression")
-def suppression(boxes: Operand, scores: Operand, *_args: Any, **_attributes: Any) -> Work:
-    """As torchvision::nms, for each class of each batch: at most."""
-    once = vision.suppression(Described(tuple(boxes.shape[1:])), scores, 0.5)
-    times = math.prod(scores.shape[:2])
-    return once._replace(vector=times * once.vector, estimated=True)
-
-
 @formula("onnx::TopK")
 def topk(
     x: Operand, *_args: Any, outputs: Any, axis: int = -1, sorted: int = 1, **_attributes: Any
@@ -290,20 +291,18 @@ def topk(
     return torch_topk(x, count, axis, True, bool(sorted))
 
 
-@formula("onnx::Unique")
-def unique(x: Operand, **_attributes: Any) -> Work:
-    """As aten::unique."""
-    return torch_unique(x)
-
-
 @formula("onnx::DFT")
 def dft(
-    x: Operand, *_args: Any, outputs: Any, axis: int = -2, onesided: int = 0, **_attributes: Any
-) -> Work:
+    x: Operand, *args: Any, outputs: Any, axis: int | None = None, onesided: int = 0,
+    **_attributes: Any,
+) -> Work | None:  # fmt: skip
     """As aten::_fft_c2c, of real numbers as aten::_fft_r2c; the last dimension is real, imaginary.
 
-    Later opsets have the axis as an input; it is then the last before that dimension.
+    Later opsets have the axis as an input, which a reader that knows it gives as an attribute.
     """
+    if axis is None and len(args) > 1:
+        return None
+    axis = -2 if axis is None else axis
     shape = tuple(_first(outputs).shape if not onesided else x.shape)[:-1]
     dims = (axis if axis >= 0 else axis + 1,)
     registered = find("aten::_fft_r2c" if x.shape[-1] == 1 else "aten::_fft_c2c")

@@ -114,7 +114,7 @@ def _joined(attention: Work, projection: Work) -> Work:
     )
 
 
-@formula("com.microsoft::MultiHeadAttention", "com.microsoft::DecoderMaskedMultiHeadAttention")
+@formula("com.microsoft::MultiHeadAttention")
 def multi_head_attention(
     q: Operand, k: Any = None, v: Any = None, bias: Any = None, mask: Any = None,
     attention_bias: Any = None, past_key: Any = None, *_args: Any, num_heads: int = 1,
@@ -137,6 +137,21 @@ def multi_head_attention(
         causal=bool(unidirectional),
     )
     return _plus(work, _present(bias), q)
+
+
+@formula("com.microsoft::DecoderMaskedMultiHeadAttention")
+def decoder_attention(
+    q: Operand, k: Any = None, v: Any = None, mask: Any = None, attention_bias: Any = None,
+    past_key: Any = None, past_value: Any = None, *args: Any, num_heads: int = 1,
+    **_attributes: Any,
+) -> Work:  # fmt: skip
+    """As MultiHeadAttention for one token; queries, keys and values may be packed in one."""
+    bias = args[3] if len(args) > 3 else None
+    if k is None:
+        batch, length, width = q.shape
+        q = k = v = Described((batch, length, width // 3), str(q.dtype))
+    work = multi_head_attention(q, k, v, bias, mask, None, past_key, num_heads=num_heads)
+    return work._replace(estimated=past_key is not None)  # a buffer may have room for more
 
 
 @formula("com.microsoft::GroupQueryAttention")

@@ -12,8 +12,8 @@ import msgspec
 
 from torchgauge import units
 from torchgauge.analyze.executorch.dump_nodes import recorded_call
-from torchgauge.analyze.onnx.graph_cost import graph_facts
-from torchgauge.analyze.onnx.node_tree import TimedNode, node_rows
+from torchgauge.analyze.onnx.graph_cost import graph_cost, graph_facts
+from torchgauge.analyze.onnx.node_tree import TimedNode, as_run, node_rows
 from torchgauge.analyze.onnx.ran_nodes import counted_nodes, timed_nodes
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.node_times import (
@@ -34,6 +34,7 @@ from torchgauge.readers.onnxruntime_profile import RecordedNode
 from torchgauge.records.onnx.graph import Graph, GraphFacts, LayerRule
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.records.work.cost import Cost
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.executorch_program import ExecuTorchProgram
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
@@ -48,9 +49,10 @@ _Rows = Sequence[TimedNode]
 
 
 class RuntimeTree(NamedTuple):
-    """The tree of a call, and the seconds in nodes by the rule that found their layer."""
+    """The tree of a call, the graph with the work that ran, and seconds by the layers' rules."""
 
     tree: Tree
+    graph: Graph
     time_by_rule: dict[LayerRule, float]
 
 
@@ -67,6 +69,19 @@ def attempt(placement: Placement, runner: Runner, timeline: TimelineOptions) -> 
             )
         )
     return runner.attempt("timeline", lambda: measure(placement, effort=timeline.effort))
+
+
+def work_that_ran(
+    placement: Placement, cost: Cost | None, in_runtime: RuntimeTree | None
+) -> Cost | None:
+    """Return the cost from which bounds are computed.
+
+    Of an ONNX file as its nodes ran, fused: values between them never exist. None where that is
+    not known.
+    """
+    if cost is None or cost.counted_on != "onnx" or not isinstance(placement.model, RuntimeModel):
+        return cost
+    return None if in_runtime is None else graph_cost(in_runtime.graph)
 
 
 def facts(placement: Placement, in_runtime: RuntimeTree | None) -> GraphFacts | None:
@@ -221,7 +236,7 @@ def _tree(
         residual=total - (instrument.bare or total),
         warnings=tuple(warnings),
     )
-    return RuntimeTree(tree, dict(by_rule.most_common()))
+    return RuntimeTree(tree, as_run(graph, nodes), dict(by_rule.most_common()))
 
 
 def _fallen_back(

@@ -42,11 +42,15 @@ DELEGATED = "delegate"  # what an instruction of a backend is called
 
 
 class Tensor(NamedTuple):
-    """A tensor of a method: `stored` in the file; `bounded`: its sizes are the largest."""
+    """A tensor of a method: `stored` in the file; `bounded`: its sizes are the largest.
+
+    Equal constants have one `buffer`, which the file numbers from 1; 0 is none.
+    """
 
     type: TensorType
     stored: bool
     bounded: bool
+    buffer: int = 0
 
 
 class Instruction(NamedTuple):
@@ -186,10 +190,11 @@ def checked_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
 def _tensor(table: Table) -> Tensor:
     dynamism, dtype = table.number(_DYNAMISM, "<b"), DTYPES.get(table.number(_TYPE, "<b"), "")
     shape = checked_sizes(table.values(_SIZES, "i")) if dynamism < _UNBOUNDED else None
-    stored = table.number(_DATA, "<I") > 0 and table.table(_PLANNED) is None
+    buffer = table.number(_DATA, "<I")
+    stored = buffer > 0 and table.table(_PLANNED) is None
     if stored and not dtype:
         raise DamagedError("It stores a tensor of an unknown element type.")
-    return Tensor(TensorType(dtype=dtype, shape=shape), stored, dynamism > 0)
+    return Tensor(TensorType(dtype=dtype, shape=shape), stored, dynamism > 0, buffer)
 
 
 def _arguments(values: list[_Value], table: Table, field: int) -> tuple[Any, ...]:

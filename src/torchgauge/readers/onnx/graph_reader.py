@@ -127,13 +127,35 @@ class GraphReader:
         for node in graph.node:
             self._node(node, scope, declared, container, calls)
 
+    def store(self, graph: GraphProto) -> None:
+        """Note the tensors of a graph that does not run."""
+        for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
+            self._stored(tensor)
+        for node in graph.node:
+            self._constant(node)
+            for nested in attributes_of(node).graphs.values():
+                self.store(nested)
+
     def forget_calls(self, first: int) -> None:
         """Say of the nodes from `first` on that it is not known how often they run."""
         for index in range(first, len(self.nodes)):
             self.nodes[index] = msgspec.structs.replace(self.nodes[index], calls=None)
 
-    def _stored(self, tensor: TensorProto) -> Value:
+    def _constant(self, node: NodeProto) -> None:
+        """Note the tensor of a Constant, as which some exporters write all weights.
+
+        A single number is a factor or a bound, and few whole numbers are sizes or axes.
+        """
+        if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or not node.output:
+            return
+        for attribute in node.attribute:
+            ignored = MAX_ELEMENTS if attribute.t.data_type == TensorProto.INT64 else 1
+            if attribute.HasField("t") and math.prod(attribute.t.dims) > ignored:
+                self._stored(attribute.t, node.output[0])
+
+    def _stored(self, tensor: TensorProto, name: str = "") -> Value:
         """Note an initializer, and return it as a value."""
+        name = name or tensor.name
         shape, shared = tuple(tensor.dims), ""
         file = external_file(tensor, self._path)
         size = stored_bytes(tensor.data_type, math.prod(shape))
@@ -143,11 +165,11 @@ class GraphReader:
             self._external.append(file)
             if size:
                 stored_range = (file, external_range(tensor)[0], size)
-                shared = self._external_tensors.setdefault(stored_range, tensor.name)
-                shared = "" if shared == tensor.name else shared
+                shared = self._external_tensors.setdefault(stored_range, name)
+                shared = "" if shared == name else shared
         self.initializers.append(
             Initializer(
-                name=tensor.name,
+                name=name,
                 dtype=name_of(tensor.data_type),
                 shape=shape,
                 bytes=size,
@@ -175,6 +197,9 @@ class GraphReader:
         domain = "" if node.domain == "ai.onnx" else node.domain
         inputs = [scope.get(name, Value()) if name else None for name in node.input]
         attributes = attributes_of(node)
+        self._constant(node)
+        if node.op_type == "DFT" and not domain:
+            attributes.values.update(self.inference.axis_of_transform(inputs, attributes.values))
         index = len(self.nodes)
         self.nodes.append(GraphNode(name=node.name, operator=node.op_type))
         if attributes.graphs:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper
+from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from torchgauge.formulas.onnx_kinds import ELEMENTWISE
@@ -66,6 +67,17 @@ class Inference:
                 return [_of_array(result) for result in results]
         return values
 
+    def axis_of_transform(
+        self, inputs: Sequence[Value | None], attributes: dict[str, Any]
+    ) -> dict[str, int]:
+        """Return the axis of DFT: an input since opset 20, and the second dimension before."""
+        if self._opsets.get("", 1) < 20:
+            return {"axis": attributes.get("axis", 1)}
+        axis = inputs[2] if len(inputs) > 2 else None
+        if axis is None or axis.data is None or axis.data.size != 1:
+            return {}
+        return {"axis": int(axis.data.ravel()[0])}
+
     def _inferred(
         self,
         node: NodeProto,
@@ -93,7 +105,7 @@ class Inference:
                 schema, node, kinds, data, opset_imports=self._imports,
                 ir_version=self._ir_version,
             )  # fmt: skip
-        except (InferenceError, RuntimeError, ValueError, TypeError) as error:
+        except (InferenceError, ValidationError, RuntimeError, ValueError, TypeError) as error:
             self._misfit(node, error)
             return [None] * len(node.output)
         inferred = [types.get(name) for name in node.output]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
 
 from torchgauge.readers.onnx.input_shapes import dimensions
 from torchgauge.readers.onnx.node_attributes import Attributes
@@ -24,6 +24,9 @@ class Reader(Protocol):
 
     def run(self, graph: GraphProto, scope: Scope, container: int, calls: int | None) -> None:
         """Describe the nodes of a graph whose inputs are in `scope`; its values are added there."""
+
+    def store(self, graph: GraphProto) -> None:
+        """Note the tensors of a graph that does not run."""
 
     def forget_calls(self, first: int) -> None:
         """Say of the nodes from `first` on that it is not known how often they run."""
@@ -83,8 +86,9 @@ def _if(
 ) -> list[Value]:
     condition = inputs[0].data if inputs and inputs[0] is not None else None
     if condition is not None and condition.size == 1:
-        chosen = graphs["then_branch" if condition.ravel()[0] else "else_branch"]
-        return _run(reader, chosen, [], container, container.calls)
+        name, other = ("then_branch", "else_branch")[:: 1 if condition.ravel()[0] else -1]
+        reader.store(graphs[other])
+        return _run(reader, graphs[name], [], container, container.calls)
     results = [
         _run(reader, graphs[name], [], container, None) for name in ("then_branch", "else_branch")
     ]
@@ -112,11 +116,33 @@ def _loop(
     if trips and not _number(goes_on):
         trips = None
         reader.forget_calls(first)
+    begun = [
+        value.kind or body_input.type
+        for value, body_input in zip(carried, body.input[2:], strict=False)
+    ]
+    if (
+        trips
+        and trips > 1
+        and any(_changes(before, after.kind) for before, after in zip(begun, results, strict=False))
+    ):
+        reader.forget_calls(first)  # what was described is the first trip
     states = [
         Value(before.kind if before.kind == after.kind else None)
         for before, after in zip(carried, results, strict=False)
     ]
     return [*states, *(_stacked(value, trips, 0) for value in results[len(carried) :])]
+
+
+def _changes(before: TypeProto, after: TypeProto | None) -> bool:
+    """Return whether a size that is known before a trip is another after it, or not known."""
+    sizes, results = dimensions(before), None if after is None else dimensions(after)
+    if sizes is None:
+        return False
+    return (
+        results is None
+        or len(sizes) != len(results)
+        or any(isinstance(a, int) and a != b for a, b in zip(sizes, results, strict=True))
+    )
 
 
 def _scan(

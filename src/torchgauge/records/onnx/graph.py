@@ -45,9 +45,11 @@ class TensorType(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Initializer(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A tensor that the file stores: a parameter of the model, or a constant of its computation.
 
+    It may be that of a Constant node, with the name of its output.
+
     `shape` has as many elements as are stored, `bytes` of them; of a sparse tensor the values.
-    `shared` names the initializer before it that is at the same place of an external file;
-    `parameter` says whether it is one, None where the file does not.
+    `shared` names the one before it that is at the same place of a file; `parameter` says whether
+    it is one, None where the file does not.
     """
 
     name: str

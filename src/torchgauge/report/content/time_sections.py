@@ -201,13 +201,14 @@ def energy(record: Energy) -> Section:
     if record.joules is not None:
         for label, value in (("a sample", record.per_sample), ("a token", record.per_token)):
             if value is not None:
-                rows.append(Row(label, prefix + units.energy(value)))
+                share = value / record.joules if record.joules else 0.0
+                rows.append(Row(label, prefix + units.energy(value), _energy_note(record, share)))
         above = units.energy(record.above_idle)
         rows.append(Row("above idle", prefix + above, "a call, less the idle power over its time"))
         windows = f"{record.calls:,} calls in {len(record.window_times)} windows"
         power = f"{units.significant(record.power, 4)} W" if record.power else units.UNKNOWN
         rows.append(Row("power", prefix + power, f"{windows}, {record.duration:.1f} s"))
-    rows += [_counter(counter) for counter in record.counters]
+    rows += map(counter_row, record.counters)
     parts = {counter.part for counter in record.counters if counter.joules is not None}
     if record.joules is not None and "package" in parts and "dram" not in parts:
         rows.append(Row("memory", units.UNKNOWN, "It has no counter here, and is not in the sum."))
@@ -215,16 +216,18 @@ def energy(record: Energy) -> Section:
     return Section("Energy", how, tuple(rows), headlines=("a call", "a token"))
 
 
-def _energy_note(record: Energy) -> str:
+def _energy_note(record: Energy, share: float = 1.0) -> str:
+    """Return the interval of a share of a call's joules, or why there is none."""
     if record.joules is None:
         return record.reason
     if record.interval is None:
         return "too few windows for an interval"
     ends = record.interval
-    return f"95 %: {units.energy(ends.low)} … {units.energy(ends.high)}"
+    return f"95 %: {units.energy(ends.low * share)} … {units.energy(ends.high * share)}"
 
 
-def _counter(counter: EnergyCounter) -> Row:
+def counter_row(counter: EnergyCounter) -> Row:
+    """Return a counter's joules, with its steps and the power of the idle machine."""
     if counter.joules is None:
         return Row(counter.name, units.UNKNOWN, counter.reason)
     notes = []

@@ -51,7 +51,8 @@ LARGEST_SIZE = 2**40
 LARGEST_TENSOR = 2**58
 EXAMPLE = "1x3x224x224, or input_ids=2x128:int64<50257"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Values of ONNX files have signs in their names: `past_key_values.0.key`.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*\Z")
 _OTHER_SIGNS = re.compile("[,*×X]")
 _PLAIN = re.compile(r"([A-Za-z_]\w*=)?[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*(:[a-z]+[0-9]*)?", re.ASCII)
 _SIZE = re.compile(r"[0-9]+\Z", re.ASCII)
@@ -113,7 +114,7 @@ def parse(text: str) -> InputSpec:
     name, equals, _ = text.partition("=")
     start = len(name) + 1 if equals else 0
     if equals and not _NAME.match(name):
-        _fail(text, 0, f"{name!r} is not a name a Python argument can have")
+        _fail(text, 0, f"{name!r} is not a name that an input can have")
     shape_text, colon, _ = text[start:].partition(":")
     if not colon:
         shape_text, less_sign, high_text = shape_text.partition("<")
@@ -127,13 +128,13 @@ def parse(text: str) -> InputSpec:
     return InputSpec(name if equals else None, shape, dtype, high)
 
 
-def parse_all(texts: Iterable[str]) -> list[InputSpec]:
-    """Return the specs of several texts, refusing a name that is given twice.
+def parse_all(texts: Iterable[str | InputSpec]) -> list[InputSpec]:
+    """Return the specs of several texts (or specs), refusing a name that is given twice.
 
     Raises:
         InputError: `input-spec`.
     """
-    specs = [parse(text) for text in texts]
+    specs = [parse(text) if isinstance(text, str) else text for text in texts]
     names = [spec.name for spec in specs if spec.name is not None]
     for name in names:
         if names.count(name) > 1:
@@ -145,7 +146,7 @@ def parse_all(texts: Iterable[str]) -> list[InputSpec]:
     return specs
 
 
-def make_inputs(texts: Iterable[str], batch: int | None, draw: RandomTensors) -> Inputs:
+def make_inputs(texts: Iterable[str | InputSpec], batch: int | None, draw: RandomTensors) -> Inputs:
     """Return random inputs as the texts say, with the leading dimension replaced by `batch`.
 
     Raises:

@@ -51,7 +51,7 @@ def load(request: TargetRequest, path: Path) -> Target:
         [spec.shape for spec in specs if spec.name is None],
         request.batch,
     )
-    inputs = _inputs(graph, specs, RandomTensors(request.device), path)
+    inputs = _inputs(graph, specs, request, path)
     return Target(
         model=NotRunning(path.name)
         if request.device == "meta"
@@ -66,21 +66,29 @@ def load(request: TargetRequest, path: Path) -> Target:
     )
 
 
-def _inputs(graph: Graph, specs: Sequence[InputSpec], draw: RandomTensors, path: Path) -> Inputs:
+def _inputs(graph: Graph, specs: Sequence[InputSpec], request: TargetRequest, path: Path) -> Inputs:
     """Return a tensor for each input; one alone is positional unless its name says that it counts.
 
-    A spec gives the bound of whole numbers, and may repeat the element type.
+    A spec gives the bound of whole numbers, and may repeat the element type. What is only counted
+    needs no values: inputs of other types are left out, and all where the caller has them.
     """
+    counted, draw = request.device == "meta", RandomTensors(request.device)
+    names = [name for name in graph.inputs if graph.values[name].dtype in DTYPES]
+    if not counted and not request.own_inputs and len(names) < len(graph.inputs):
+        name = next(name for name in graph.inputs if name not in names)
+        raise _unfit_type(path, name, graph.values[name], None)
     _check_sizes(graph, path)
+    if request.own_inputs:
+        return Inputs()
     named = {spec.name: spec for spec in specs if spec.name is not None}
     positional = [spec for spec in specs if spec.name is None]
     unnamed = [name for name in graph.inputs if name not in named]
     named |= dict(zip(unnamed, positional, strict=False))
     tensors = {}
-    for name in graph.inputs:
+    for name in names:
         kind = graph.values[name]
         spec = named.get(name)
-        if kind.dtype not in DTYPES or (spec and spec.dtype not in (None, kind.dtype)):
+        if spec and spec.dtype not in (None, kind.dtype):
             raise _unfit_type(path, name, kind, spec)
         high = spec.high if spec else None
         tensors[name] = InputSpec(name, kind.sizes or (), kind.dtype, high).tensor(draw)
@@ -91,7 +99,8 @@ def _inputs(graph: Graph, specs: Sequence[InputSpec], draw: RandomTensors, path:
 
 def _check_sizes(graph: Graph, path: Path) -> None:
     """Raise InputError `onnx-free-dimensions` where a size is not known."""
-    free = {name: graph.values[name] for name in graph.inputs if graph.values[name].sizes is None}
+    tensors = {name: graph.values[name] for name in graph.inputs if graph.values[name].dtype}
+    free = {name: kind for name, kind in tensors.items() if kind.sizes is None}
     if not free:
         return
     shapes = "; ".join(f"{name} is {_written(kind)}" for name, kind in free.items())
@@ -124,5 +133,6 @@ def _unfit_type(path: Path, name: str, kind: TensorType, spec: InputSpec | None)
         cause=cause,
         remedy="Leave the element type out of --input."
         if kind.dtype in DTYPES
-        else "Profile the part of the model that takes tensors of numbers.",
+        else "Give the values in Python, tg.profile(FILE, inputs), or profile the part that takes "
+        "tensors of numbers.",
     )

@@ -170,7 +170,12 @@ def _shape(cell: GenerationCell) -> dict[str, Value]:
 def _energy(energy: Energy | None) -> Value:
     if energy is None:
         return ""
-    return "≥ " * energy.at_least + units.energy(energy.per_token, 3)
+    value, ends = energy.per_token, energy.interval
+    text = "≥ " * energy.at_least + units.energy(value, 3)
+    if not value or not energy.joules or ends is None:
+        return text
+    half = max(ends.high - energy.joules, energy.joules - ends.low) / energy.joules
+    return f"{text} ± {units.percent(half)}"
 
 
 def _prefill(cell: GenerationCell) -> dict[str, Value]:

@@ -14,6 +14,7 @@ from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval
 from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import Detailed
+from torchgauge.report.content.time_sections import counter_row
 from torchgauge.report.tables.environment_facts import hardware, software
 
 STAGES: dict[str, Literal["prefill", "decode"]] = {"prefill": "prefill", "decode step": "decode"}
@@ -149,6 +150,10 @@ def energies(generation: Generation) -> Iterator[tuple[str, str]]:
         if cell.decode_energy is not None:
             joules, half = (units.energy(value, 3) for value in cell.decode_energy)
             yield "a token after the first", f"{prefix}{joules} ± {half}, by the calls' difference"
+    measured = [cell.energy for cell in generation.done if cell.energy and cell.energy.joules]
+    for row in map(counter_row, measured[0].counters if measured else ()):
+        if row.note:
+            yield row.label, row.note
 
 
 def _per_token(energy: Energy) -> str:
