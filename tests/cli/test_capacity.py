@@ -15,6 +15,7 @@ from tests.support.published_schemas import published
 import torchgauge as tg
 from torchgauge.analyze.capacity import load_checks, prediction, simulation_error
 from torchgauge.cli.main import main
+from torchgauge.errors import InputError
 from torchgauge.records import codec
 
 GOAL = ("--goal", "p99<50ms")
@@ -147,11 +148,11 @@ def test_record_without_service_times(tmp_path, capsys):
 def test_verification_sends_the_planned_load(record, monkeypatch, capsys):
     loads = []
 
-    def measured(target, inputs, **settings):
-        loads.append((target, settings["rate"], settings["workers"], settings["max_batch"]))
+    def measured(request, **settings):
+        loads.append((request.spec, settings["rate"], settings["workers"], settings["max_batch"]))
         return worlds.load_record("fifo", 60, seed=8)
 
-    monkeypatch.setattr("torchgauge.api.servings.measure_serving", measured)
+    monkeypatch.setattr("torchgauge.api.servings.serving_request", measured)
     options = ["capacity", record, "--rate", "60", "--verify", "model.py", "--json"]
     assert main(options) == 0
     plan = json.loads(capsys.readouterr().out)
@@ -163,11 +164,39 @@ def test_verification_sends_the_planned_load(record, monkeypatch, capsys):
 
 def test_verification_shows_another_server(record, monkeypatch, capsys):
     other = worlds.load_record("lifo", 70)
-    monkeypatch.setattr(
-        "torchgauge.api.servings.measure_serving", lambda *_, **__: other, raising=True
-    )
+    monkeypatch.setattr("torchgauge.api.servings.serving_request", lambda *_, **__: other)
     assert main(["capacity", record, "--rate", "60", "--verify", "model.py"]) == 4
     assert "does not keep" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [(InputError("Gone.", id="file-missing"), 1), (KeyboardInterrupt(), 130)],
+)
+def test_verification_that_fails_keeps_the_plan(record, ending, code, monkeypatch, tmp_path):
+    def failing(*_, **__):
+        raise ending
+
+    monkeypatch.setattr("torchgauge.api.servings.serving_request", failing)
+    path = tmp_path / "plan.json"
+    options = ["capacity", record, "--rate", "60", "--verify", "model.py:make", "-o", str(path)]
+    assert main(options) == code
+    assert tg.load(path).needed is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        (["--body", "r.json"], "--body"),
+        (["--verify", "model.py:make", "--api", "json"], "--api"),
+        (["--verify", "http://127.0.0.1:9/", "--input", "1x3"], "--input"),
+    ],
+)
+def test_options_of_another_load(record, options, flag, capsys):
+    assert main(["capacity", record, "--rate", "60", *options]) == 2
+    shown = capsys.readouterr().err
+    assert "[option-conflict]" in shown
+    assert flag in shown
 
 
 def test_hand_made_plans_are_shown():

@@ -148,7 +148,8 @@ def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path, monkey
     shown = " ".join(capsys.readouterr().out.split())
     assert "75 requests/s 75.4" in shown
     assert "--goal 'p99<100ms' --rate auto # the highest rate within the goals" in shown
-    assert f"torchgauge capacity {path} --rate 150 # how many workers twice the rate needs" in shown
+    needed = f"torchgauge capacity {path} --rate 150 --goal 'p99<100ms' # how many workers"
+    assert needed in shown
     assert f"torchgauge report {path} --open # the same as a page" in shown
     assert tg.load(path) == servings.healthy()
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from torchgauge.device.gpu_metrics import NoGpu, Nvml, gpu_metrics
+from torchgauge.device.gpu_metrics import NoGpu, Nvml, gpu_metrics, gpus_of
 from torchgauge.measure.machine import system
 
 
@@ -95,3 +95,22 @@ def test_a_gpu_nobody_can_read_is_said_with_the_remedy(monkeypatch):
     assert found.gpus == ()
     assert [w.id for w in found.warnings] == ["gpu-metrics-absent"]
     assert "torchgauge[nvidia]" in found.warnings[0].message
+
+
+def test_of_a_server_the_gpus_are_read_on_which_it_runs(monkeypatch):
+    nvml = FakeNvml(READINGS)
+    nvml.nvmlInit = nvml.nvmlShutdown = lambda: None
+    nvml.nvmlDeviceGetCount = lambda: 2
+    nvml.nvmlDeviceGetHandleByIndex = lambda index: index
+    nvml.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
+    running = {0: [SimpleNamespace(pid=3)], 1: [SimpleNamespace(pid=7), SimpleNamespace(pid=8)]}
+    nvml.nvmlDeviceGetComputeRunningProcesses = running.get
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with gpus_of((8, 9)) as gpus:
+        assert list(gpus.names) == [1]
+        assert gpus.read(1).utilization == 0.87
+    with gpus_of((9,)) as gpus:
+        assert gpus.names == {}
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with gpus_of((8,)) as gpus:
+        assert gpus.names == {}

@@ -17,7 +17,13 @@ from torchgauge.serving.client.dialects import APIS
 from torchgauge.serving.client.dialects.every import DIALECTS, dialect_named
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
-from torchgauge.serving.load_inputs import bodies_of, made_up_prompts, prompts_of, request_items
+from torchgauge.serving.load_inputs import (
+    bodies_of,
+    made_up_prompts,
+    prompts_of,
+    request_items,
+    sending_of,
+)
 from torchgauge.serving.load_options import LoadOptions
 
 NOWHERE = parse_address("http://127.0.0.1:9/")
@@ -55,7 +61,7 @@ def test_prompts_are_lines_or_objects(tmp_path):
     objects = written(tmp_path / "p.jsonl", "\n".join(map(json.dumps, rows)))
     assert prompts_of(objects) == (Prompt("a", tokens=3), Prompt(messages=tuple(messages)))
     options = LoadOptions(rates=(1.0,), api="openai-chat", prompts=objects)
-    _, (first, second) = request_items(NOWHERE, options)
+    first, second = request_items(NOWHERE, options).bodies
     assert json.loads(first)["max_tokens"] == 3
     assert json.loads(second)["messages"] == messages
 
@@ -78,9 +84,29 @@ def test_made_up_prompts_have_their_words_and_differ():
     assert {prompt.tokens for prompt in prompts} == {64}
     assert prompts == made_up_prompts(128, 64, seed=0) != made_up_prompts(128, 64, seed=1)
     options = LoadOptions(rates=(1.0,), api="openai-completions", tokens=(128, 64))
-    _, items = request_items(NOWHERE, options)
+    items = request_items(NOWHERE, options).bodies
     assert len(set(items)) == len(items) == 256
     assert json.loads(items[0])["max_tokens"] == 64
+
+
+@pytest.mark.parametrize("api", ["openai-chat", "openai-completions"])
+def test_a_named_model_is_asked_for_and_without_any_no_field_is_sent(api):
+    options = LoadOptions(rates=(1.0,), api=api, tokens=(1, 1), model="b")
+    items = request_items(NOWHERE, options)
+    assert items.model == json.loads(items.bodies[0])["model"] == "b"
+    unnamed = request_items(NOWHERE, LoadOptions(rates=(1.0,), api=api, tokens=(1, 1)))
+    assert unnamed.model == ""
+    assert "model" not in json.loads(unnamed.bodies[0])
+
+
+def test_what_is_sent_is_told_by_its_content(tmp_path):
+    first, same, other = (
+        sending_of(LoadOptions(body=written(tmp_path / name, text), timeout=5.0, in_flight=3))
+        for name, text in (("a", "[1]"), ("b", "[1]"), ("c", "[2]"))
+    )
+    assert first == same != other
+    assert first.facts == {"body": first.body, "in_flight": "3", "timeout": "5"}
+    assert sending_of(LoadOptions()).facts == {}
 
 
 def test_very_long_prompts_are_fewer(monkeypatch):
@@ -94,6 +120,7 @@ def test_what_an_api_needs():
         ("kserve-v2", {"tokens": (1, 1)}, "option-conflict"),
         ("kserve-v2", {}, "body-missing"),
         ("openai-chat", {}, "body-missing"),
+        ("json", {"model": "a"}, "option-conflict"),
     ):
         with pytest.raises(InputError) as raised:
             request_items(NOWHERE, LoadOptions(rates=(1.0,), api=api, **settings))
@@ -123,7 +150,7 @@ def test_an_unknown_api_names_a_similar_one():
 def test_tokens_of_a_language_model(api):
     with running("language_server", ttft=0.02, itl=0.005, lanes=2, reasoning=0) as server:
         options = LoadOptions(rates=(1.0,), api=api, tokens=(12, 5))
-        address, items = request_items(parse_address(server.address), options)
+        address, items, _ = request_items(parse_address(server.address), options)
         schedule = [0, 0.001, 0.002, 0.003]
         plan = SendPlan(address=address, api=api, items=items[:3], schedule=schedule)
         load, log = send(plan), server.log()
@@ -187,7 +214,7 @@ def answer(body: bytes, head: bytes = b"HTTP/1.1 200 OK") -> bytes:
 def model_in(address: Address, **settings) -> str:
     """The model that the bodies ask for."""
     options = LoadOptions(rates=(1.0,), api="openai-chat", tokens=(1, 1), **settings)
-    return json.loads(request_items(address, options)[1][0])["model"]
+    return json.loads(request_items(address, options).bodies[0]).get("model", "")
 
 
 LISTED = answer(b'{"data": [{"id": "a model"}]}')

@@ -10,9 +10,9 @@ from torchgauge.serving import server_use as uses
 from torchgauge.serving.server_use import ServerWatch, _Moment, server_use
 
 
-def reading(cpu, memory=100, *, waiting=0.0, ran=None):
+def reading(cpu, memory=100, *, waiting=0.0, ran=None, threads=None):
     ran = cpu if ran is None else ran
-    return ProcessReading(cpu, memory, int(cpu * 1000), 0, waiting, ran)
+    return ProcessReading(cpu, memory, int(cpu * 1000), 0, waiting, ran, threads or {})
 
 
 def test_readings_of_several_processes_are_added_up():
@@ -35,11 +35,26 @@ def test_readings_of_several_processes_are_added_up():
     assert (use.gpu, use.gpu_memory) == ((), ())
 
 
-@pytest.mark.parametrize(("cores", "name"), [(1, "cpu"), (8, "")])
+@pytest.mark.parametrize(("cores", "name"), [(1, "cpu"), (8, "one core")])
 def test_the_resource_at_its_limit_is_named(monkeypatch, cores, name):
     monkeypatch.setattr(uses, "cores_of", lambda number: cores)
     moments = [_Moment(t, {1: reading(0.95 * t)}, (0, 0), None, None) for t in (0.0, 1.0, 2.0)]
     assert server_use(moments, begin=0.0).first_saturated == name
+
+
+@pytest.mark.parametrize(
+    ("busy", "name"), [((0.97, 0.9), "one core"), ((0.6, 0.6, 0.6), ""), ((0.4,), "")]
+)
+def test_a_thread_that_takes_one_core_is_at_a_limit(monkeypatch, busy, name):
+    """Of 16 cores one is used up, which the share of all of them hides."""
+    monkeypatch.setattr(uses, "cores_of", lambda number: 16)
+    moments = []
+    for t in (0.0, 1.0, 2.0):
+        threads = {str(number): share * t for number, share in enumerate(busy)}
+        moments.append(_Moment(t, {1: reading(sum(busy) * t, threads=threads)}, (0, 0), None, None))
+    use = server_use(moments, begin=0.0)
+    assert use.first_saturated == name
+    assert use.busiest == pytest.approx((max(busy),) * 2)
 
 
 def test_readings_before_the_level_are_left_out():

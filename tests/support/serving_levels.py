@@ -149,7 +149,7 @@ def level(
     """
     begin = WARM_UP * duration
     window = duration - begin
-    chosen = [i for i, due in enumerate(all_requests.scheduled) if begin <= due <= duration]
+    chosen = [i for i, due in enumerate(all_requests.scheduled) if begin <= due < duration]
     done = [i for i in chosen if all_requests.fate[i] == "done"]
     fates = {}
     for index in chosen:
@@ -193,7 +193,7 @@ def open_level(rate, count=400, *, seed=0, workers=1, pause=(0.0, 0.0), wait=LAT
         scheduled, ends, wait=wait, batch=[1] * count, service=[SERVICE] * count
     )
     arrivals = Arrivals(kind="poisson", rate=float(rate), seed=seed)
-    duration = scheduled[-1]
+    duration = math.nextafter(scheduled[-1], math.inf)  # the last is in the window
     load = min(1.0, rate * SERVICE / workers)
     known = {"server": use(duration, load), "correlation": max(1.0, 1 / (1.05 - load))}
     return level(all_requests, arrivals, duration, **{**known, **changes})

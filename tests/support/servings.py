@@ -1,6 +1,7 @@
 """Records of serving made by hand: a reference server, a language model's endpoint, scenarios."""
 
 import functools
+import math
 
 from tests.support import records
 from tests.support.serving_levels import (
@@ -214,7 +215,7 @@ def streamed_level(rate, count=120, *, first=0.12, gap=0.02):
         scheduled, ends, first=firsts, tokens_in=[128] * count, tokens_out=tokens, chunks=tokens,
         gaps=flat,
     )  # fmt: skip
-    duration = scheduled[-1]
+    duration = math.nextafter(scheduled[-1], math.inf)
     window = 0.9 * duration
     steady = [index for index, due in enumerate(scheduled) if due >= 0.1 * duration]
     waits = distribution([firsts[index] - scheduled[index] for index in steady])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchgauge.api.advices import advise, advise_request
-    from torchgauge.api.capacities import capacity_request, plan_capacity, verified_by_load
+    from torchgauge.api.capacities import capacity_request, plan_capacity
     from torchgauge.api.comparisons import compare, detect_regressions
     from torchgauge.api.gates import (
         calibrate,
@@ -44,10 +44,11 @@ if TYPE_CHECKING:
         read_trace,
         replay_operator,
     )
+    from torchgauge.api.verifying import verified_by_load
 
 _HOMES = {
     "advices": ("advise", "advise_request"),
-    "capacities": ("capacity_request", "plan_capacity", "verified_by_load"),
+    "capacities": ("capacity_request", "plan_capacity"),
     "comparisons": ("compare", "detect_regressions"),
     "gates": (
         "calibrate",
@@ -76,6 +77,7 @@ _HOMES = {
     "snapshots": ("compare_snapshots", "read_snapshot"),
     "sweeps": ("sweep", "sweep_request"),
     "traces": ("compare_traces", "convert_trace", "read_trace", "replay_operator"),
+    "verifying": ("verified_by_load",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

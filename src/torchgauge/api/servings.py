@@ -26,9 +26,10 @@ def measure_serving(
     goals: str | Sequence[Goal] = (), arrivals: str = "poisson", scenario: Scenario = "server",
     duration: float | None = None, requests: int | None = None, in_flight: int | None = None,
     api: str = "json", body: str | Path | None = None, prompts: str | Path | None = None,
-    tokens: tuple[int, int] | None = None, max_batch: int = 1, max_delay: float = 0.0,
-    workers: int = 1, seed: int = 0, mlperf: bool = False, allow_remote: bool = False,
-    bearer_env: str = "", http2: bool = False, timeout: float | None = None, processes: int = 1,
+    tokens: tuple[int, int] | None = None, model: str = "", max_batch: int = 1,
+    max_delay: float = 0.0, workers: int = 1, seed: int = 0, mlperf: bool = False,
+    allow_remote: bool = False, bearer_env: str = "", http2: bool = False,
+    timeout: float | None = None, processes: int = 1,
     device: str | None = None, progress: bool | None = None,
 ) -> Serving:  # fmt: skip
     """Send requests to a model or an endpoint as users do, and return what they wait.
@@ -56,9 +57,10 @@ def measure_serving(
         body: A file with the body of every request, or one on each line.
         prompts: A file with a prompt on each line.
         tokens: Tokens of made-up prompts and of their answers.
+        model: The model that prompts are for; empty: the first that the endpoint lists.
         max_batch: Requests that the server of a model computes at once at most.
         max_delay: Seconds for which a batch waits to fill.
-        workers: Processes that compute, behind one queue.
+        workers: Processes that compute, behind one queue; of a URL, how many it has.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Add what MLPerf's early stopping says.
         allow_remote: Send to another machine too: only to one that you may put under load.

@@ -5,14 +5,23 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind
 from torchgauge.cli import formats
-from torchgauge.cli.options.loads import arrivals
+from torchgauge.cli.options.loads import (
+    OF_TARGETS,
+    add_endpoint_options,
+    add_served_options,
+    arrivals,
+    check_fit,
+    flag_of,
+    is_address,
+)
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
-from torchgauge.errors import ExitCode
+from torchgauge.cli.options.target import add_runtime_options, runtime_options
+from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
@@ -31,6 +40,7 @@ simulation, and with --verify the load that would show it wrong. Of a record of 
 predictions beside its levels too, and is refused where these show that its server is not one queue
 in order.
 """
+NOT_VERIFIED = ("verify-nothing", "verify-unfit")
 FORMS = ("json", "text", "csv", "brief", "markdown", "html")
 
 
@@ -39,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("record_file", type=Path, metavar="RECORD", help="the saved record")
     _add_load(parser.add_argument_group("the load and its limits"))
     _add_workers(parser.add_argument_group("the workers"))
+    verifying = parser.add_argument_group("the load of --verify, where the record does not say")
+    add_endpoint_options(verifying, made_up=False)
+    add_served_options(verifying)
+    add_runtime_options(verifying)
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out, forms=FORMS)
     out.add_argument(
@@ -64,6 +78,12 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         default=(),
         metavar="P:N,P:N",
         help="prompt and answer of requests, in turn, of a language model (default: as measured)",
+    )
+    group.add_argument(
+        "--row",
+        default="",
+        metavar="SETTINGS",
+        help="settings of the row of a sweep to plan for, such as 'bf16' (default: the fastest)",
     )
     group.add_argument(
         "--seed", type=whole_number, default=0, metavar="N", help="of what is drawn (default: 0)"
@@ -157,23 +177,64 @@ def _tokens(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan, show, write; return the exit code: 4 of a refused plan, 3 where none is enough."""
+    """Plan, show, write; return the exit code: 4 of a plan that is refused or not verified."""
     formats.check_forms(options, FORMS, "A plan of capacity")
     formats.check(options)
     from torchgauge import api
+    from torchgauge.measure.interrupts import Interrupts
+    from torchgauge.records import codec
 
-    plan = api.capacity_request(options.record_file, _capacity_options(options))
+    record = codec.load(options.record_file)
+    load = _load_of_verify(record, options)
+    plan = api.capacity_request(record, _capacity_options(options))
     if options.verify is not None:
         with prints_to_stderr():
             plan = api.verified_by_load(
-                plan, options.verify or plan.target.spec, token_budget=options.token_budget
+                plan, options.verify, load=load, token_budget=options.token_budget
             )
-    written = formats.write(plan, options, "capacity")
+    with Interrupts() as interrupts:  # a plan that is made is written before a Ctrl-C ends it
+        written = formats.write(plan, options, "capacity")
     _show(plan, options)
     formats.say(written)
-    if plan.refused:
-        return ExitCode.INCONCLUSIVE
-    return ExitCode.DONE if plan.needed is not None else ExitCode.THRESHOLD
+    return _code(plan, interrupted=interrupts.noted)
+
+
+def _code(plan: CapacityPlan, *, interrupted: bool) -> ExitCode:
+    if plan.interrupted or interrupted:
+        return ExitCode.INTERRUPTED
+    if any(warning.failed for warning in plan.warnings):
+        return ExitCode.MEASUREMENT_FAILED
+    if plan.needed is None:
+        return ExitCode.INCONCLUSIVE if plan.refused else ExitCode.THRESHOLD
+    is_doubtful = any(warning.id in NOT_VERIFIED for warning in plan.warnings)
+    return ExitCode.INCONCLUSIVE if is_doubtful else ExitCode.DONE
+
+
+def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of the load, by name. Raises InputError `option-conflict`."""
+    from torchgauge.serving.load_options import OF_ENDPOINTS
+
+    of_runtime = ("provider", "optimization", "custom_ops")
+    of_targets = (*OF_TARGETS, *of_runtime)
+    of_endpoints = tuple(name for name in OF_ENDPOINTS if name != "tokens")  # the plan has these
+    names = (*of_endpoints, *of_targets)
+    chosen = {n: getattr(options, n) for n in names if getattr(options, n) not in (None, [], False)}
+    if options.verify is None:
+        if chosen:
+            flag = flag_of(next(iter(chosen)))
+            raise InputError(
+                f"{flag} says how --verify loads.", id="option-conflict", remedy="Add --verify."
+            )
+        return {}
+    target = options.verify or getattr(getattr(record, "target", None), "spec", "")
+    is_endpoint = is_address(target)
+    check_fit(options, of_targets if is_endpoint else of_endpoints)
+    if is_endpoint:
+        return chosen
+    fields = {name: value for name, value in chosen.items() if name not in of_runtime}
+    if "inputs" in fields:
+        fields["inputs"] = tuple(fields["inputs"])
+    return fields | {"runtime": runtime_options(options)}
 
 
 def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
@@ -196,6 +257,7 @@ def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
         price=options.price,
         tokens=options.tokens,
         token_budget=options.token_budget,
+        row=options.row,
         seed=options.seed,
     )
 
@@ -204,6 +266,9 @@ def _show(plan: CapacityPlan, options: argparse.Namespace) -> None:
     """Print the record as JSON, or the summary."""
     from torchgauge.records import rendering
 
+    for warning in plan.warnings:
+        if warning.traceback:
+            tell_lines(warning.traceback)
     if options.json:
         emit(rendering.text(plan, "json"))
         return

@@ -10,6 +10,7 @@ from torchgauge.cli import formats, verdicts
 from torchgauge.cli.options.loads import (
     add_endpoint_options,
     add_load_options,
+    add_served_options,
     add_server_options,
     is_address,
     settings,
@@ -23,7 +24,6 @@ from torchgauge.cli.options.target import (
 )
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode
-from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.records.serving.serving import Serving
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_endpoint_options(parser.add_argument_group("what is sent, to a URL"))
     server_group = parser.add_argument_group("the server of a TARGET")
     add_server_options(server_group)
-    _add_run_options(server_group)
+    add_served_options(server_group)
     add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_threshold(
         parser.add_argument_group("what must hold"),
@@ -68,29 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("what comes out")
     formats.add_arguments(out, forms=FORMS)
     formats.add_printed(out, ("levels", "requests"), "levels", "the levels, or every request,")
-
-
-def _add_run_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        dest="inputs",
-        help="shape of an input of one request, such as 1x3x224x224; repeatable",
-    )
-    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    group.add_argument(
-        "--device", metavar="DEVICE", help="cpu, cuda, cuda:N, or auto: the GPU if there is one"
-    )
-    group.add_argument(
-        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
-    )
-    group.add_argument(
-        "--trust",
-        action="store_true",
-        help="load a file that holds a program, in a process of its own",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -123,6 +123,32 @@ def gpu_metrics(device: str) -> Iterator[GpuMetrics]:
         except pynvml.NVMLError as error:
             # No driver library (ROCm), or a slice of a GPU that has no handle of its own.
             metrics = NoGpu(f"The driver does not report it: {error}.")
+        yield metrics
+
+
+@contextlib.contextmanager
+def gpus_of(processes: Collection[int]) -> Iterator[GpuMetrics]:
+    """Open the readings of the GPUs that some processes use; the null object where none is seen.
+
+    In a container the driver knows processes by other numbers: their GPUs are not seen.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        yield NoGpu()
+        return
+    with contextlib.ExitStack() as stack:
+        metrics: GpuMetrics = NoGpu()
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            stack.callback(pynvml.nvmlShutdown)
+            used = {}
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+                if any(process.pid in processes for process in running):
+                    used[index] = _text(pynvml.nvmlDeviceGetUUID(handle))
+            metrics = Nvml(pynvml, used)
         yield metrics
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ class ProcessReading(NamedTuple):
     """A process at a moment: seconds and bytes since its start, and the bytes of memory it has.
 
     `waiting` are the seconds in which its threads were ready and had no core, `running` those in
-    which they ran.
+    which they ran, of each thread in `threads`.
     """
 
     cpu: float
@@ -26,6 +27,7 @@ class ProcessReading(NamedTuple):
     written: int | None
     waiting: float | None
     running: float | None
+    threads: Mapping[str, float] = {}
 
 
 def listening(port: int) -> tuple[int, ...]:
@@ -56,14 +58,15 @@ def read_process(number: int) -> ProcessReading | None:
             traffic = process.io_counters() if hasattr(process, "io_counters") else None
     except READ_ERRORS:
         return None
-    running, waiting = _scheduled(number)
+    threads, waiting = _scheduled(number)
     return ProcessReading(
         cpu=float(times.user + times.system),
         memory=_memory(number, process),
         read=getattr(traffic, "read_bytes", None),
         written=getattr(traffic, "write_bytes", None),
         waiting=waiting,
-        running=running,
+        running=None if waiting is None else sum(threads.values()),
+        threads=threads,
     )
 
 
@@ -89,13 +92,13 @@ def _memory(number: int, process: psutil.Process) -> int | None:
         return None
 
 
-def _scheduled(number: int) -> tuple[float | None, float | None]:
-    """Return the seconds that all its threads ran, and waited for a core (Linux)."""
-    running = waiting = 0
+def _scheduled(number: int) -> tuple[dict[str, float], float | None]:
+    """Return the seconds that each of its threads ran, and all waited for a core (Linux)."""
+    threads, waiting = {}, 0
     try:
         for thread in (_PROCESSES / str(number) / "task").iterdir():
             ran, waited, _ = (thread / "schedstat").read_text().split()
-            running, waiting = running + int(ran), waiting + int(waited)
+            threads[thread.name], waiting = int(ran) * 1e-9, waiting + int(waited)
     except (OSError, ValueError):
-        return None, None
-    return running * 1e-9, waiting * 1e-9
+        return {}, None
+    return threads, waiting * 1e-9

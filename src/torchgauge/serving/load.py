@@ -22,19 +22,18 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.progress import Progress
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.serving.level import Arrivals, Level
+from torchgauge.records.serving.level import TIMEOUT, Arrivals, Level
 from torchgauge.records.serving.service_times import ServiceTimes
 from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
-from torchgauge.serving.load_inputs import due_times, request_items
+from torchgauge.serving.load_inputs import due_times, request_items, sending_of
 from torchgauge.serving.load_options import (
     DURATION,
     OFFLINE_REQUESTS,
     QUERY_SAMPLES,
-    TIMEOUT,
     LoadOptions,
 )
 from torchgauge.serving.server_use import ServerWatch
@@ -78,13 +77,16 @@ def _of_endpoint(
     url: str, options: LoadOptions, progress: Progress, interrupts: Interrupts
 ) -> Serving:
     address = parse_address(url, allow_remote=options.allow_remote)
-    address, items = request_items(address, options)
+    address, items, model = request_items(address, options)
     target = TargetDescription(
         spec=address.text, kind="endpoint", name=address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
-    api = "grpc" if address.scheme in ("grpc", "grpcs") else options.api
-    served = ServedBy(kind="endpoint", api=api, address=address.text)
+    served = ServedBy(
+        kind="endpoint", address=address.text, model=model,
+        api="grpc" if address.scheme in ("grpc", "grpcs") else options.api,
+        workers=options.workers if options.workers > 1 else None,
+    )  # fmt: skip
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)
         return load.serving(target, served)
@@ -136,6 +138,7 @@ class _Load:
         self._address, self._items, self._options = address, items, options
         self._progress, self._interrupts = progress, interrupts
         self._watch, self._server = watch, server
+        self._sending = sending_of(options)
         self._levels: list[Level] = []
         self._warnings: list[MeasurementWarning] = []
         self._sent: SentLoad | None = None
@@ -319,7 +322,8 @@ class _Load:
             mlperf=options.mlperf,
             interrupted=sent.interrupted,
         )
-        level = replace(level, warnings=(*level.warnings, *sent.warnings))
+        sending = replace(self._sending, timeout=plan.timeout)
+        level = replace(level, sending=sending, warnings=(*level.warnings, *sent.warnings))
         self._levels.append(level)
         self._check_server(level)
         return level

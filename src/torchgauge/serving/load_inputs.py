@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import random
 import socket
 import ssl
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httptools
 
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError
 from torchgauge.reading import Bound, read_bytes
-from torchgauge.records.serving.level import Arrivals
+from torchgauge.records.serving.level import TIMEOUT, Arrivals, Sending
 from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects.every import dialect_named
@@ -43,14 +44,28 @@ WORDS = (
 )
 
 
-def request_items(address: Address, options: LoadOptions) -> tuple[Address, tuple[bytes, ...]]:
-    """Return the address with the API's path, and the bodies that requests take in turn.
+class RequestItems(NamedTuple):
+    """Where requests go, the bodies that they take in turn, and the model that these name."""
+
+    address: Address
+    bodies: tuple[bytes, ...]
+    model: str = ""
+
+
+def request_items(address: Address, options: LoadOptions) -> RequestItems:
+    """Return what requests are, with the path of the API.
 
     Raises InputError `file-missing`, `file-too-large`, `bodies-invalid`; `body-missing` where an
-    API needs prompts; `token-missing`, `token-invalid`.
+    API needs prompts; `option-conflict`, `token-missing`, `token-invalid`.
     """
     dialect = dialect_named(options.api)
     served = address.with_default_path(dialect.path)
+    if options.model and (options.body is not None or dialect.body is None):
+        raise InputError(
+            "A model is named in the requests of prompts alone.",
+            id="option-conflict",
+            remedy="Name it in the body, or in the URL.",
+        )
     by_grpc = address.scheme in ("grpc", "grpcs")
     if by_grpc and dialect.body is not None:
         raise InputError(
@@ -60,12 +75,12 @@ def request_items(address: Address, options: LoadOptions) -> tuple[Address, tupl
             remedy="Leave --api out, or give the server's http:// address.",
         )
     if options.body is not None:
-        return served, bodies_of(options.body)
+        return RequestItems(served, bodies_of(options.body))
     if dialect.body is None:
         is_get = options.api == "json" and not by_grpc
         has_prompts = options.prompts is not None or options.tokens is not None
         if is_get and not has_prompts:
-            return served, (b"",)
+            return RequestItems(served, (b"",))
         raise InputError(
             (
                 f"The API {options.api} takes no prompts."
@@ -85,8 +100,18 @@ def request_items(address: Address, options: LoadOptions) -> tuple[Address, tupl
             id="body-missing",
             remedy="Give --tokens 128:64, --prompts FILE or --body FILE.",
         )
-    model = served_model(address, dialect.model_path, options.bearer_env)
-    return served, tuple(dialect.body(prompt, model) for prompt in prompts)
+    model = options.model or served_model(address, dialect.model_path, options.bearer_env)
+    return RequestItems(served, tuple(dialect.body(prompt, model) for prompt in prompts), model)
+
+
+def sending_of(options: LoadOptions) -> Sending:
+    """Return what tells requests from others. Raises InputError `file-missing`."""
+    file = options.body or options.prompts
+    digest = "" if file is None else hashlib.sha256(read_bytes(file, BOUND)).hexdigest()[:16]
+    return Sending(
+        body=digest, tokens=options.tokens, in_flight=options.in_flight,
+        timeout=options.timeout or TIMEOUT,
+    )  # fmt: skip
 
 
 def bodies_of(path: Path) -> tuple[bytes, ...]:

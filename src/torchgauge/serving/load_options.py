@@ -13,14 +13,13 @@ from torchgauge.records.serving.level import Arrivals, Scenario
 from torchgauge.similar import did_you_mean, similar
 
 # By what they need: a URL, the reference server, or requests that are sent.
-OF_ENDPOINTS = ("api", "body", "prompts", "tokens", "allow_remote", "bearer_env", "http2")
+OF_ENDPOINTS = ("api", "body", "prompts", "tokens", "allow_remote", "bearer_env", "http2", "model")
 OF_SERVERS = ("max_batch", "max_delay")
 OF_SENDING = ("in_flight", "timeout", "processes", "max_delay", "workers")
 DURATION = 10.0
 OFFLINE_REQUESTS = 256
 # Requests of a query of the multi-stream scenario.
 QUERY_SAMPLES = 8
-TIMEOUT = 60.0
 # A load is bounded in any case.
 LONGEST, MOST_REQUESTS = 24 * 3600.0, 10_000_000
 
@@ -42,9 +41,10 @@ class LoadOptions:
         body: A file with the body of every request, or one on each line.
         prompts: A file with a prompt on each line.
         tokens: Tokens of made-up prompts, and of their answers.
+        model: The model that prompts are for; empty: the first that the endpoint lists.
         max_batch: Requests that the reference server computes at once at most.
         max_delay: Seconds that it waits for a batch to fill at most.
-        workers: Its workers.
+        workers: Its workers, or those of an endpoint, behind one queue.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Whether MLPerf's early stopping is applied.
         allow_remote: Whether another machine may be loaded.
@@ -69,6 +69,7 @@ class LoadOptions:
     body: Path | None = None
     prompts: Path | None = None
     tokens: tuple[int, int] | None = None
+    model: str = ""
     max_batch: int = 1
     max_delay: float = 0.0
     workers: int = 1

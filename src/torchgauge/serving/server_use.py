@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from torchgauge.device import counters
-from torchgauge.device.gpu_metrics import GpuMetrics, NoGpu
+from torchgauge.device.gpu_metrics import GpuMetrics, NoGpu, gpus_of
 from torchgauge.device.process_counters import ProcessReading, cores_of, listening, read_process
 from torchgauge.records.serving.server_use import ServerUse
 from torchgauge.serving.client.address import Address
@@ -21,6 +21,8 @@ from torchgauge.serving.client.address import Address
 INTERVAL = 0.5
 # Above this share of what there is, a resource has reached its limit.
 FULL = 0.9
+# A process that uses more has threads that run at once; its clock is known to 10 ms.
+ONE_CORE = 1.05
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ class ServerWatch:
         self._thread: threading.Thread | None = None
 
     @staticmethod
-    def of_port(address: Address) -> ServerWatch:
-        """Return the watch of what listens at an address of this machine."""
+    @contextlib.contextmanager
+    def of_port(address: Address) -> Iterator[ServerWatch]:
+        """Watch what listens at an address of this machine, and the GPUs that it uses."""
         local = all(host.startswith("127.") or host == "::1" for host in address.hosts)
-        return ServerWatch(listening(address.port) if local else ())
+        numbers = listening(address.port) if local else ()
+        with gpus_of(numbers) as gpus, ServerWatch(numbers, gpus) as watch:
+            yield watch
 
     def __enter__(self) -> Self:
         """Return the watch."""
@@ -131,6 +136,7 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
     memory = tuple(
         sum(reading.memory or 0 for reading in after.processes.values()) for _, after in pairs
     )
+    busiest = tuple(_busiest(before, after) for before, after in pairs)
     gpu = tuple(after.gpu for _, after in pairs if after.gpu is not None)
     return ServerUse(
         processes=max(len(after.processes) for _, after in pairs),
@@ -145,7 +151,8 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
         gpu=gpu if len(gpu) == len(pairs) else (),
         gpu_memory=tuple(a.gpu_memory for _, a in pairs if a.gpu_memory is not None),
         waiting=_column(_waiting(before, after) for before, after in pairs),
-        first_saturated=_saturated(cpu, cores, gpu, memory),
+        busiest=busiest,
+        first_saturated=_saturated(cpu, cores, gpu, memory, busiest),
     )
 
 
@@ -184,6 +191,21 @@ def _waiting(before: _Moment, after: _Moment) -> float | None:
     return waited / (waited + ran) if waited + ran else 0.0
 
 
+def _busiest(before: _Moment, after: _Moment) -> float:
+    """Return the cores that the busiest process uses, or its busiest thread, of more than one.
+
+    Threads that take turns, as of Python, use one core together.
+    """
+    cores = [0.0]
+    seconds = after.time - before.time
+    for number in after.processes.keys() & before.processes.keys():
+        first, last = before.processes[number], after.processes[number]
+        total = (last.cpu - first.cpu) / seconds
+        ran = (last.threads[name] - first.threads.get(name, 0.0) for name in last.threads)
+        cores.append(total if total <= ONE_CORE else max(ran, default=0.0) / seconds)
+    return max(cores)
+
+
 def _column(values: Iterator[float | None] | tuple[float | None, ...]) -> tuple[float, ...]:
     """Return a column; empty where a value is unknown."""
     column = tuple(values)
@@ -195,14 +217,16 @@ def _saturated(
     cores: int | None,
     gpu: tuple[float, ...],
     memory: tuple[int, ...],
+    busiest: tuple[float, ...],
 ) -> str:
-    """Return what reached its limit over the level: by the median of the readings."""
+    """Return what was nearest to its limit over the level: by the median of the readings."""
     with contextlib.suppress(statistics.StatisticsError):
         total = counters.memory_total()
         shares = {
             "gpu": statistics.median(gpu) if gpu else 0.0,
             "cpu": statistics.median(cpu) / cores if cores else 0.0,
             "memory": max(memory) / total if total else 0.0,
+            "one core": min(statistics.median(busiest), 1.0),
         }
         name = max(shares, key=lambda name: shares[name])
         return name if shares[name] >= FULL else ""

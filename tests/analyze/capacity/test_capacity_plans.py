@@ -1,12 +1,16 @@
 """Plans whose answer is known by arithmetic, and servers that no plan fits."""
 
+import dataclasses
+import math
+
 import msgspec
+import numpy as np
 import pytest
 from tests.support import capacity_worlds as worlds
 from tests.support import generations, records, servings, sweeps
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-from torchgauge.analyze.capacity.capacity_plans import Planner, unbeaten
+from torchgauge.analyze.capacity.capacity_plans import Planner, smallest_enough, unbeaten
 from torchgauge.analyze.capacity.record_plans import level_checks, plan
 from torchgauge.analyze.capacity.service_times import of_requests, service_times
 from torchgauge.errors import InputError
@@ -16,6 +20,7 @@ from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes
+from torchgauge.records.serving.serving import ServedBy
 
 
 def planned(times, **options):
@@ -73,6 +78,57 @@ def test_given_workers():
     assert made.needed.workers == 4
 
 
+@pytest.mark.thorough
+def test_limit_within_the_uncertainty_of_the_service_time_is_out_of_reach():
+    """No number of workers makes the time of a request itself more certain."""
+    seconds = np.random.default_rng(1).lognormal(math.log(0.0485), 0.05, 40)
+    times = msgspec.structs.replace(
+        worlds.exact((1,)), batches=(BatchTimes(batch=1, seconds=tuple(seconds)),)
+    )
+    goal = Goal(metric="latency", limit=1.003 * float(seconds.mean()))
+    tried = []
+    planner = Planner(times, CapacityOptions(rate=50.0, goals=(goal,), effort=0.02), tried.append)
+    made = planner.plan(servings.target(), records.environment())
+    assert made.needed is None
+    assert made.findings[0].title == "No number of workers meets the goals for sure"
+    assert len(set(tried)) < 20
+
+
+def test_smallest_is_the_first_that_is_enough():
+    for begin, most, first in [(1, 1, 1), (3, 40, 3), (3, 40, 17), (3, 40, 40), (9, 10, 10)]:
+        assert smallest_enough(lambda count, first=first: count >= first, begin, most) == first
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate": 1e8}, "10,000 workers are not enough"),
+        ({"rate": 10, "failures": 10**9}, "10,000 workers are not enough"),
+        ({"rate": 200, "workers": 1}, "The queue of 1 worker does not come to rest"),
+        ({"rate": 200, "workers": 1, "goals": ()}, "The queue of 1 worker does not come to rest"),
+        ({"rate": 159, "workers": 1}, "1 worker misses the goals"),
+        ({"rate": 200, "workers": 2, "failures": 1}, "too few where 1 fail"),
+    ],
+)
+def test_why_no_setting_is_enough(options, words):
+    made = planned(worlds.exact((1,)), effort=0.02, **options)  # 167 requests/s a worker at most
+    assert made.needed is None
+    assert words in made.findings[0].title
+    assert words in str(made)
+
+
+def test_a_request_a_day():
+    made = planned(worlds.exact((1,)), rate=1e-5, workers=1, effort=0.02)
+    assert made.needed.latency.percentile(0.99).value == pytest.approx(6e-3, rel=0.01)
+
+
+def test_worker_less_that_is_nearly_enough():
+    # Two stand 333.3 a second: of 332 none piles up without end, and yet nothing comes to rest.
+    made = planned(worlds.exact((1,)), rate=332, workers=3, effort=0.02)
+    (finding,) = [finding for finding in made.findings if finding.id == "capacity-failure"]
+    assert finding.evidence == "2 answer 333.3 requests/s at most: 332 are more than 99 % of that."
+
+
 @pytest.mark.slow
 def test_front():
     made = planned(worlds.exact((1, 2, 4)), rate=300, tune=True, effort=0.03)
@@ -89,7 +145,7 @@ def test_front():
 
 
 def test_front_keeps_what_is_planned():
-    made = planned(worlds.exact((1,)), rate=120, tune=True, workers=1, effort=0.02)
+    made = planned(worlds.exact((1,)), rate=100, tune=True, workers=1, effort=0.02)
     assert made.front == made.settings
 
 
@@ -104,8 +160,9 @@ def test_few_batches_near_the_highest_rate_are_a_warning():
     assert warnings(1000, 40) == []
 
 
-def test_times_of_another_place_name_a_load_that_measures_them():
-    times = msgspec.structs.replace(worlds.exact((1, 2)), source="sweep")
+@pytest.mark.parametrize("source", ["sweep", "call"])
+def test_times_of_another_place_name_a_load_that_measures_them(source):
+    times = msgspec.structs.replace(worlds.exact((1, 2)), source=source)
     made = planned(times, rate=100, workers=2, effort=0.02)
     (warning,) = [w for w in made.warnings if w.id == "times-outside-server"]
     assert "torchgauge load model.py:make --rate 25,50 --max-batch 2 -o load.json" in warning.remedy
@@ -149,6 +206,8 @@ def test_request_that_no_cache_holds():
         ({"rate": 1.0, "workers": 1, "failures": 1}, "option-invalid"),
         ({"recorded": (0.0, float("inf"))}, "option-invalid"),
         ({"rate": 1.0, "workers": 0}, "option-invalid"),
+        ({"rate": 1.0, "workers": 10_001}, "option-invalid"),
+        ({"rate": 1e300}, "option-invalid"),
         ({"rate": 1.0, "max_delay": -1.0}, "option-invalid"),
         ({"rate": 1.0, "failures": -1}, "option-invalid"),
         ({"recorded": (1.0,)}, "option-invalid"),
@@ -179,6 +238,84 @@ def test_service_times_of_a_sweep():
     times = service_times(sweeps.sweep())
     assert times.source == "sweep"
     assert [part.batch for part in times.batches] == sorted({p.batch for p in times.batches})
+
+
+def grid(*settings):
+    """Return a sweep of two batches for each of these settings; later ones are faster."""
+    cells = [
+        sweeps.cell(batch, 0.01 * batch / (1 + number), **chosen)
+        for number, chosen in enumerate(settings)
+        for batch in (1, 2)
+    ]
+    return sweeps.sweep(cells)
+
+
+def test_rows_of_other_work_are_no_choice_of_throughput():
+    record = grid({"seq_len": 2048}, {"seq_len": 128})
+    with pytest.raises(InputError) as error:
+        service_times(record)
+    assert error.value.id == "row-missing"
+    assert "--row, of 'length 2048', 'length 128'" in error.value.remedy
+    assert service_times(record, "length 2048").settings == "length 2048"
+    with pytest.raises(InputError) as error:
+        service_times(record, "length 64")
+    assert error.value.id == "row-unknown"
+
+
+def test_the_fastest_of_several_rows_is_said():
+    record = grid({"precision": "fp32"}, {"precision": "bf16", "compile": "default"})
+    options = CapacityOptions(rate=1.0, effort=0.02, workers=1)
+    (warning,) = [w for w in plan(record, options).warnings if w.id == "row-chosen"]
+    assert "Of 2 rows" in warning.message
+    assert "planned for: bf16, compile default" in warning.message
+    named = plan(record, dataclasses.replace(options, row="compile default"))
+    assert all(warning.id != "row-chosen" for warning in named.warnings)
+
+
+def test_a_row_of_what_has_none():
+    with pytest.raises(InputError) as error:
+        service_times(records.profile(), "bf16")
+    assert error.value.id == "row-unknown"
+
+
+def test_calls_of_the_target_are_outside_of_a_server():
+    record = worlds.load_record("fifo", 60, count=400)
+    called = ServedBy(kind="call", api="call", version="", max_batch=1)
+    record = msgspec.structs.replace(record, served_by=called, service_times=None)
+    made = plan(record, CapacityOptions(rate=10.0, effort=0.02, workers=1))
+    assert made.times.source == "call"
+    assert any(warning.id == "times-outside-server" for warning in made.warnings)
+
+
+def test_no_request_waits_for_a_batch_of_one():
+    """It takes 1 ms beside its 10 ms of service, whatever delay the server was given."""
+    times = {"scheduled": (0.0, 1.0), "sent": (0.0, 1.0), "last": (0.011, 1.011)}
+    made = Requests(**times, fate=("done",) * 2, batch=(1, 1), service=(0.01, 0.01))
+    level = msgspec.structs.replace(
+        worlds.load_record("fifo", 60, count=60).levels[0], requests=made
+    )
+    for batch, overhead in [(1, 1e-3), (2, 0.0)]:
+        served = ServedBy(kind="reference", max_batch=batch, max_delay=5e-3)
+        record = servings.serving([level], served_by=served)
+        assert service_times(record).overhead == pytest.approx(overhead)
+
+
+def test_answers_that_name_no_batch_are_one_each():
+    made = Requests(scheduled=(0.0,) * 3, service=(1e-3, 2e-3, None), last=(0.1, 0.2, 0.3))
+    (batch,), order = of_requests([made])
+    assert (batch.batch, batch.seconds, order) == (1, (1e-3, 2e-3), (1, 1))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_workers_of_an_endpoint_are_said_or_asked_for(workers):
+    """Four workers at three times the rate of one: no server of a single worker."""
+    record = worlds.load_record("fifo", 300, workers=4)
+    times = msgspec.structs.replace(record.service_times, workers=workers)
+    record = msgspec.structs.replace(
+        record, service_times=times, served_by=ServedBy(kind="endpoint", workers=workers)
+    )
+    _, reason = level_checks(record, service_times(record))
+    assert ("load it with --workers" in reason) == (workers == 1)
 
 
 def test_service_times_of_a_profile():
@@ -305,3 +442,11 @@ def test_server_that_is_slower_than_it_says_is_refused():
 def test_plan_is_saved():
     made = planned(worlds.exact((1, 2)), rate=100, effort=0.02)
     assert codec.decode(codec.encode(made)) == made
+
+
+def test_times_of_direct_calls_are_not_those_of_a_server():
+    level = servings.open_level(50, 40)
+    called = ServedBy(kind="call", api="call", version="", max_batch=1)
+    times = service_times(servings.serving([level], served_by=called))
+    assert times.source == "call"
+    assert service_times(servings.serving([level])).source == "server"

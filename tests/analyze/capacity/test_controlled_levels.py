@@ -75,3 +75,21 @@ def test_batches_larger_than_any_that_ran_are_not_simulated():
     record = measured(1)
     times = msgspec.structs.replace(record.service_times, max_batch=8, max_delay=0.05)
     assert controlled(msgspec.structs.replace(record, service_times=times)) is not None
+
+
+def test_service_times_of_an_overloaded_level_are_left_out():
+    """An overload in which batches take three times as long changes nothing of the other level."""
+    record = measured(1)
+    level, times = record.levels[0], record.service_times
+    slow = msgspec.structs.replace(
+        level.requests, service=tuple(3 * seconds for seconds in level.requests.service)
+    )
+    overload = msgspec.structs.replace(
+        level, requests=slow, saturation=msgspec.structs.replace(level.saturation, saturated=True)
+    )
+    batches, order = of_requests([level.requests, slow])
+    both = msgspec.structs.replace(
+        record, levels=(level, overload),
+        service_times=msgspec.structs.replace(times, batches=batches, order=order),
+    )  # fmt: skip
+    assert controlled(both) == controlled(record)

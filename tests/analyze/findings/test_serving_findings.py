@@ -51,7 +51,9 @@ def test_saturation_has_its_slope():
 def test_errors_have_the_remedy_of_the_most_frequent():
     found = finding("request-errors", EVERY["with_errors"])
     assert found.severity == "serious"
-    assert found.evidence.startswith("Of 365: 2 status, 1 refused, 1 reset, 1 timeout.")
+    assert found.evidence == (
+        "Of 365: 2 status, 1 refused, 1 reset, 1 timeout. They count as longer than all others."
+    )
     assert found.remedy.startswith("The server answered with errors")
 
 
@@ -137,3 +139,24 @@ def test_calls_that_no_time_was_left_for_wait_for_no_slot():
     cut_record = msgspec.structs.replace(record, levels=(cut,))
     assert "longer --for" in finding("request-errors", cut_record).remedy
     assert finding("in-flight-limit", cut_record) is None
+
+
+@pytest.mark.parametrize(
+    ("waited", "rule"),
+    [(None, "in-flight-limit"), (0, "connection-setup"), (200, "in-flight-limit")],
+)
+def test_waiting_for_a_connection_is_no_waiting_for_a_slot(waited, rule):
+    level = EVERY["bound_in_flight"].levels[0]
+    client = msgspec.structs.replace(level.client, waited=waited, connections=380)
+    record = servings.serving([msgspec.structs.replace(level, client=client)])
+    ids = {found.id for found in findings(record)} & {"in-flight-limit", "connection-setup"}
+    assert ids == {rule}
+
+
+def test_the_requests_to_send_are_more_than_those_of_the_window():
+    level = EVERY["healthy"].levels[0]
+    percentile = level.latency.percentile(0.99)
+    found = finding("few-requests", servings.serving([level]))
+    sent = int(found.remedy.removeprefix("--requests ").split()[0])
+    assert sent * level.count / len(level.requests) == pytest.approx(percentile.needed, abs=1)
+    assert sent > percentile.needed

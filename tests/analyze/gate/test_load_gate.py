@@ -16,7 +16,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.level import Arrivals, Level, Saturation
+from torchgauge.records.serving.level import Arrivals, Level, Saturation, Sending
 from torchgauge.records.serving.serving import ServedBy
 
 FOUND = servings.capacity_found()
@@ -169,6 +169,32 @@ def test_settings_of_the_server_are_told_and_compared():
     names = {difference.name for difference in comparison.differences}
     assert {"server's max_batch", "server's max_delay", "server's workers"} <= names
     assert comparison.timing_comparable
+
+
+def sending(record, **changes):
+    """Return the record with what its levels sent."""
+    sent = Sending(**changes)
+    levels = tuple(msgspec.structs.replace(level, sending=sent) for level in record.levels)
+    return msgspec.structs.replace(record, levels=levels)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"tokens": (128, 64)}, {"body": "ab12"}, {"in_flight": 4}, {"timeout": 5.0}]
+)
+def test_other_requests_are_another_load(changes):
+    comparison = compare_servings(sending(FOUND), sending(FOUND, **changes))
+    assert not comparison.timing_comparable
+    assert "requests sent" in {difference.name for difference in comparison.differences}
+    both_sides = [p for p in level_pairs(sending(FOUND), sending(FOUND, **changes))
+                  if p.name and p.is_on_both_sides]  # fmt: skip
+    assert both_sides == []
+    names = [change.shape for change in comparison.changes if change.metric == "errors"]
+    assert len(names) == len(set(names)) == 2 * len(FOUND.levels)
+    assert f"{FOUND.levels[0].label} (as usual)" in names
+    sides = sending(FOUND), sending(FOUND, **changes)
+    targets = {side.profile(side.levels[0]).target for side in sides}
+    assert len(targets) == 2  # of a history, too
+    assert compare_servings(FOUND, sending(FOUND)).timing_comparable  # as usual, of an older file
 
 
 def test_capacities_under_other_goals_say_so():

@@ -317,3 +317,27 @@ def test_mlperf_judges_queries_of_several_samples_by_the_longest():
 
 def test_no_request_at_all():
     assert level_of(Requests()).count == 0
+
+
+def test_mlperf_s_limit_is_the_goal_on_the_percentile_of_its_scenario():
+    """All take 20 ms: within the limit on p99, beyond that on p50."""
+    stop = level_of(steady(), goals=parse_goals("p50<10ms p99<100ms"), mlperf=True).early_stopping
+    assert (stop.over, stop.passed) == (0, True)
+
+
+def test_a_stream_without_contents_has_no_quick_first_token():
+    """An answer 200 whose stream ends at once, every tenth of them."""
+    count = 1000
+    empty = [i % 10 == 0 for i in range(count)]
+    requests = steady(
+        count,
+        latency=0.5,
+        first=tuple(None if is_empty else i / 10 + 0.1 for i, is_empty in enumerate(empty)),
+        chunks=tuple(0 if is_empty else 1 for is_empty in empty),
+    )
+    measured = level_of(requests, goals=parse_goals("ttft_p95<1s"))
+    assert measured.fates == {"done": measured.count}
+    assert measured.ttft.unanswered / measured.count == pytest.approx(0.1, abs=0.002)
+    assert measured.ttft.percentile(0.95) is None
+    assert measured.goals[0].verdict == "missed"
+    assert measured.goodput.value == pytest.approx(9, rel=0.02)

@@ -10,6 +10,7 @@ from tests.support.serving_levels import NETWORK, SERVICE, open_level
 
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity import Capacity
+from torchgauge.records.serving.level import Sending
 from torchgauge.records.serving.requests import Requests
 from torchgauge.report.page.html import render
 from torchgauge.report.page.serving import load_series, request_points, tail_curves
@@ -206,6 +207,51 @@ def test_requests_that_are_answered_after_all_were_due_are_in_flight_together():
     )  # fmt: skip
     changed = msgspec.structs.replace(level, requests=requests, duration=10.0, window=(0.0, 10.0))
     assert load_series.over_time(changed)["in_flight"] == [10]
+
+
+def test_requests_that_are_never_answered_wait_until_the_client_gives_up():
+    """A server that hangs: of 20 requests, one each second, up to 4 are waited for at once."""
+    level = open_level(50, 100, seed=1)
+    scheduled = tuple(float(second) for second in range(20))
+    requests = Requests(scheduled=scheduled, sent=scheduled, fate=("timeout",) * 20)
+    known = {"requests": requests, "duration": 20.0, "window": (0.0, 20.0)}
+    hung = msgspec.structs.replace(level, sending=Sending(timeout=3.5), **known)
+    assert load_series.over_time(hung)["in_flight"] == [4, 4]
+    older = msgspec.structs.replace(level, sending=None, **known)
+    assert load_series.over_time(older)["in_flight"] == [10, 20]
+    refused = msgspec.structs.replace(requests, fate=("refused",) * 20)
+    at_once = msgspec.structs.replace(hung, requests=refused)
+    assert load_series.over_time(at_once)["in_flight"] == [0, 0]
+
+
+def test_a_request_due_at_the_end_of_the_window_is_in_no_figure():
+    level = open_level(50, 100, seed=1)
+    window = (level.requests.scheduled[10], level.requests.scheduled[60])
+    changed = msgspec.structs.replace(level, window=window)
+    assert tail_curves.distribution(changed)["count"] == 50
+
+
+def test_gaps_between_contents_of_several_tokens_say_so():
+    level = servings.streamed_level(2)
+    doubled = tuple(2 * tokens for tokens in level.requests.tokens_out)
+    several = msgspec.structs.replace(
+        level, requests=msgspec.structs.replace(level.requests, tokens_out=doubled)
+    )
+    assert level.content_tokens is None
+    assert several.content_tokens == 2.0
+    part = tail_curves.between_tokens(several, 1_000)
+    assert part["series"][0]["label"] == "between contents (ITL)"
+    assert "which hold 2.00 tokens each" in part["notes"][-1]
+    cards = parts(servings.serving([several]))["overview"]["figures"]
+    assert "between contents p99" in {card["label"] for card in cards}
+    assert "which hold 2.00 tokens each" in str(servings.serving([several]))
+    assert "which hold" not in str(servings.serving([level]))
+
+
+def test_mlperf_s_rule_is_on_the_page():
+    sections = dict(parts(servings.single_stream())["method"]["parts"])
+    rows = {name: text for name, text, _ in sections["Load single-stream"]}
+    assert "of 64 needed" in rows["MLPerf's early stopping"]
 
 
 def test_very_many_requests_are_thinned_and_no_page_grows_with_them():

@@ -69,6 +69,7 @@ def test_requests_in_flight_are_limited_and_the_wait_counts():
         load = sent(server.address, schedule=[0.0] * 10, in_flight=1)
     requests = load.requests
     assert load.client.connections == 1
+    assert load.client.waited == 9
     for earlier, later in itertools.pairwise(range(10)):
         assert requests.sent[later] >= requests.last[earlier]
     assert requests.last[-1] - requests.scheduled[-1] >= 10 * 0.02

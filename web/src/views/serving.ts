@@ -62,7 +62,7 @@ function percentiles(part: RatesData, one: RatesData["charts"][0], host: HTMLEle
     showY: (value) => time(value),
     xLabel: "offered requests/s",
     inset: true,
-    verticals: part.knee ? [{ ...part.knee, x: part.knee.rate, label: `knee: ${part.knee.label}`, colour: "--series-6" }] : [],
+    verticals: part.knee ? [{ ...part.knee, x: part.knee.rate, label: `capacity: ${part.knee.label}`, colour: "--series-6" }] : [],
     // One far above would press all that is measured into a line at the bottom.
     levels: one.goals
       .filter(({ value }) => far || value < 3 * highest)

@@ -11,6 +11,8 @@ from torchgauge.errors import InputError
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
 
+MOST_WORKERS, LARGEST = 10_000, 1e12
+
 
 @dataclasses.dataclass(frozen=True)
 class CapacityOptions:
@@ -30,6 +32,7 @@ class CapacityOptions:
         price: Of a worker and hour.
         tokens: Prompt and answer of each request, in turn, of a language model.
         token_budget: Positions that an iteration of a language model computes at most.
+        row: Settings of a sweep's row to plan for, such as "bf16"; empty: the fastest.
         seed: Of what is drawn.
         effort: How much is simulated: 1 is usual.
 
@@ -49,6 +52,7 @@ class CapacityOptions:
     price: float | None = None
     tokens: tuple[tuple[int, int], ...] = ()
     token_budget: int = 2048
+    row: str = ""
     seed: int = 0
     effort: float = 1.0
 
@@ -62,8 +66,9 @@ class CapacityOptions:
         # Each is above zero, a whole number where it counts.
         for name in ("rate", "price", "max_batch", "workers", "token_budget", "effort"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise _invalid(name, value, "above 0")
+            limit = MOST_WORKERS if name == "workers" else LARGEST
+            if value is not None and not 0 < value <= limit:
+                raise _invalid(name, value, f"above 0 and at most {limit:,g}")
         if self.max_delay is not None and not 0 <= self.max_delay < math.inf:
             raise _invalid("max_delay", self.max_delay, "0 or above")
         if not 0 <= self.failures < (self.workers or math.inf):

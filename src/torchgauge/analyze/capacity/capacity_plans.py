@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from torchgauge.analyze.capacity import plan_findings
 from torchgauge.analyze.capacity.batch_model import BatchModel
-from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.capacity_options import MOST_WORKERS, CapacityOptions
 from torchgauge.analyze.capacity.knee import headroom, knee
 from torchgauge.analyze.capacity.prediction import Predictor, judged
 from torchgauge.analyze.capacity.server_model import ServerModel
@@ -19,10 +19,10 @@ from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.errors import InputError
 from torchgauge.records.environment import Environment
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
+from torchgauge.records.serving.goal import GoalResult, verdict_of_all
 from torchgauge.records.serving.service_times import ServiceTimes
 from torchgauge.records.target import TargetDescription
 
-MOST_WORKERS = 10_000
 # Settings beside the one that is needed.
 NEIGHBOURS = 2
 # Delays that `tune` tries, in mean seconds of a single request.
@@ -61,9 +61,12 @@ class Planner:
         needed = self._needed()
         around = needed.workers if needed is not None else self._start()
         numbers = range(max(1, around - NEIGHBOURS), around + NEIGHBOURS + 1)
+        if self.options.workers is not None:
+            numbers = range(around, around + 1)
         settings = [
             needed if needed is not None and number == needed.workers else self.setting(number)
-            for number in ([around] if self.options.workers is not None else numbers)
+            for number in numbers
+            if around <= MOST_WORKERS
         ]
         front: tuple[PlannedSetting, ...] = ()
         if self.options.tune:
@@ -75,8 +78,8 @@ class Planner:
         plan = msgspec.structs.replace(
             plan, needed=needed, settings=tuple(settings), failure=failure, front=front
         )
-        highest = self.model.highest_rate(self.workers(max(1, around - 1)))
-        return plan_findings.with_findings(plan, self.options, highest)
+        worker_rate = self.model.highest_rate(self.workers(1))
+        return plan_findings.with_findings(plan, self.options, worker_rate)
 
     def empty(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan without any setting."""
@@ -88,6 +91,8 @@ class Planner:
             discipline="continuous" if self.times.tokens else discipline,  # type: ignore[arg-type]
             arrivals=self.options.load,
             goals=self.options.goals,
+            failures=self.options.failures,
+            token_budget=self.options.token_budget if self.times.tokens else None,
         )
 
     def setting(self, count: int, *, interval: bool = False) -> PlannedSetting:
@@ -119,9 +124,10 @@ class Planner:
         )
 
     def _start(self) -> int:
-        """Return the fewest workers whose queue stays finite."""
+        """Return the fewest workers whose queue stays finite; above `MOST_WORKERS` too many."""
         highest = self.model.highest_rate(self.workers(1))
-        return self.options.workers or max(1, math.ceil(self.rate / highest + 1e-9))
+        count = min(self.rate / highest, MOST_WORKERS)
+        return self.options.workers or max(1, math.ceil(count + 1e-9))
 
     def _needed(self) -> PlannedSetting | None:
         """Return the setting of the fewest workers whose whole intervals meet the goals.
@@ -129,49 +135,47 @@ class Planner:
         With workers that may fail, those that are left meet them too. Without goals the queue stays
         finite. None if no number of workers is enough.
         """
-        failures = self.options.failures
-        if self.options.workers is None and not self._reachable():
-            return None
-        for count in self._candidates():
-            if failures and not self._good(self.setting(count - failures)):
-                continue
-            setting = self.setting(count, interval=True)
-            if self._good(setting):
-                return setting
-        return None
-
-    def _candidates(self) -> Iterator[int]:
-        """Yield numbers of workers that may be enough by quick simulations, ascending."""
         if self.options.workers is not None:
-            yield self.options.workers
-            return
-        failures = self.options.failures
-        for count in range(self._start() + failures, MOST_WORKERS):
-            self.note(f"{count} workers")
-            if self._enough(self.workers(count - failures)):
-                yield count
+            count: int | None = self.options.workers if self._met(self.options.workers) else None
+        else:
+            count = self._count()
+        return None if count is None else self.setting(count, interval=True)
 
-    def _enough(self, workers: Workers) -> bool:
+    def _count(self) -> int | None:
+        """Return the fewest workers that are enough; None where even very many are not."""
+        failures = self.options.failures
+        # Twice as many as all could keep busy with single requests, and some: no request waits.
+        single = 1 / self.model.highest_rate(Workers(1, 1))
+        start = self._start()
+        plenty = 2 * math.ceil(min(self.rate * single, MOST_WORKERS)) + 30
+        begin, limit = start + failures, min(MOST_WORKERS, max(plenty, 2 * start) + failures)
+        if begin > limit or not self._likely(limit):
+            return None
+        likely = smallest_enough(self._likely, begin, limit)
+        # A limit in the interval of so many workers lies in that of fewer too.
+        if not (self._met(likely) or self._met(limit)):
+            return None
+        return smallest_enough(self._met, likely, limit)
+
+    def _likely(self, count: int) -> bool:
+        """Return whether those that failures leave seem enough, by a quick simulation."""
+        self.note(f"{count} workers")
+        workers = self.workers(count - self.options.failures)
         values = self.predictor.values(self.model, workers, self.rate, resampling=True)
         return bool(values) and (
             not self.options.goals or headroom(values, self.options.goals) >= 0
         )
 
-    def _reachable(self) -> bool:
-        """Return whether workers without number would meet the goals."""
-        if self._start() > MOST_WORKERS:
-            return False
-        # Twice as many as all could keep busy with single requests, and some: no request waits.
-        single = 1 / self.model.highest_rate(Workers(1, 1))
-        plenty = 2 * math.ceil(self.rate * single) + 30
-        return self._enough(self.workers(min(MOST_WORKERS, max(plenty, 2 * self._start()))))
-
-    @staticmethod
-    def _good(setting: PlannedSetting) -> bool:
-        return setting.stable and all(result.verdict == "met" for result in setting.goals)
+    def _met(self, count: int) -> bool:
+        """Return whether whole intervals meet the goals, of those that failures leave too."""
+        for number in {count - self.options.failures, count}:
+            prediction = self.predictor.predict(self.workers(number), self.rate)
+            if prediction is None or not _good(judged(self.options.goals, prediction)):
+                return False
+        return True
 
     def _front(self, planned: Sequence[PlannedSetting]) -> tuple[PlannedSetting, ...]:
-        """Return the settings that no other beats in knee, latency and workers at once.
+        """Return those that meet the goals and no other beats in knee, latency and workers at once.
 
         Those that are planned already keep their figures, of longer simulations.
         """
@@ -194,7 +198,25 @@ class Planner:
         settings = [
             planned_by_setting.get(w) or self._planned(w, predictor=predictor) for w in candidates
         ]
-        return unbeaten(setting for setting in settings if setting.stable)
+        return unbeaten(s for s in settings if s.stable and _good(s.goals))
+
+
+def _good(results: Sequence[GoalResult]) -> bool:
+    return verdict_of_all(results) in ("met", None)
+
+
+def smallest_enough(is_enough: Callable[[int], bool], begin: int, limit: int) -> int:
+    """Return the first number from `begin` on that is enough, where `limit` is.
+
+    Where a number is enough, larger ones are: steps double until one is, then halve.
+    """
+    below, step = begin - 1, 1
+    while (count := min(below + step, limit)) < limit and not is_enough(count):
+        below, step = count, 2 * step
+    while count - below > 1:
+        middle = (below + count) // 2
+        below, count = (below, middle) if is_enough(middle) else (middle, count)
+    return count
 
 
 def unbeaten(settings: Iterable[PlannedSetting]) -> tuple[PlannedSetting, ...]:
@@ -232,7 +254,7 @@ def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
             remedy="Give a record of `torchgauge generate`, or limits on latency.",
         )
     model = BatchModel.from_times(times)
-    if not min(model.means) > 0:
+    if not min(model.means) > 1e-9:
         raise InputError(
             f"Batches of {model.means.index(min(model.means)) + 1} took 0 s.",
             id="no-service-times",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from torchgauge.analyze.capacity.batch_model import BatchModel
-from torchgauge.analyze.capacity.service_times import service_times
+from torchgauge.analyze.capacity.service_times import of_requests, service_times
 from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.analyze.serving.control_variate import with_control
+from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Serving
 
 
@@ -15,10 +16,12 @@ def with_controls(serving: Serving) -> Serving:
     """Add to each open-loop level its highest percentile, by a simulation of the same schedule.
 
     Only where the server tells how long its batches take; too few of them draw no service times.
+    They are of levels with a steady state: an overloaded server computes otherwise.
     """
-    if serving.service_times is None:
+    batches, order = of_requests(level.requests for level in serving.levels if _is_steady(level))
+    if serving.service_times is None or not batches:
         return serving
-    times = service_times(serving)
+    times = replace(service_times(serving), batches=batches, order=order)
     model = BatchModel.from_times(times)
     if not (model.uncertain and min(model.means) > 0):
         return serving
@@ -28,9 +31,11 @@ def with_controls(serving: Serving) -> Serving:
         return model.run(arrivals, workers, seed).latency
 
     levels = [
-        level
-        if level.client is not None and level.client.limited
-        else with_control(level, simulated)
-        for level in serving.levels
+        with_control(level, simulated) if _is_steady(level) else level for level in serving.levels
     ]
     return replace(serving, levels=tuple(levels))
+
+
+def _is_steady(level: Level) -> bool:
+    is_limited = level.client is not None and level.client.limited
+    return not is_limited and level.saturation is not None and level.saturation.saturated is False

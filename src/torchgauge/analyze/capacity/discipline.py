@@ -14,6 +14,8 @@ from torchgauge.records.serving.requests import Fate
 SHED: tuple[Fate, ...] = ("refused", "reset", "status", "timeout")
 # A share of these above which its queue is not one without limit.
 SHED_SHARE = 0.01
+# Statuses of a request that would have been taken at another time; others of 400 never are.
+BUSY = (408, 425, 429)
 # Requests whose batch began before that of an earlier one, in seconds and mean service times.
 EARLIER, EARLIER_SHARE = 2e-3, 0.02
 MARGIN, LATE = 0.25, 2.0
@@ -28,7 +30,20 @@ def misfit(level: Level, workers: Workers) -> str:
     however many workers there are. A server that takes the newest first, or one queue for each
     worker, begins many too early as soon as requests wait.
     """
-    return _shed(level) or _overtaken(level, workers)
+    return rejected(level) or _shed(level) or _overtaken(level, workers)
+
+
+def rejected(level: Level) -> str:
+    """Return that a server does not take what is sent, by its statuses; empty where it does."""
+    statuses = [s for s in level.requests.status if s and 400 <= s < 500 and s not in BUSY]
+    share = len(statuses) / len(level.requests) if statuses else 0.0
+    if share <= SHED_SHARE:
+        return ""
+    named = ", ".join(map(str, sorted(set(statuses))[:3]))
+    return (
+        f"At {level.label} {units.percent(share)} of the requests were answered by status {named}: "
+        "the server does not take what was sent."
+    )
 
 
 def _shed(level: Level) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.capacity_options import MOST_WORKERS, CapacityOptions
+from torchgauge.analyze.capacity.prediction import FULLEST
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
@@ -18,34 +19,26 @@ from torchgauge.records.serving.distribution import Distribution
 # A rate so near to the knee leaves no room for a busy hour.
 NEAR = 0.9
 # In a server, cores and caches are shared with reading and answering.
-OUTSIDE = ("sweep", "profile", "generation")
+OUTSIDE = ("call", "sweep", "profile", "generation")
 # Beyond this half-width of its interval p99 is doubtful; so many batches are named as show this.
 UNCERTAIN, NARROW = 0.15, 0.1
 
 
-def with_findings(plan: CapacityPlan, options: CapacityOptions, highest: float) -> CapacityPlan:
-    """Return the plan with its findings and warnings; `highest` is the rate of a worker less."""
-    findings = tuple(_findings(plan, options, highest))
+def with_findings(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> CapacityPlan:
+    """Return the plan with its findings and warnings; `worker_rate` is the highest of one."""
+    findings = tuple(_findings(plan, options, worker_rate))
     return msgspec.structs.replace(plan, findings=findings, warnings=tuple(_warnings(plan)))
 
 
-def _findings(plan: CapacityPlan, options: CapacityOptions, highest: float) -> Iterator[Finding]:
+def _findings(
+    plan: CapacityPlan, options: CapacityOptions, worker_rate: float
+) -> Iterator[Finding]:
     needed, failure = plan.needed, plan.failure
     rate = options.offered
     if needed is None:
+        title, evidence, remedy = _none(plan, options, worker_rate)
         yield Finding(
-            id="capacity-none",
-            severity="serious",
-            title=f"{options.workers} workers do not meet the goals for sure"
-            if options.workers is not None
-            else "No number of workers meets the goals",
-            evidence="Even where no request waits for a worker, the batch's delay and its seconds "
-            "are over a limit, or too uncertain."
-            if options.workers is None
-            else "The settings below have the figures.",
-            remedy="Shorten --max-delay, lower --max-batch, or make the model faster."
-            if options.workers is None
-            else "Leave --workers out to find how many do.",
+            id="capacity-none", severity="serious", title=title, evidence=evidence, remedy=remedy
         )
         return
     if needed.knee is not None and rate > NEAR * needed.knee.value:
@@ -58,15 +51,54 @@ def _findings(plan: CapacityPlan, options: CapacityOptions, highest: float) -> I
             remedy="Plan for the rate of the busiest minutes, or with --headroom failure:1.",
         )
     if failure is not None and not failure.stable:
-        growth = rate - highest
+        highest = failure.workers * worker_rate
+        grows = rate > highest
         yield Finding(
             id="capacity-failure",
             severity="warning",
-            title="Without one worker the queue grows without end",
-            evidence=f"{failure.workers} answer {highest:,.4g} requests/s at most: "
-            f"{max(0.0, growth):,.3g} more wait with each second.",
+            title="Without one worker the queue grows without end"
+            if grows
+            else "Without one worker the queue hardly comes to rest",
+            evidence=f"{failure.workers:,} answer {highest:,.4g} requests/s at most: "
+            + (
+                f"{rate - highest:,.3g} more wait with each second."
+                if grows
+                else f"{rate:,.5g} are more than {units.percent(FULLEST)} of that."
+            ),
             remedy="--headroom failure:1 plans for it.",
         )
+
+
+def _none(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> tuple[str, str, str]:
+    """Return why no setting is enough: title, evidence, remedy."""
+    rate, count = options.offered, options.workers
+    if count is None and 2 * rate / worker_rate + options.failures > MOST_WORKERS:
+        return (
+            f"{MOST_WORKERS:,} workers are not enough",
+            f"One answers {worker_rate:,.4g} requests/s at most, and {rate:,.4g} come.",
+            "Plan for a lower rate or fewer that fail, or make the model faster.",
+        )
+    if count is None:
+        return (
+            "No number of workers meets the goals for sure",
+            "Even where no request waits for a worker, the batch's delay and its seconds are over "
+            "a limit, or too uncertain.",
+            "Shorten --max-delay, lower --max-batch, make the model faster, or measure longer.",
+        )
+    workers = f"{count:,} worker{'s' * (count != 1)}"
+    setting, remedy = plan.settings[0], "Leave --workers out to find how many it takes."
+    evidence = "The settings below have the figures."
+    if not setting.stable:
+        evidence = (
+            f"At most {count * worker_rate:,.4g} requests/s are answered, and {rate:,.5g} come."
+        )
+        return f"The queue of {workers} does not come to rest", evidence, remedy
+    if setting.verdict in ("met", None):  # of those that failures leave it is not
+        return f"{workers} are too few where {options.failures:,} fail", evidence, remedy
+    how = "miss the goals" if setting.verdict == "missed" else "do not meet the goals for sure"
+    if count == 1:
+        how = how.replace("miss ", "misses ").replace("do not", "does not")
+    return f"{workers} {how}", evidence, remedy
 
 
 def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:

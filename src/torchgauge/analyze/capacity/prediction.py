@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from torchgauge.analyze.capacity.simulation_error import Figure, Steadied, stead
 from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import Goal, GoalResult
+from torchgauge.records.serving.goal import Goal, GoalResult, GoalVerdict
 
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)
 METRICS = ("latency", "ttft", "tpot")
@@ -67,6 +67,7 @@ class Predictor:
 
     def __init__(self, model: ServerModel, options: CapacityOptions) -> None:
         self.model, self.options = model, options
+        self._predictions: dict[tuple[Workers, float], Prediction | None] = {}
         self.fractions = sorted(
             {*FRACTIONS, *(g.fraction for g in options.goals if g.fraction is not None)}
         )
@@ -145,6 +146,11 @@ class Predictor:
 
     def predict(self, workers: Workers, rate: float) -> Prediction | None:
         """Return what requests wait; None where the queue grows without end."""
+        if (workers, rate) not in self._predictions:
+            self._predictions[workers, rate] = self._predicted(workers, rate)
+        return self._predictions[workers, rate]
+
+    def _predicted(self, workers: Workers, rate: float) -> Prediction | None:
         run = self.long_run(workers, rate)
         if run is None:
             return None
@@ -241,7 +247,7 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
         low, high = figure.interval.low, figure.interval.high
     elif "without end" in figure.reason:
         high = math.inf
-    verdict: Literal["met", "missed", "unclear"] = "unclear"
+    verdict: GoalVerdict = "unclear"
     if high <= goal.limit or low > goal.limit:
         verdict = "met" if high <= goal.limit else "missed"
     return GoalResult(

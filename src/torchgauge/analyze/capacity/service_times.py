@@ -19,21 +19,29 @@ from torchgauge.records.record import Record
 from torchgauge.records.serving.requests import Requests
 from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
 from torchgauge.records.serving.serving import Serving
-from torchgauge.records.sweep import Cell, Sweep
+from torchgauge.records.sweep import Cell, CellSettings, Sweep
 
 NORMAL = 1.96
 
 
-def service_times(record: Record) -> ServiceTimes:
+def service_times(record: Record, row: str = "") -> ServiceTimes:
     """Return the service times that a record has.
 
-    Of a sweep those of the row of batches with the highest throughput; of a profile a request is a
-    call with its inputs. Raises InputError `no-service-times`.
+    Of a sweep those of the row of batches whose settings `row` names, of several the one with the
+    highest throughput; of a profile a request is a call with its inputs.
+
+    Raises InputError `no-service-times`, `row-unknown`, `row-missing`.
     """
+    if isinstance(record, Sweep):
+        return _of_sweep(record, row)
+    if row:
+        raise InputError(
+            f"A {type(record).__name__.lower()} has no rows of settings.",
+            id="row-unknown",
+            remedy="Leave --row out.",
+        )
     if isinstance(record, Serving):
         return _of_serving(record)
-    if isinstance(record, Sweep):
-        return _of_sweep(record)
     if isinstance(record, Generation):
         return _of_generation(record)
     if isinstance(record, Profile) and record.latency is not None:
@@ -54,25 +62,27 @@ def _none(message: str) -> InputError:
 def _of_serving(serving: Serving) -> ServiceTimes:
     times = serving.service_times
     if times is not None and times.batches:
-        overhead = times.overhead or _overhead(serving, times.max_delay or 0.0)
+        overhead = times.overhead or _overhead(serving, times.max_batch, times.max_delay)
         return msgspec.structs.replace(times, overhead=overhead)
     batches, order = of_requests(level.requests for level in serving.levels)
     if not batches:
         raise _none("This server does not say how long it computes: there are no service times.")
     served = serving.served_by
+    largest = served.max_batch or batches[-1].batch
     return ServiceTimes(
-        source="server", batches=batches, order=order,
-        max_batch=served.max_batch or batches[-1].batch,
-        max_delay=served.max_delay, workers=served.workers or 1,
-        overhead=_overhead(serving, served.max_delay or 0.0),
+        source="call" if served.kind == "call" else "server", batches=batches, order=order,
+        max_batch=largest, max_delay=served.max_delay, workers=served.workers or 1,
+        overhead=_overhead(serving, largest, served.max_delay),
     )  # fmt: skip
 
 
-def _overhead(serving: Serving, delay: float) -> float:
+def _overhead(serving: Serving, max_batch: int | None, max_delay: float | None) -> float:
     """Return the median seconds of requests outside of their batch, of those that did not wait.
 
-    These were sent while no other was in flight. They waited for the batch's delay alone.
+    These were sent while no other was in flight. They waited for the batch's delay alone, and for
+    none where batches have one request.
     """
+    delay = (max_delay or 0.0) if (max_batch or 1) > 1 else 0.0
     outside = []
     for level in serving.levels:
         requests = level.requests
@@ -94,6 +104,8 @@ def _overhead(serving: Serving, delay: float) -> float:
 def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tuple[int, ...]]:
     """Return the batches that answers name, by size, and their sizes, in the order of the answers.
 
+    Where a server names none, each request is one of its own.
+
     Requests of one batch have the same seconds: of alike ones, each n of a batch of n are a batch,
     and those that are left over, since the others were not answered.
     """
@@ -101,11 +113,11 @@ def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tup
     order: list[int] = []
     for requests in levels:
         rows = sorted(
-            (last or 0.0, size, took)
+            (last or 0.0, 1 if size is None else size, took)
             for size, took, last in itertools.zip_longest(
                 requests.batch, requests.service, requests.last
             )
-            if size and took is not None
+            if size != 0 and took is not None
         )
         answered: Counter[tuple[int, float]] = Counter()  # of the batch that is being answered
         for _, size, took in rows:
@@ -119,26 +131,59 @@ def of_requests(levels: Iterable[Requests]) -> tuple[tuple[BatchTimes, ...], tup
     return batches, tuple(order)
 
 
-def _of_sweep(sweep: Sweep) -> ServiceTimes:
-    rows: dict[str, dict[int, Cell]] = {}
+def _of_sweep(sweep: Sweep, row: str) -> ServiceTimes:
+    cells = cells_of_row(sweep, row)
+    batches = tuple(
+        BatchTimes(batch=cell.batch or 1, seconds=cell.latency.samples)
+        for cell in cells
+        if cell.latency is not None
+    )
+    series = cells[0].settings.series
+    settings = "" if series == CellSettings() else series.label
+    largest = batches[-1].batch
+    return ServiceTimes(source="sweep", batches=batches, settings=settings, max_batch=largest)
+
+
+def cells_of_row(sweep: Sweep, row: str = "") -> tuple[Cell, ...]:
+    """Return the cells with these settings, by batch; of several rows those of most throughput.
+
+    Raises InputError `no-service-times`, `row-unknown`, `row-missing`.
+    """
+    rows: dict[CellSettings, dict[int, Cell]] = {}
     for cell in sweep.cells:
         if cell.done and cell.latency is not None:
-            rows.setdefault(cell.settings.series.label, {})[cell.batch or 1] = cell
+            rows.setdefault(cell.settings.series, {})[cell.batch or 1] = cell
     if not rows:
         raise _none("No cell of this sweep has a latency.")
 
-    def throughput(row: dict[int, Cell]) -> float:
-        return max(size / cell.latency.mean for size, cell in row.items() if cell.latency)
+    def throughput(cells: dict[int, Cell]) -> float:
+        return max(size / cell.latency.mean for size, cell in cells.items() if cell.latency)
 
-    label = max(rows, key=lambda label: throughput(rows[label]))
-    batches = tuple(
-        BatchTimes(batch=size, seconds=cell.latency.samples)
-        for size, cell in sorted(rows[label].items())
-        if cell.latency is not None
-    )
-    settings = "" if label == "as given" else label
-    largest = batches[-1].batch
-    return ServiceTimes(source="sweep", batches=batches, settings=settings, max_batch=largest)
+    chosen = max(_named(rows, row).values(), key=throughput)
+    return tuple(cell for _, cell in sorted(chosen.items()))
+
+
+def _named(
+    rows: dict[CellSettings, dict[int, Cell]], row: str
+) -> dict[CellSettings, dict[int, Cell]]:
+    """Return the rows that have these settings, which are of the same work and device."""
+    parts = {part.strip() for part in row.split(",")} - {""}
+    named = {
+        series: cells for series, cells in rows.items() if parts <= set(series.label.split(", "))
+    }
+    labels = ", ".join(f"'{series.label}'" for series in named or rows)
+    if not named:
+        raise InputError(
+            f"The sweep has no row '{row}'.", id="row-unknown", remedy=f"It has {labels}."
+        )
+    if len({(series.seq_len, series.device) for series in named}) > 1:
+        raise InputError(
+            "The rows of this sweep differ in what a request is, or where it runs.",
+            id="row-missing",
+            cause="No throughput says which of them is planned for.",
+            remedy=f"Name one by --row, of {labels}.",
+        )
+    return named
 
 
 def _of_generation(generation: Generation) -> ServiceTimes:

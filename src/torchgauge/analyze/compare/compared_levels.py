@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -55,6 +55,9 @@ def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
     """
     sides = [_by_load(side.levels) for side in (baseline, current)]
     either = {**sides[1], **sides[0]}
+    same_label: dict[str, list[Level]] = {}
+    for level in either.values():
+        same_label.setdefault(level.label, []).append(level)
     pairs = [
         LevelPair("", baseline.profile(), current.profile(), (baseline.levels, current.levels))
     ]
@@ -64,9 +67,21 @@ def level_pairs(baseline: Serving, current: Serving) -> list[LevelPair]:
             for record, levels in zip((baseline, current), sides, strict=True)
         ]
         pairs.append(
-            LevelPair(level.label, profiles[0], profiles[1], (baseline.levels, current.levels))
-        )
+            LevelPair(
+                _name(level, same_label[level.label]),
+                profiles[0], profiles[1], (baseline.levels, current.levels),
+            )
+        )  # fmt: skip
     return pairs
+
+
+def _name(level: Level, same_label: Sequence[Level]) -> str:
+    """Return a level's label; beside others of it with what tells it from them."""
+    if len(same_label) == 1:
+        return level.label
+    shared = set.intersection(*(set(other.load.items()) for other in same_label))
+    facts = [f"{name} {fact}" for name, fact in level.load.items() if (name, fact) not in shared]
+    return f"{level.label} ({', '.join(facts) or 'as usual'})"
 
 
 def _by_load(levels: Iterable[Level]) -> dict[tuple[tuple[str, str], ...], Level]:
@@ -233,6 +248,17 @@ def _differences(pair: LevelPair) -> tuple[Difference, ...]:
             part="target", name="goals", baseline=goals[0], current=goals[1], timing=False
         )
         differing = (*differing, goal_difference)
+    sent = [next((level.sending for level in levels), None) for levels in pair.levels]
+    if sent[0] is not None and sent[1] is not None and sent[0].facts != sent[1].facts:
+        texts = [
+            ", ".join(f"{name} {fact}" for name, fact in side.facts.items()) or "as usual"
+            for side in sent
+            if side is not None
+        ]
+        differing = (
+            *differing,
+            Difference(part="settings", name="requests sent", baseline=texts[0], current=texts[1]),
+        )
     if all(side.target.kind == "endpoint" for side in (pair.baseline, pair.current)):
         differing = tuple(
             msgspec.structs.replace(difference, timing=False, work=False)
@@ -245,7 +271,7 @@ def _differences(pair: LevelPair) -> tuple[Difference, ...]:
 
 def _of_server(baseline: Serving, current: Serving) -> tuple[Difference, ...]:
     """Return how the servers were set otherwise: what the comparison may be about."""
-    names = ("api", "version", "software", "max_batch", "max_delay", "workers")
+    names = ("api", "model", "version", "software", "max_batch", "max_delay", "workers")
     texts = [
         {name: str(getattr(side.served_by, name)) for name in names} for side in (baseline, current)
     ]

@@ -91,6 +91,7 @@ from torchgauge.analyze.findings.recording import launched_before, missing_ranks
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule
 from torchgauge.analyze.findings.serving import (
     client_limited,
+    connection_setup,
     few_requests,
     first_resource,
     in_flight_limit,
@@ -128,7 +129,8 @@ FILES = (
     zeroed_gradients, largest_part,
     prompt_recomputed, slow_assistant, beam_cost, decode_bound, attention_growth,
     between_forwards, small_batch, unused_cache, beyond_window, slow_first_call,
-    client_limited, request_errors, saturated, server_pause, in_flight_limit, stream_stalls,
+    client_limited, request_errors, saturated, server_pause, in_flight_limit, connection_setup,
+    stream_stalls,
     memory_growth, first_resource, latency_growth, small_batches, few_requests,
     launched_before, missing_ranks,
 )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.serving.left_out import left_out
-from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity import Capacity
@@ -60,7 +60,7 @@ class GoalCount:
 def goal_count(level: Level, goal: Goal) -> GoalCount:
     """Count the requests of a level's steady window that are beyond a goal's limit."""
     columns = RequestTimes(level.requests)
-    inside = (columns.scheduled >= level.window[0]) & (columns.scheduled < level.window[1])
+    inside = in_window(columns, level.window)
     if goal.metric == "errors":
         times: npt.NDArray[np.float64] = np.where(columns.done, 0.0, np.inf)[inside]
     else:

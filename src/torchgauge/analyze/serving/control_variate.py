@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.serving.arrivals import schedule
-from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.records.serving.distribution import Percentile
 from torchgauge.records.serving.level import Level
 
@@ -42,7 +42,7 @@ def with_control(level: Level, simulated: Simulation) -> Level:
             arrive and a seed give their latencies.
     """
     columns = RequestTimes(level.requests)
-    inside = (columns.scheduled >= level.window[0]) & (columns.scheduled < level.window[1])
+    inside = in_window(columns, level.window)
     latency = columns.latency[inside]
     unstable = level.saturation is None or level.saturation.saturated is not False
     unknown = latency.size == 0 or not np.isfinite(latency).all()

@@ -62,7 +62,7 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
             fraction=fraction, value=figure.value, reason=_TOO_FEW, needed=figure.needed
         )
     if not math.isfinite(figure.high):
-        reason = "The upper end lies among requests that were not answered."
+        reason = "The upper end lies among requests that ended without it."
         return Percentile(fraction=fraction, value=figure.value, reason=reason)
     interval = Interval(low=figure.low, high=figure.high, scope="process")
     return Percentile(fraction=fraction, value=figure.value, interval=interval)
@@ -71,7 +71,7 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
 def _mean(samples: CorrelatedSamples, answered: _Floats) -> Estimate:
     count = samples.samples.size
     if unanswered := count - answered.size:
-        reason = f"{unanswered:,} of {count:,} were not answered: the mean covers the others."
+        reason = f"{unanswered:,} of {count:,} ended without it: the mean covers the others."
         return Estimate(value=float(answered.mean()), reason=reason)
     figure = correlated_mean(samples)
     if figure.low is None or figure.high is None:

@@ -131,7 +131,7 @@ def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult
             return _missed(goal, None, "No request was answered.")
         return GoalResult(goal=goal, verdict="unclear", reason=_absent(goal))
     if distribution.unanswered and goal.fraction is None:
-        return _missed(goal, None, "Some requests were not answered: there is no mean of all.")
+        return _missed(goal, None, "Some requests ended without it: there is no mean of all.")
     return _by_interval(goal, figure, "Too few requests show this percentile.")
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.records.serving.level import LeftOut, Level
 
 # Lateness is part of every latency: beyond this share of a goal's limit it decides about the goal.
@@ -48,8 +48,7 @@ def _warms_up(level: Level) -> bool:
     From sent to answered; few requests do not show it.
     """
     columns = RequestTimes(level.requests)
-    begin, end = level.window
-    inside = columns.done & (columns.scheduled >= begin) & (columns.scheduled < end)
+    inside = columns.done & in_window(columns, level.window)
     service = columns.service[inside]
     service = service[np.isfinite(service)]
     if service.size < FEWEST_REQUESTS:

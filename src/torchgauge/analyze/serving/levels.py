@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.serving.distributions import distribution, rate, share
-from torchgauge.analyze.serving.early_stopping import early_stopping, longest_together
+from torchgauge.analyze.serving.early_stopping import FRACTIONS, early_stopping, longest_together
 from torchgauge.analyze.serving.goals import judged, within_goals
-from torchgauge.analyze.serving.request_times import RequestTimes, steady_window
+from torchgauge.analyze.serving.request_times import RequestTimes, in_window, steady_window
 from torchgauge.analyze.serving.saturation import client_warnings, saturation, with_limit
 from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
 from torchgauge.records.record import Interval
@@ -48,7 +48,7 @@ def level(
         goals: The limits.
         client: How the client fared.
         server: What the server's processes used.
-        tokens_by: Who counted the tokens: "usage", "tokenizer" or "chunks".
+        tokens_by: Who counted the tokens: "usage" (the server) or "chunks".
         mlperf: Whether to apply MLPerf's early stopping.
         interrupted: Whether Ctrl-C ended the level.
     """
@@ -63,7 +63,7 @@ def level(
         tokens_by=tokens_by or ("chunks" if np.nansum(columns.chunks) > 0 else ""),
         interrupted=interrupted,
     )
-    inside = (columns.scheduled >= bare.window[0]) & (columns.scheduled < bare.window[1])
+    inside = in_window(columns, bare.window)
     counted = _with_counts(bare, columns, inside, goals)
     samples = _samples(columns, inside)
     distributions = {metric: _distribution(metric, samples, goals) for metric in samples}
@@ -146,7 +146,8 @@ def _early_stopping(
     columns: RequestTimes, inside: _Bools, scenario: Scenario, goals: Sequence[Goal]
 ) -> EarlyStopping | None:
     """Apply MLPerf's rule to the latencies of the window; a query may be several requests."""
-    limits = [g.limit for g in goals if g.metric == "latency" and g.fraction is not None]
+    fraction = FRACTIONS.get(scenario)
+    limits = [g.limit for g in goals if g.metric == "latency" and g.fraction == fraction]
     limit = min(limits) if limits else None
     latencies = columns.latency[inside]
     if scenario == "multi-stream":

@@ -66,8 +66,9 @@ class RequestTimes:
 
     @cached_property
     def ttft(self) -> _Floats:
-        """From scheduled to first; NaN for an answer without contents."""
-        came = self.done | (self.chunks > 0)  # the first byte of an error's body is no token
+        """From scheduled to first; infinite for a stream without contents, however it ended."""
+        # The first byte of an error's body is no token.
+        came = (self.done | (self.chunks > 0)) & ~np.isnan(self.first)
         return np.where(came, self.first - self.scheduled, np.inf)
 
     @cached_property
@@ -145,6 +146,12 @@ class RequestTimes:
 
 def _column(values: Sequence[float | None], count: int) -> _Floats:
     return np.asarray(values, dtype=np.float64) if values else np.full(count, np.nan)
+
+
+def in_window(times: RequestTimes, window: tuple[float, float]) -> _Bools:
+    """Return which requests were due in the window: at its begin or later, before its end."""
+    within: _Bools = (times.scheduled >= window[0]) & (times.scheduled < window[1])
+    return within
 
 
 def steady_window(

@@ -24,7 +24,8 @@ CONFIDENCE = 0.975
 # Beyond this share of requests that nobody answered they count as waiting to the end; fewer are
 # faults of their own, and leave the backlog when the client gives up.
 MOST_GIVEN_UP = 0.05
-# A client is too late above this, and above this share of the median latency.
+# A client is too late above this, and above this share of the same percentile of the latency:
+# beside the median alone, a p99 of any machine with few cores is late.
 MOST_LATENESS = 1e-3
 MOST_LATENESS_SHARE = 0.05
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from torchgauge.serving.client.dialects import APIS
 from torchgauge.similar import did_you_mean, similar
 
 # Of a model that is loaded here, beside those of its server.
-OF_MODELS = ("workers", "inputs", "weights", "device", "precision", "trust")
+OF_TARGETS = ("inputs", "weights", "device", "precision", "trust")
 _HOST = re.compile(r"(localhost|\d+\.\d+\.\d+\.\d+|\[[\da-fA-F:]+\]):\d+(/.*)?")
 _SCHEME = re.compile(r"[a-z][a-z\d+.-]*://", re.IGNORECASE)
 
@@ -66,8 +67,8 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
-    """Declare what is sent, and to whom."""
+def add_endpoint_options(group: argparse._ArgumentGroup, *, made_up: bool = True) -> None:
+    """Declare what is sent, and to whom; without `made_up` prompts."""
     group.add_argument("--api", choices=APIS, help="what a URL answers (default: json)")
     group.add_argument(
         "--body", type=typed, metavar="FILE", help="body of every request, or one on each line"
@@ -78,8 +79,13 @@ def add_endpoint_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="prompts, one on each line (objects in a .jsonl file), sent in turn",
     )
+    if made_up:
+        group.add_argument(
+            "--tokens", type=tokens, metavar="IN:OUT",
+            help="tokens of made-up prompts and of answers",
+        )  # fmt: skip
     group.add_argument(
-        "--tokens", type=tokens, metavar="IN:OUT", help="tokens of made-up prompts and of answers"
+        "--model", metavar="NAME", help="that prompts are for (default: the first that URL lists)"
     )
     group.add_argument(
         "--bearer-env",
@@ -119,7 +125,31 @@ def add_server_options(group: argparse._ArgumentGroup) -> None:
         "--workers",
         type=positive,
         metavar="N",
-        help="processes that compute, behind one queue (default: 1)",
+        help="processes that compute, behind one queue; of a URL, as many as it has (default: 1)",
+    )
+
+
+def add_served_options(group: argparse._ArgumentGroup) -> None:
+    """Declare how a target is run that is put under load."""
+    group.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        dest="inputs",
+        help="shape of an input of one request, such as 1x3x224x224; repeatable",
+    )
+    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
+    group.add_argument(
+        "--device", metavar="DEVICE", help="cpu, cuda, cuda:N, or auto: the GPU if there is one"
+    )
+    group.add_argument(
+        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
+    )
+    group.add_argument(
+        "--trust",
+        action="store_true",
+        help="load a file that holds a program, in a process of its own",
     )
 
 
@@ -249,10 +279,17 @@ def _check(options: argparse.Namespace) -> None:
     from torchgauge.serving.load_options import OF_ENDPOINTS, OF_SERVERS
 
     of_endpoint = is_address(options.target)
-    foreign = (*OF_SERVERS, *OF_MODELS) if of_endpoint else OF_ENDPOINTS
+    check_fit(options, (*OF_SERVERS, *OF_TARGETS) if of_endpoint else OF_ENDPOINTS)
+
+
+def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
+    """Raise InputError `option-conflict` for an option that does not fit what is loaded."""
+    from torchgauge.serving.load_options import OF_ENDPOINTS
+
     if names := [name for name in foreign if getattr(options, name) not in (None, [], False)]:
-        flag = "--input" if names[0] == "inputs" else _flag(names[0])
-        subject = "a model that is served here" if of_endpoint else "an endpoint, named by its URL"
+        flag = flag_of(names[0])
+        is_for_url = names[0] in OF_ENDPOINTS
+        subject = "an endpoint, named by its URL" if is_for_url else "a model that is served here"
         raise InputError(
             f"{flag} fits {subject} only.",
             id="option-conflict",
@@ -260,5 +297,6 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def flag_of(name: str) -> str:
+    """Return how a setting is given on the command line."""
+    return "--input" if name == "inputs" else f"--{name.replace('_', '-')}"

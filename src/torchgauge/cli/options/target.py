@@ -184,10 +184,15 @@ def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
         "etrecord": getattr(options, "etrecord", None),
     }
     if "provider" in options and "runtime" not in fields:
-        fields["runtime"] = RuntimeOptions(
-            options.runtime, options.provider, options.optimization, tuple(options.custom_ops)
-        )
+        fields["runtime"] = runtime_options(options)
     return TargetRequest(**named | fields)
+
+
+def runtime_options(options: argparse.Namespace) -> RuntimeOptions:
+    """Return how an ONNX file is run, as was given."""
+    return RuntimeOptions(
+        options.runtime, options.provider, options.optimization, tuple(options.custom_ops)
+    )
 
 
 def _looks_like_a_limit(text: str) -> bool:

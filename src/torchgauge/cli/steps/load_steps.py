@@ -19,18 +19,9 @@ MAX_STEPS = 3
 STEM = "load"
 FLAGS = ("mlperf", "http2", "allow_remote", "trust")
 VALUES = (
-    *(
-        "arrivals",
-        "scenario",
-        "duration",
-        "requests",
-        "in_flight",
-        "timeout",
-        "seed",
-        "api",
-        "processes",
-    ),
-    *("body", "prompts", "tokens", "bearer_env", "max_batch", "max_delay", "workers"),
+    *("arrivals", "scenario", "duration", "requests", "in_flight", "timeout", "seed", "api"),
+    *("processes", "body", "prompts", "tokens", "model", "bearer_env"),
+    *("max_batch", "max_delay", "workers"),
     *("weights", "device", "precision", "provider", "optimization"),
 )
 NAMES = {"duration": "for"}
@@ -68,9 +59,10 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
     else:
         load_words += ["--rate", "auto"] * (options.rate == "auto")
     rates = [level.arrivals.rate for level in serving.levels if level.arrivals.rate]
-    if rates and saved is not None:
+    if rates and saved is not None and serving.service_times is not None:
         rate_text = f"{2 * max(rates):.4g}"
         words = ["torchgauge", "capacity", display_path(saved), "--rate", rate_text]
+        words += [word for goal in options.goals or () for word in ("--goal", goal)]
         commands.append((shlex.join(words), "how many workers twice the rate needs"))
     page = (f"{shlex.join(load_words)} --open", "the same as a page")
     if saved is not None:

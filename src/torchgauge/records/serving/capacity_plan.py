@@ -9,7 +9,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.serving.distribution import Distribution, Estimate
-from torchgauge.records.serving.goal import Goal, GoalResult
+from torchgauge.records.serving.goal import Goal, GoalResult, GoalVerdict, verdict_of_all
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.service_times import ServiceTimes
 from torchgauge.records.target import TargetDescription
@@ -55,6 +55,11 @@ class PlannedSetting(Record, frozen=True, kw_only=True):
         """Whether the queue stays finite."""
         return self.latency is not None
 
+    @property
+    def verdict(self) -> GoalVerdict | None:
+        """Whether all goals would be met; None without goals."""
+        return verdict_of_all(self.goals)
+
 
 class Check(Record, frozen=True, kw_only=True):
     """A prediction beside a measurement of the same load: from a record, or from `--verify`.
@@ -79,6 +84,8 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
         discipline: "batches": dynamic batching, "one by one", "continuous": batching by token.
         arrivals: The load.
         goals: The limits.
+        failures: Workers that may fail while the goals are met.
+        token_budget: Positions that an iteration computes at most, of continuous batching.
         needed: The setting that meets them with the fewest workers; None where none does.
         settings: Every setting that was simulated around it, in order of workers.
         failure: What is left of `needed` with a worker less, at the same rate.
@@ -96,6 +103,8 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
     discipline: Literal["batches", "one by one", "continuous"]
     arrivals: Arrivals
     goals: tuple[Goal, ...] = ()
+    failures: int = 0
+    token_budget: int | None = None
     needed: PlannedSetting | None = None
     settings: tuple[PlannedSetting, ...] = ()
     failure: PlannedSetting | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from torchgauge.records.record import Interval, Record
 
 Timed = Literal["latency", "service", "ttft", "itl", "tpot", "errors"]
 """`latency` and `ttft` count from when a request was scheduled, `service` from when it was sent."""
+GoalVerdict = Literal["met", "missed", "unclear"]
 
 
 class Goal(Record, frozen=True, kw_only=True):
@@ -30,7 +32,14 @@ class GoalResult(Record, frozen=True, kw_only=True):
     """
 
     goal: Goal
-    verdict: Literal["met", "missed", "unclear"]
+    verdict: GoalVerdict
     value: float | None = None
     interval: Interval | None = None
     reason: str = ""
+
+
+def verdict_of_all(results: Iterable[GoalResult]) -> GoalVerdict | None:
+    """Return the worst verdict, which is that of all goals together; None without goals."""
+    verdicts = {result.verdict for result in results}
+    order: tuple[GoalVerdict, ...] = ("missed", "unclear", "met")
+    return next((verdict for verdict in order if verdict in verdicts), None)

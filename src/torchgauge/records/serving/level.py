@@ -8,10 +8,12 @@ import msgspec
 
 from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import GoalResult
+from torchgauge.records.serving.goal import GoalResult, GoalVerdict, verdict_of_all
 from torchgauge.records.serving.requests import Fate, Requests
 from torchgauge.records.serving.server_use import ServerUse
 
+TIMEOUT = 60.0
+"""Seconds after which a request has failed, unless others are given."""
 Scenario = Literal["server", "single-stream", "multi-stream", "offline"]
 LeftOut = Literal["", "probe", "late client", "warm-up"]
 
@@ -29,6 +31,31 @@ class Arrivals(Record, frozen=True, kw_only=True):
     file: str = ""
     users: int | None = None
     seed: int = 0
+
+
+class Sending(Record, frozen=True, kw_only=True):
+    """What the requests of a level were, and what the client allowed them.
+
+    Attributes:
+        body: The first 16 digits of the SHA-256 of all bodies; empty where none was given.
+        tokens: Of made-up prompts and of their answers.
+        in_flight: Requests on their way at once at most, where that was limited.
+        timeout: Seconds after which a request had failed.
+    """
+
+    body: str = ""
+    tokens: tuple[int, int] | None = None
+    in_flight: int | None = None
+    timeout: float = TIMEOUT
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What was given, in words."""
+        tokens = "" if self.tokens is None else ":".join(map(str, self.tokens))
+        in_flight = "" if self.in_flight is None else str(self.in_flight)
+        timeout = "" if self.timeout == TIMEOUT else f"{self.timeout:g}"
+        facts = {"body": self.body, "tokens": tokens, "in_flight": in_flight, "timeout": timeout}
+        return {name: fact for name, fact in facts.items() if fact}
 
 
 class Saturation(Record, frozen=True, kw_only=True):
@@ -56,6 +83,7 @@ class ClientLoad(Record, frozen=True, kw_only=True):
         lateness_max: The most.
         cpu: Seconds of CPU per request.
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
+        waited: Requests that waited for a free slot in flight; None in older records.
         limited: Whether it was too late to be believed: its median or p99 above 1 ms and
             above 5 % of the latency's.
     """
@@ -67,6 +95,7 @@ class ClientLoad(Record, frozen=True, kw_only=True):
     lateness_max: float | None = None
     cpu: float | None = None
     waiting: float | None = None
+    waited: int | None = None
     limited: bool = False
 
 
@@ -96,6 +125,7 @@ class Level(Record, frozen=True, kw_only=True):
         arrivals: The schedule.
         duration: Seconds for which requests were scheduled.
         window: Begin and end of the steady window.
+        sending: What was sent; None of older records and of direct calls.
         requests: Every request, those outside of the window too.
         count: Requests in the window.
         fates: How many of these had which fate.
@@ -110,9 +140,11 @@ class Level(Record, frozen=True, kw_only=True):
         service: From sent to last: what the server and the network took.
         wait: From scheduled to sent: the client's wait, for a free slot too.
         ttft: From scheduled to the first content of a stream.
-        itl: Every gap between contents, pooled.
+        itl: Every gap between contents, pooled; of several tokens each where `content_tokens` is
+            known.
         tpot: (last − first) ÷ (tokens − 1) of each request.
-        tokens_by: Who counted the tokens: "usage", "tokenizer" or "chunks"; empty without tokens.
+        tokens_by: Who counted the tokens: the server ("usage"), or nobody ("chunks": a content
+            counts as one); empty without tokens.
         controlled: The highest percentile of a goal, by a simulation of the same schedule
             (control variate): estimated; None where the two disagree or it does not help.
         saturation: Whether the backlog grew.
@@ -129,6 +161,7 @@ class Level(Record, frozen=True, kw_only=True):
     arrivals: Arrivals
     duration: float
     window: tuple[float, float]
+    sending: Sending | None = None
     requests: Requests = msgspec.field(default_factory=Requests)
     count: int = 0
     fates: dict[Fate, int] = msgspec.field(default_factory=dict)
@@ -177,7 +210,20 @@ class Level(Record, frozen=True, kw_only=True):
             "variation": arrivals.variation,
             "file": arrivals.file,
         }
-        return {name: str(fact) for name, fact in facts.items() if fact not in (None, "")}
+        sent = {} if self.sending is None else self.sending.facts
+        return {name: str(fact) for name, fact in facts.items() if fact not in (None, "")} | sent
+
+    @property
+    def content_tokens(self) -> float | None:
+        """Tokens of a content on average where some hold several; an answer's end has none."""
+        requests = self.requests
+        pairs = [
+            (tokens, chunks)
+            for tokens, chunks in zip(requests.tokens_out, requests.chunks, strict=False)
+            if tokens is not None and chunks
+        ]
+        tokens, contents = (sum(column) for column in zip(*pairs, strict=True)) if pairs else (0, 0)
+        return tokens / contents if tokens > contents + len(pairs) else None
 
     @property
     def failed_share(self) -> float | None:
@@ -185,7 +231,6 @@ class Level(Record, frozen=True, kw_only=True):
         return 1 - self.fates.get("done", 0) / self.count if self.count else None
 
     @property
-    def verdict(self) -> Literal["met", "missed", "unclear"] | None:
+    def verdict(self) -> GoalVerdict | None:
         """Whether all goals were met; None without goals."""
-        verdicts = {result.verdict for result in self.goals}
-        return next((v for v in ("missed", "unclear", "met") if v in verdicts), None)
+        return verdict_of_all(self.goals)

@@ -38,7 +38,7 @@ class Requests(Record, frozen=True, kw_only=True):
         fate: What became of it.
         status: The HTTP status.
         item: Index of its body or prompt.
-        tokens_in: Tokens of its prompt, by the server's `usage`, else by a tokenizer.
+        tokens_in: Tokens of its prompt, by the server's `usage`.
         tokens_out: Tokens of its answer, likewise.
         first_reasoning: When the first reasoning token came, which is no content.
         chunks: Events with content in its stream.

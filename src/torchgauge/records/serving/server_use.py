@@ -23,7 +23,11 @@ class ServerUse(Record, frozen=True, kw_only=True):
         gpu: Share of time in which a GPU ran kernels, 0 to 1.
         gpu_memory: Bytes of GPU memory.
         waiting: Share of time that its threads were ready and had no core (run queue).
-        first_saturated: What reached its limit first: "cpu", "gpu", "memory"; empty where none did.
+        busiest: Cores in use by the busiest process, where that is one at most, else by its busiest
+            thread: at 1 it is what further cores do not help.
+        first_saturated: What was at its limit, and nearest to it: "cpu", "gpu", "memory", or "one
+            core" of the busiest process; empty where none was. Of disks and the network no limit
+            is known.
     """
 
     processes: int = 1
@@ -38,4 +42,5 @@ class ServerUse(Record, frozen=True, kw_only=True):
     gpu: tuple[float, ...] = ()
     gpu_memory: tuple[int, ...] = ()
     waiting: tuple[float, ...] = ()
+    busiest: tuple[float, ...] = ()
     first_saturated: str = ""

@@ -40,8 +40,8 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
     """Service times of one worker.
 
     Attributes:
-        source: Where they are from: "server" (its own clock under load), "sweep", "profile",
-            "generation" or "file".
+        source: Where they are from: "server" (its own clock under load), "call" (the client's clock
+            around calls), "sweep", "profile", "generation" or "file".
         batches: By batch size, ascending.
         order: The sizes of all batches in the order in which they ran; empty: size after size.
         tokens: Of prefill and decode, for continuous batching.
@@ -53,7 +53,7 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
         workers: Workers that shared the load when these were measured.
     """
 
-    source: Literal["server", "sweep", "profile", "generation", "file"]
+    source: Literal["server", "call", "sweep", "profile", "generation", "file"]
     batches: tuple[BatchTimes, ...] = ()
     order: tuple[int, ...] = ()
     tokens: tuple[TokenTimes, ...] = ()

@@ -29,16 +29,18 @@ class ServedBy(Record, frozen=True, kw_only=True):
         api: "json", "openai-chat", "openai-completions", "kserve-v2" or "grpc"; "torchgauge" for
             the reference server.
         address: The URL without user, password, query or fragment; empty for a call.
+        model: The model that requests name; empty where they name none.
         software: What the server calls itself (the `Server` header).
         version: HTTP/1.1, HTTP/2 or gRPC.
         max_batch: Requests that the reference server computes at once at most.
         max_delay: Seconds that it waits for a batch to fill at most.
-        workers: Its workers.
+        workers: Its workers; of an endpoint as was said, None: unknown.
     """
 
     kind: Literal["endpoint", "reference", "call"]
     api: str = "json"
     address: str = ""
+    model: str = ""
     software: str = ""
     version: str = "HTTP/1.1"
     max_batch: int | None = None
@@ -120,6 +122,8 @@ class Serving(Exported, frozen=True, kw_only=True):
         label = ", ".join(goal.text for goal in self.goals) or "no goals"
         if level is not None:
             label, kind = level.label, level.load["arrivals"] + level.load.get("variation", "")
+            sent = {} if level.sending is None else level.sending.facts
+            kind += "".join(f", {name} {fact}" for name, fact in sent.items())
         target = msgspec.structs.replace(
             self.target,
             name=f"{self.target.name}, {label}",

@@ -35,14 +35,7 @@ def row(plan: CapacityPlan, setting: PlannedSetting, part: str) -> dict[str, Any
         "max_delay_s": setting.max_delay,
         "rate_per_s": setting.rate,
         "stable": setting.stable,
-        "goals": next(
-            (
-                verdict
-                for verdict in ("missed", "unclear", "met")
-                if any(result.verdict == verdict for result in setting.goals)
-            ),
-            None,
-        ),
+        "goals": setting.verdict,
         "utilization": setting.utilization,
         "mean_batch": setting.mean_batch,
         "price_per_hour": setting.price,

@@ -12,7 +12,10 @@ from torchgauge.records.serving.requests import FATES, Requests
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.summary import KEY_SUFFIXES
 
-LOAD = ("scenario", "arrivals", "rate", "users", "variation", "file")
+LOAD = (
+    *("scenario", "arrivals", "rate", "users", "variation", "file"),
+    *("body", "tokens", "in_flight", "timeout"),
+)
 REQUESTS = tuple(name for name in Requests.__struct_fields__ if name != "gaps")
 _SECONDS = ("scheduled", "sent", "first", "last", "service")
 
@@ -52,6 +55,8 @@ def row(level: Level) -> dict[str, Any]:
             for end in ("low", "high"):
                 values[f"{name}_{end}{suffix}"] = getattr(figure.interval, end, None)
     values["goals"] = level.verdict
+    for name, suffix in (("passed", ""), ("needed", ""), ("estimate", "_s")):
+        values[f"mlperf_{name}{suffix}"] = getattr(level.early_stopping, name, None)
     values["saturated"] = getattr(saturation, "saturated", None)
     values["backlog_slope_per_s"] = getattr(saturation, "slope", None)
     values["left_out"] = level.left_out

@@ -80,7 +80,7 @@ def _over_time(level: Level) -> Iterator[Chart]:
 def _spread(level: Level) -> Iterator[Chart]:
     """Yield how many requests took how long, those of the steady window."""
     begin, end = level.window
-    ordered = sorted(latency for due, latency in _latencies(level) if begin <= due <= end)
+    ordered = sorted(latency for due, latency in _latencies(level) if begin <= due < end)
     drawn = ordered[: max(round(DRAWN_SHARE * len(ordered)), 1)]
     if len(ordered) < 2 or drawn[0] == drawn[-1]:
         return

@@ -40,6 +40,7 @@ class LoadClient:
         problems: The first error text of each fate.
         software: What the server calls itself.
         interrupted: Whether `interrupt` ended it.
+        waited: Requests that waited for a free slot.
         end_moment: The moment at which it ended.
     """
 
@@ -65,6 +66,7 @@ class LoadClient:
         self._pool = ConnectionPool(self._address, dialect, self)
         self._slots = min(plan.in_flight or descriptors, descriptors)
         self._waiting: deque[int] = deque()
+        self.waited = 0
         self._busy: dict[int, Connection | asyncio.Task[None]] = {}
         self._oldest = 0  # every request before it has its fate
         # Moments from which timeouts count: slots are given in the order of rows.
@@ -136,10 +138,8 @@ class LoadClient:
         last = min(self._next + _BURST, len(due))
         while self._next < last:
             moment = due[self._next]
-            if moment > now:
-                now = monotonic()
-                if moment > now:
-                    return
+            if moment > now and moment > (now := monotonic()):
+                return
             self._next += 1
             self._begin(moment, moment)
 
@@ -151,6 +151,7 @@ class LoadClient:
             self._dispatch(row, ready)
         else:
             self._waiting.append(row)
+            self.waited += 1
         return row
 
     def _dispatch(self, row: int, ready: float) -> None:
@@ -173,8 +174,7 @@ class LoadClient:
 
     def _query(self, user: int, ready: float) -> None:
         """Send a user's next query, if there is to be one."""
-        queries = self._queries
-        now = monotonic()
+        queries, now = self._queries, monotonic()
         if queries is None or self._over.done() or now >= self._end or not queries.remaining:
             return
         queries.begin(user)

@@ -29,6 +29,7 @@ class ShareResult:
         columns: Its requests.
         connections: Connections that it opened.
         cpu: Seconds of CPU while it sent.
+        waited: Requests that waited for a free slot in flight.
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
         software: What the server calls itself.
         problems: The first error text of each fate.
@@ -39,6 +40,7 @@ class ShareResult:
     columns: Columns
     connections: int
     cpu: float
+    waited: int
     waiting: float | None
     software: str
     problems: dict[Fate, str]
@@ -83,6 +85,7 @@ async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
         columns=client.columns,
         connections=client.connections,
         cpu=time.process_time() - cpu,
+        waited=client.waited,
         waiting=None if waiting is None or waited is None else (waited - waiting) / elapsed,
         software=client.software,
         problems=client.problems,

@@ -256,6 +256,7 @@ def _client_load(results: Sequence[ShareResult], requests: Requests) -> ClientLo
         lateness_max=lateness[-1] if lateness else None,
         cpu=sum(result.cpu for result in results) / len(requests) if len(requests) else None,
         waiting=max(waits, default=None),
+        waited=sum(result.waited for result in results),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from torchgauge.analyze.findings.record_evidence import Evidence
@@ -19,10 +20,12 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         if percentile is None or percentile.interval is not None or not is_steady:
             continue
         if percentile.needed is not None and percentile.needed < MAX_FACTOR * level.count:
-            lacking.append((percentile.needed, level.count, name))
+            # Of those that are sent, some are due before and after the window.
+            sent = math.ceil(percentile.needed * max(len(level.requests) / level.count, 1))
+            lacking.append((percentile.needed, level.count, name, sent))
     if not lacking:
         return
-    needed, count, name = max(lacking)
+    needed, count, name, sent = max(lacking)
     yield Finding(
         id="few-requests",
         severity="info",
@@ -30,7 +33,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         evidence=f"{count:,} were in the window. Requests in a queue resemble their neighbours, so "
         "that they are worth fewer independent ones; a rule that counts all is wrong most of the "
         "time.",
-        remedy=f"--requests {needed} and a longer --for; or a lower rate, at which they are less "
+        remedy=f"--requests {sent} and a longer --for; or a lower rate, at which they are less "
         "alike.",
     )
 

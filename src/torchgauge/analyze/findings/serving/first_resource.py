@@ -1,4 +1,4 @@
-"""What the server ran out of first."""
+"""What the server ran out of at the lowest rate."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from torchgauge.records.serving.server_use import ServerUse
 _REMEDIES = {
     "cpu": "More cores or workers; less work a request outside of the model.",
     "gpu": "More GPUs or a faster model; larger batches, if requests wait anyway.",
+    "one core": "More processes or workers: threads that take turns, as of Python, use one core "
+    "together.",
     "memory": "A smaller batch or cache, weights of fewer bytes, or more memory.",
 }
 
@@ -23,7 +25,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         use = level.server
         if use is not None and use.first_saturated:
             resource = use.first_saturated
-            noun = {"cpu": "its cores", "gpu": "the GPU", "memory": "its memory"}
+            noun = {"cpu": "its cores", "gpu": "the GPU", "memory": "its memory",
+                    "one core": "one core in its busiest process"}  # fmt: skip
             yield Finding(
                 id="first-resource",
                 severity="info",
@@ -39,6 +42,9 @@ def _amounts(use: ServerUse) -> str:
     if use.cpu:
         cores = "" if use.cores is None else f" of {use.cores:g}"
         parts.append(f"{units.significant(statistics.fmean(use.cpu), 3)}{cores} cores in use")
+    if use.busiest:
+        busiest = units.significant(statistics.fmean(use.busiest), 3)
+        parts.append(f"{busiest} by the busiest process or thread")
     if use.gpu:
         parts.append(f"the GPU busy in {units.share(statistics.fmean(use.gpu))} of the time")
     if use.memory:

@@ -1,4 +1,4 @@
-"""The rate from which latency grows far more than the load: the knee."""
+"""The rate from which latency grows far more than the load."""
 
 from __future__ import annotations
 
@@ -37,10 +37,16 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
                 evidence=f"p{100 * fraction:g} is {units.time(lowest, 3)} at {lowest_name} and "
                 f"{units.time(value, 3)} at {name}: between {before} and {name} requests begin to "
                 "wait for each other.",
-                remedy="Plan for a rate below that: `torchgauge capacity RECORD` says how many "
-                "workers keep each of them there.",
+                remedy="Plan for a rate below that" + _workers(evidence),
             )
             return
+
+
+def _workers(evidence: Evidence) -> str:
+    """Return how to plan workers, where the server's times are known."""
+    if evidence.serving is None or evidence.serving.service_times is None:
+        return "."
+    return ": `torchgauge capacity RECORD` says how many workers keep each of them there."
 
 
 RULE = Rule("latency-growth", _find)

@@ -44,7 +44,7 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
         id="request-errors",
         severity="serious" if level.failed_share and level.failed_share > SERIOUS else "warning",
         title=f"{units.percent(level.failed_share)} of the requests had no whole answer at {name}",
-        evidence=f"Of {level.count:,}: {listed}. Percentiles are of those that were answered.",
+        evidence=f"Of {level.count:,}: {listed}. They count as longer than all others.",
         remedy=remedy,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torchgauge import units
+from torchgauge.analyze.capacity.prediction import FULLEST
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.report.content.document import (
@@ -48,6 +49,7 @@ CHECKS = (
 )
 SOURCES = {
     "server": "the server's own clock under load",
+    "call": "calls of the target, one after the other",
     "sweep": "a sweep of batch sizes",
     "profile": "a profile, one call a request",
     "generation": "the fits of a generation",
@@ -99,7 +101,10 @@ def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     parts += [f"{count:,} of batches up to {times.batches[-1].batch:,}"] if times.batches else []
     parts += [times.settings] * bool(times.settings)
     yield "service times", ", ".join(parts)
-    yield "server", DISCIPLINES[plan.discipline]
+    budget = "" if plan.token_budget is None else f", {plan.token_budget:,} positions at once"
+    yield "server", DISCIPLINES[plan.discipline] + budget
+    if plan.failures:
+        yield "headroom", f"{plan.failures:,} worker{'s' * (plan.failures != 1)} may fail"
     rate = "" if plan.arrivals.rate is None else f"{words.rate(plan.arrivals.rate)} requests/s, "
     yield "load", rate + words.arrivals(plan.arrivals)
     if times.shapes:
@@ -161,9 +166,8 @@ def _failed(setting: PlannedSetting) -> str:
     if setting.latency is None:
         return NO_END
     figure = setting.latency.percentile(0.99)
-    verdict = _verdict(setting)
     p99 = "" if figure is None else f"p99 {units.time(figure.value, 3)}"
-    return f"{p99}, goals {verdict}" if verdict else p99
+    return f"{p99}, goals {setting.verdict}" if setting.verdict else p99
 
 
 def setting_name(setting: PlannedSetting) -> str:
@@ -182,11 +186,14 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
             f"{setting.workers:,} worker{'s' * (setting.workers != 1)}"
             + ("" if has_one_batching else f", {setting_name(setting)}"),
             _setting(setting),
-            tone=TONES.get(_verdict(setting), ""),
+            tone=TONES[setting.verdict] if setting.verdict else "",
         )
         for setting in planned
     ]
     notes = ["Knee: the highest rate within the goals. Busy: share of a worker's time."]
+    if not all(setting.stable for setting in planned):
+        share = units.percent(FULLEST)
+        notes.append(f"{NO_END.capitalize()}: at over {share} of the highest rate of its workers.")
     if has_one_batching:
         notes.insert(0, f"All: {setting_name(planned[0])}.")
     return Table(
@@ -211,14 +218,9 @@ def _setting(setting: PlannedSetting) -> dict[str, Value]:
         "million": ""
         if setting.price_per_million is None
         else units.significant(setting.price_per_million, 3),
-        "goals": _verdict(setting) if setting.stable else NO_END,
+        "goals": (setting.verdict or "") if setting.stable else NO_END,
     }
     return {key: text for key, text in values.items() if text}
-
-
-def _verdict(setting: PlannedSetting) -> str:
-    verdicts = {result.verdict for result in setting.goals}
-    return next((name for name in ("missed", "unclear", "met") if name in verdicts), "")
 
 
 def _checks(checks: Sequence[Check]) -> Table:

@@ -76,7 +76,7 @@ SERVER = (
     Column("waiting", title="waiting for a core", priority=2),
     Column("disk", title="disk", priority=4),
     Column("network", title="network", priority=5),
-    Column("limit", title="first at its limit", left_aligned=True),
+    Column("limit", title="at its limit", left_aligned=True),
 )
 TONES: dict[str | None, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful", None: ""}
 
@@ -171,7 +171,10 @@ def _tables(serving: Serving) -> Iterator[Block]:
             for label, level in zip(serving.level_names, serving.levels, strict=True)
         ]
         if any(row.cells for row in rows):
-            yield Table(title=name, how="measured", columns=columns, rows=rows, layout="fitted")
+            yield Table(
+                title=name, how="measured", columns=columns, rows=rows, layout="fitted",
+                notes=words.several_tokens(serving.levels) if name == "Tokens" else [],
+            )  # fmt: skip
         if name == "Tokens" and (table := _goals(serving)):
             yield table
 

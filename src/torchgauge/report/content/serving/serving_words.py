@@ -166,6 +166,14 @@ def without_intervals(serving: Serving) -> Iterator[str]:
         yield f"p99 without an interval: {'; '.join(names)}: {reason.rstrip('.')}."
 
 
+def several_tokens(levels: Sequence[Level]) -> list[str]:
+    """Return that contents of streams hold several tokens, if they do."""
+    tokens = max((level.content_tokens or 0.0 for level in levels), default=0.0)
+    if not tokens:
+        return []
+    return [f"ITL is between contents, which hold {units.significant(tokens, 3)} tokens each."]
+
+
 def failures(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield what became of the requests of a level that were not answered whole."""
     for name, level in zip(serving.level_names, serving.levels, strict=True):
@@ -200,10 +208,11 @@ def early_stopping(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield what MLPerf's rule says, by level."""
     for name, level in zip(serving.level_names, serving.levels, strict=True):
         if level.early_stopping is not None:
-            yield name, _stopping(level.early_stopping)
+            yield name, stopping(level.early_stopping)
 
 
-def _stopping(stop: EarlyStopping) -> str:
+def stopping(stop: EarlyStopping) -> str:
+    """Return what MLPerf's rule says of a level: "passed, 900 queries of 662 needed"."""
     share = f"p{100 * stop.fraction:g}"
     estimate = "" if stop.estimate is None else f", {share} at most {units.time(stop.estimate, 3)}"
     passed = {True: "passed", False: "not passed", None: ""}[stop.passed]
@@ -237,7 +246,7 @@ def in_short(serving: Serving) -> Iterator[tuple[str, Detailed]]:
             yield label, Detailed(units.time(seconds, 3), f"  at {name}")
     for name, level in zip(serving.level_names, serving.levels, strict=True):
         if level.server is not None and level.server.first_saturated:
-            yield "first limit", Detailed(level.server.first_saturated, f"  at {name}")
+            yield "at its limit", Detailed(level.server.first_saturated, f"  at {name}")
             break
 
 

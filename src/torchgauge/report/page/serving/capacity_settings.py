@@ -168,8 +168,7 @@ def _row(setting: PlannedSetting) -> dict[str, Any]:
 def _verdict(setting: PlannedSetting) -> str:
     if not setting.stable:
         return "missed: the queue grows without end"
-    verdicts = {result.verdict for result in setting.goals}
-    return next((verdict for verdict in ("missed", "unclear", "met") if verdict in verdicts), "")
+    return setting.verdict or ""
 
 
 def front(plan: CapacityPlan) -> dict[str, Any] | None:

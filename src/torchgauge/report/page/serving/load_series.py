@@ -42,7 +42,7 @@ def over_time(level: Level) -> dict[str, Any] | None:
         "service": nanoseconds(_quantiles(number, service, is_done, len(middles), 0.5)),
         "due": _per_second(times.scheduled, edges),
         "answered": _per_second(times.last[is_done], edges),
-        "in_flight": _most_in_flight(times.scheduled[is_done], times.last[is_done], edges).tolist(),
+        "in_flight": _most_in_flight(times.scheduled, _ends(level, times), edges).tolist(),
         "stretches": stretches(level),
         "goals": [
             {"value": round(goal.limit * 1e9), "label": words.goal(goal)}
@@ -80,11 +80,21 @@ def _per_second(moments: Times, edges: Times) -> list[float]:
     return [float(f"{rate:.4g}") for rate in (counts / np.diff(edges)).tolist()]
 
 
-def _most_in_flight(due: Times, ended: Times, edges: Times) -> Counts:
-    """Return the most requests in each bin that were due and not yet answered.
+def _ends(level: Level, times: RequestTimes) -> Times:
+    """Return when the client no longer waited for a request: of most, when it was answered.
 
-    Those that were never answered are left out: when they ended is not known.
+    That is the end of the client's time for it, else that of the level. One that ended otherwise
+    without an answer has not waited.
     """
+    limit = np.inf if level.sending is None else level.sending.timeout
+    ended = np.nanmax([level.duration, *times.scheduled[-1:], *times.last])
+    given_up = np.minimum(times.scheduled + limit, ended)
+    unanswered = np.where(times.waiting, given_up, times.scheduled)
+    return np.where(np.isnan(times.last), unanswered, times.last)
+
+
+def _most_in_flight(due: Times, ended: Times, edges: Times) -> Counts:
+    """Return the most requests in each bin that were due and still waited for."""
     moments = np.concatenate([due, ended])
     changes = np.concatenate([np.ones(len(due), np.int64), -np.ones(len(due), np.int64)])
     order = np.lexsort((changes, moments))
@@ -118,6 +128,7 @@ def _readings(use: ServerUse) -> list[dict[str, Any]]:
     limit = [] if use.cores is None else [[use.cores, f"{use.cores:g} cores"]]
     readings: list[tuple[str, str, Any, list[list[Any]]]] = [
         ("Processor cores in use", "number", use.cpu, limit),
+        ("Cores in use by the busiest process or thread", "number", use.busiest, [[1, "one core"]]),
         ("Threads that had no core", "share", use.waiting, []),
         ("Memory", "bytes", use.memory, []),
         ("Read from disks", "bytes/s", use.read, []),
@@ -146,6 +157,6 @@ def _facts(use: ServerUse) -> list[list[str]]:
         rows.append(["cores in use", f"{max(use.cpu):.2f}", "at most"])
     if use.memory:
         rows.append(["memory", units.size(max(use.memory), 3), "at most"])
-    first = use.first_saturated or "none"
-    rows.append(["at its limit first", first, "" if use.first_saturated else "of those read"])
+    limit = use.first_saturated or "none"
+    rows.append(["at its limit", limit, "of cores, one core, memory and GPU"])
     return rows

@@ -34,7 +34,7 @@ WORDS = (
     ["answered", "requests per second that were answered in the window", ""],
     ["goodput", "requests per second within all goals; unanswered ones are not", ""],
     ["saturated", "requests that were due and not answered became more and more", ""],
-    ["knee", "the highest offered rate within the goals", ""],
+    ["capacity", "the highest offered rate within the goals", ""],
     ["ITL", "every gap between two contents of a stream, of all requests together", ""],
     ["TPOT", "(last − first) ÷ (tokens − 1) of a request", ""],
     ["fate", "what became of a request: each that was due has one", ""],
@@ -137,7 +137,12 @@ def _latency_cards(level: Level) -> Iterator[dict[str, str]]:
         ("latency p99", level.latency, 0.99, "distribution"),
         ("time to first token p95", level.ttft, 0.95, "distribution"),
         ("time per token p50", level.tpot, 0.5, "gaps"),
-        ("between tokens p99", level.itl, 0.99, "gaps"),
+        (
+            f"between {'tokens' if level.content_tokens is None else 'contents'} p99",
+            level.itl,
+            0.99,
+            "gaps",
+        ),
     ):
         if distribution is not None:
             yield _time_card(label, distribution, fraction, view)
@@ -281,6 +286,9 @@ def _sending(level: Level) -> Iterable[list[str]]:
         ends = level.saturation.interval
         note = "" if ends is None else f"95 %: {ends.low:.3g} … {ends.high:.3g}"
         yield ["backlog", f"{level.saturation.slope:+.3g} requests/s", note]
+    if level.early_stopping is not None:
+        text = words.stopping(level.early_stopping)
+        yield ["MLPerf's early stopping", text, "valid for independent requests only"]
     if client is not None:
         yield from _client(client)
 

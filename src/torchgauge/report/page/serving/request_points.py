@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import FATES
 from torchgauge.report.content.serving import serving_words as words
@@ -16,7 +16,6 @@ from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.request_times import (
     Times,
     answered,
-    in_window,
     microseconds,
     stretches,
 )
@@ -64,7 +63,7 @@ def requests(level: Level, max_points: int) -> dict[str, Any] | None:
     times = RequestTimes(level.requests)
     if not len(times.scheduled):
         return None
-    is_done, inside = answered(times), in_window(level, times)
+    is_done, inside = answered(times), in_window(times, level.window)
     steady, other = is_done & inside, is_done & ~inside
     share = int(max_points * other.sum() / max(is_done.sum(), 1))
     share = max(share, min(max_points // 10, 500))

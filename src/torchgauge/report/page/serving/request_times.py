@@ -1,4 +1,4 @@
-"""The times of a level's requests as a page draws them, and which of them figures are of."""
+"""The times of a level's requests as a page draws them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ Flags = npt.NDArray[np.bool_]
 def answered(times: RequestTimes) -> Flags:
     """Return which requests have a latency: they were answered as they should be."""
     return np.isfinite(times.latency)
-
-
-def in_window(level: Level, times: RequestTimes) -> Flags:
-    """Return which requests were due in the steady window."""
-    begin, end = level.window
-    flags: Flags = (begin <= times.scheduled) & (times.scheduled <= end)
-    return flags
 
 
 def microseconds(seconds: Times) -> list[int]:

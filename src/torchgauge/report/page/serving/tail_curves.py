@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.serving.request_times import RequestTimes
+from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.records.serving.distribution import Distribution
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Level
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving.request_points import points
-from torchgauge.report.page.serving.request_times import Flags, answered, in_window, stretches
+from torchgauge.report.page.serving.request_times import Flags, answered, stretches
 
 PER_DECADE = 30  # points of a curve
 MARKED = (2, 10, 20, 100, 1_000, 10_000)  # one in n: p50, p90, p95, p99, …
 COUNTED_BY = {
     "usage": "Tokens are those of the server's own count (usage).",
-    "tokenizer": "Tokens were counted by a tokenizer of the client.",
     "chunks": "The server does not say how many tokens there were: a chunk counts as one.",
 }
 
@@ -74,7 +73,7 @@ def goal_points(goals: Sequence[Goal], metrics: Sequence[str]) -> list[list[Any]
 def distribution(level: Level) -> dict[str, Any] | None:
     """Return the distribution of latency, service and TTFT over the steady window's requests."""
     times = RequestTimes(level.requests)
-    steady = in_window(level, times)
+    steady = in_window(times, level.window)
     unanswered = int((steady & ~answered(times)).sum())
     if unanswered == steady.sum():
         return None
@@ -120,12 +119,14 @@ def between_tokens(level: Level, max_points: int) -> dict[str, Any] | None:
     times = RequestTimes(level.requests)
     if not len(times.gaps) or len(times.gap_owners) != len(times.gaps):
         return None
-    steady = in_window(level, times)
+    steady = in_window(times, level.window)
     moments = times.gap_ends
     drawn = np.flatnonzero(steady[times.gap_owners] & np.isfinite(moments))
     if not len(drawn):
         return None
-    series = [("between tokens (ITL)", times.times_of("itl", steady), level.itl)]
+    several = level.content_tokens
+    between = "between tokens (ITL)" if several is None else "between contents (ITL)"
+    series = [(between, times.times_of("itl", steady), level.itl)]
     if level.tpot is not None:
         series.append(("time per token (TPOT)", times.tpot[steady], level.tpot))
     return {
@@ -137,5 +138,7 @@ def between_tokens(level: Level, max_points: int) -> dict[str, Any] | None:
         "gaps": {"label": "gap", **points(moments[drawn], times.gaps[drawn], max_points)},
         "total": len(drawn),
         "stretches": stretches(level),
-        "notes": [COUNTED_BY[level.tokens_by]] if level.tokens_by in COUNTED_BY else [],
+        "notes": list(
+            filter(None, [COUNTED_BY.get(level.tokens_by), *words.several_tokens([level])])
+        ),
     }

@@ -11,7 +11,9 @@ from torchgauge.serving.client.dialects.openai_answer import OpenAIAnswer
 def body(prompt: Prompt, model: str) -> bytes:
     """Return the body of a request for a streamed answer with its usage."""
     messages = prompt.messages or ({"role": "user", "content": prompt.text},)
-    fields: dict[str, object] = {"model": model, "messages": messages, "stream": True}
+    fields: dict[str, object] = {"messages": messages, "stream": True}
+    if model:
+        fields["model"] = model
     if prompt.tokens is not None:
         fields["max_tokens"] = prompt.tokens
     return msgspec.json.encode(fields | {"stream_options": {"include_usage": True}})

@@ -11,7 +11,9 @@ from torchgauge.serving.client.dialects.openai_answer import OpenAIAnswer
 def body(prompt: Prompt, model: str) -> bytes:
     """Return the body of a request for a streamed answer with its usage."""
     text = prompt.text or "\n".join(str(m.get("content", "")) for m in prompt.messages)
-    fields: dict[str, object] = {"model": model, "prompt": text, "stream": True}
+    fields: dict[str, object] = {"prompt": text, "stream": True}
+    if model:
+        fields["model"] = model
     if prompt.tokens is not None:
         fields["max_tokens"] = prompt.tokens
     return msgspec.json.encode(fields | {"stream_options": {"include_usage": True}})
