@@ -48,7 +48,7 @@ from torchgauge.records.onnx.graph import Graph
 OPENED = 0x20  # IN_OPEN
 SECONDS = 60
 PROFILE_SECONDS = 120
-ERROR_ID = re.compile(rb"\[([a-z0-9-]+)\]")
+ERROR_ID = re.compile(rb"^torchgauge: error: .*\[([a-z0-9-]+)\]", re.M)
 
 
 def seeds() -> list[bytes]:
@@ -208,11 +208,11 @@ def profiled(path: Path) -> str:
     except subprocess.TimeoutExpired:
         return "HANG of the caller"
     error = ERROR_ID.search(done.stderr)
-    if done.returncode == 0:
-        return "record"
-    if done.returncode < 0 or b"Traceback" in done.stderr or error is None:
-        return f"CRASH of the caller ({done.returncode})"
-    return f"error {error[1].decode()}"
+    if error is not None and done.returncode > 0:
+        return f"error {error[1].decode()}"
+    if done.stdout.startswith(b"{") and done.returncode in (0, 1):
+        return "record" if done.returncode == 0 else "record, the call failed"
+    return f"CRASH of the caller ({done.returncode})"
 
 
 def main() -> None:
