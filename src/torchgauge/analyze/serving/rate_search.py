@@ -21,6 +21,8 @@ MOST_LEVELS, BRACKET_LEVELS, FEWEST_REPEATS = 16, 8, 6
 # Of the usual length: what all levels may take together where the search chooses their lengths.
 MOST_LENGTH = 36.0
 SHORTEST_BRACKET, LONGEST_BRACKET, SHORTEST_REPEAT, CONFIRM_LENGTH = 0.4, 0.8, 0.8, 2.0
+# One level of all the time that is left would show the machine at that time alone.
+LONGEST_REPEAT = 6.0
 # A short level still shows which side of the goal it is on, if this many requests may miss it.
 BRACKET_MISSES = 5
 # What a closed loop answers is seldom exceeded: the first rate is below it, this far above.
@@ -240,7 +242,8 @@ class RateSearch:
             needed_length = max(needed, (needed * (len(near) + slots) - spent) / slots)
         if math.isfinite(share):
             needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
-        return self._limited(max(needed_length, SHORTEST_REPEAT), slots, reserve=CONFIRM_LENGTH)
+        length = min(max(needed_length, SHORTEST_REPEAT), LONGEST_REPEAT)
+        return self._limited(length, slots, reserve=CONFIRM_LENGTH)
 
     def _limited(self, length: float, slots: int, *, reserve: float = 0.0) -> float:
         if self._usual_seconds is None:
