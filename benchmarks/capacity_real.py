@@ -65,7 +65,7 @@ KNEE_LOAD, ASIDE = 0.6, 0.05
 # Too many requests, in times of the rate of batches that are called here.
 TOO_MANY = 1.5
 WIDTH, DEPTH = 3072, 10
-CHANNELS, SIZE, CONVOLUTIONS, PACED_SECONDS = 32, 16, 6, 0.012
+CHANNELS, SIZE, CONVOLUTIONS, PACED_SECONDS = 32, 16, 6, 0.02
 
 Made = tuple[nn.Module, torch.Tensor]
 

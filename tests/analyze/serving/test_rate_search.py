@@ -122,6 +122,18 @@ def test_a_client_that_is_always_late_ends_the_search():
     assert "too busy" in capacity.reason
 
 
+def test_a_client_that_is_late_for_a_while_is_asked_for_what_it_could_send_again():
+    load = SimulatedLoad("p95<20ms", kind="exponential")
+    late = ClientLoad(lateness_p99=0.1, limited=True)
+
+    def mend(level, number):
+        return msgspec.structs.replace(level, client=late) if number in (6, 7) else level
+
+    capacity, trials = searched(load, 40.0, seed=0, mend=mend)
+    assert capacity.interval is not None
+    assert max(trial.rate for trial in trials[8:]) > 0.9 * max(t.rate for t in trials[:6])
+
+
 def test_a_client_that_is_late_by_little_of_the_limit_is_no_reason_to_leave_levels_out():
     load = SimulatedLoad("p95<20ms", kind="exponential")
     late = ClientLoad(lateness_p99=0.0015, limited=True)

@@ -44,7 +44,7 @@ LEAST_SLOPE = 10.0
 PRECISION = 0.015
 # Levels that seem long enough may not be: the more queues they show, the longer these turn out.
 MARGIN = 1.2
-# A client that is late twice at a rate is asked for this share of it at most.
+# A client that is late twice at a rate is asked for this share of it, or what it could send.
 SENDABLE = 0.8
 # Where it is late at any rate, the machine is too busy.
 MOST_LATE = 4
@@ -115,7 +115,8 @@ class RateSearch:
         saturated = level.saturation is not None and bool(level.saturation.saturated)
         cause = left_out(level, is_first=len(self._attempts) < FIRST_LEVELS)
         if cause == "late client" and self._attempts and self._attempts[-1].left_out == cause:
-            self._highest = min(self._highest, SENDABLE * trial.rate)
+            sent = max((attempt.trial.rate for attempt in self._used()), default=0.0)
+            self._highest = min(self._highest, max(SENDABLE * trial.rate, sent))
         self._attempts.append(Attempt(trial, goals, saturated, level.verdict, cause))
         return cause
 
