@@ -158,8 +158,8 @@ def _uncertain(latency: Distribution, batches: int) -> Iterator[MeasurementWarni
         needed = units.significant(batches * (reach / NARROW) ** 2, 2)
         yield MeasurementWarning(
             id="batches-few",
-            message=f"p99 is known to {units.percent(reach)} only: so near to the highest rate, "
-            "little of the service times is much of the wait.",
+            message=f"p99 is known to {units.percent(reach)} only: the service times are "
+            "uncertain, and the nearer to the highest rate, the more of that is in the wait.",
             remedy=f"Measure longer: some {needed} batches in place of {batches:,} show it to "
             f"{units.percent(NARROW)}, or plan with another worker.",
         )
