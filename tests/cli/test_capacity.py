@@ -162,6 +162,20 @@ def test_verification_sends_the_planned_load(record, monkeypatch, capsys):
     assert [check["figure"] for check in plan["checks"]] == ["latency p50", "latency p99"] * 2
 
 
+def test_verification_sends_a_recorded_schedule(record, monkeypatch, tmp_path):
+    times = tmp_path / "times.txt"
+    times.write_text("0\n0.01\n0.02\n0.1\n")
+    sent = []
+
+    def measured(_, **settings):
+        sent.append((settings["arrivals"], settings["rate"]))
+        return worlds.load_record("fifo", 60, seed=8)
+
+    monkeypatch.setattr("torchgauge.api.servings.serving_request", measured)
+    main(["capacity", record, "--arrivals", str(times), "--workers", "1", "--verify", "model.py"])
+    assert sent == [(str(times), 30.0)]
+
+
 def test_verification_shows_another_server(record, monkeypatch, capsys):
     other = worlds.load_record("lifo", 70)
     monkeypatch.setattr("torchgauge.api.servings.serving_request", lambda *_, **__: other)

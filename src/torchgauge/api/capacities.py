@@ -48,7 +48,8 @@ def plan_capacity(
         seed: Of what is drawn.
         verify: A model, or a server's URL with the planned workers, to load afterwards.
         inputs: Those of a request to that model.
-        load: More of that load, as of `measure_serving`: `{"body": "request.json"}`.
+        load: More of that load, as of `measure_serving`: `{"body": "request.json"}`, and by
+            `{"arrivals": "times.txt"}` the file of `schedule`, in whose place it is Poisson.
         progress: Show progress; None does so on a terminal.
 
     Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `arrivals-unknown`,

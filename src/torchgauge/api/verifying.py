@@ -82,7 +82,7 @@ def _loaded(
     planned: dict[str, Any] = {
         "rate": verifying.rate,
         "goals": plan.goals,
-        # A recorded schedule is not in the plan.
+        # A recorded schedule is not in the plan: `load` may name its file.
         "arrivals": "poisson" if arrivals == "file" else arrivals,
         "workers": verifying.workers,
         "seed": plan.arrivals.seed + 1,

@@ -226,6 +226,8 @@ def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
                 f"{flag} says how --verify loads.", id="option-conflict", remedy="Add --verify."
             )
         return {}
+    if arrival_kind(options.arrivals) is None:
+        chosen["arrivals"] = options.arrivals
     target = options.verify or getattr(getattr(record, "target", None), "spec", "")
     is_endpoint = is_address(target)
     check_fit(options, of_targets if is_endpoint else of_endpoints)
