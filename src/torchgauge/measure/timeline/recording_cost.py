@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
-from torchgauge.analyze.timeline.node_times import RecordingCost
+from torchgauge.analyze.timeline.node_times import QUICK, RecordingCost
 from torchgauge.errors import missing_extra
 from torchgauge.targets.runtimes.onnx_session import OnnxSession, RecordingSession
 
@@ -22,23 +21,24 @@ ENDS = 8  # inputs and outputs of the graph
 
 
 class _Tiny(NamedTuple):
-    """A graph of `chains` chains of tiny nodes, and medians of bare and recorded calls by round."""
+    """A graph of `chains` chains of tiny nodes, and seconds of bare and recorded calls by round."""
 
     nodes: int
     inputs: int
     chains: int
-    bare: list[float]
-    recorded: list[float]
+    bare: list[list[float]]
+    recorded: list[list[float]]
 
     @property
     def call(self) -> float:
-        """Seconds of a bare call."""
-        return statistics.median(self.bare)
+        """Seconds of a quick bare call, as those of the model are compared with it."""
+        return float(np.quantile(self.bare, QUICK))
 
     @property
     def added(self) -> float:
         """Seconds that recording adds to it."""
-        return float(statistics.median(map(operator.sub, self.recorded, self.bare)))
+        by_round = np.median(self.recorded, axis=1) - np.median(self.bare, axis=1)
+        return float(np.median(by_round))
 
 
 def recording_cost(model: OnnxSession, folder: Path, now: Callable[[], int]) -> RecordingCost:
@@ -56,8 +56,8 @@ def recording_cost(model: OnnxSession, folder: Path, now: Callable[[], int]) -> 
     calls = [_sessions(graph, model, folder / str(index)) for index, graph in enumerate(graphs)]
     for _ in range(ROUNDS):
         for graph, (session, recording, inputs) in zip(graphs, calls, strict=True):
-            graph.bare.append(_median(session, inputs, now))
-            graph.recorded.append(_median(recording, inputs, now))
+            graph.bare.append(_times(session, inputs, now))
+            graph.recorded.append(_times(recording, inputs, now))
     for _, recording, _ in calls:
         recording.end()
     return _cost(*graphs)
@@ -95,15 +95,15 @@ def _cost(single: _Tiny, narrow: _Tiny, wide: _Tiny, ends: _Tiny) -> RecordingCo
     )
 
 
-def _median(
+def _times(
     call: Callable[..., object], inputs: list[torch.Tensor], now: Callable[[], int]
-) -> float:
+) -> list[float]:
     times = []
     for _ in range(CALLS):
         begin = now()
         call(*inputs)
-        times.append(now() - begin)
-    return statistics.median(times) * 1e-9
+        times.append((now() - begin) * 1e-9)
+    return times
 
 
 def _graph(length: int, inputs: int, chains: int) -> bytes:
