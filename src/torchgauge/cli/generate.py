@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
 from torchgauge.cli.options.numbers import positive, positives, seconds, whole_number
-from torchgauge.cli.options.target import add_target, add_threshold, settle, target_request
+from torchgauge.cli.options.target import (
+    add_model_option,
+    add_target,
+    add_threshold,
+    settle,
+    target_request,
+)
 from torchgauge.cli.options.tree import add_energy_option, add_view_options, shown_options
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode
-from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.measure.generation.generation_options import GenerationOptions
@@ -98,24 +103,14 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--assistant", metavar="TARGET", help="draft model of assisted decoding, as TARGET"
     )
-    group.add_argument(
+    add_model_option(
+        group,
         "--input",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        dest="inputs",
         help="shape of an input, such as input_ids=1x128:int64<32000; repeatable",
     )
-    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    group.add_argument(
-        "--device",
-        default="auto",
-        metavar="DEVICE",
-        help="cpu, cuda, cuda:N, or auto: the GPU if there is one (default)",
-    )
-    group.add_argument(
-        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
-    )
+    add_model_option(group, "--weights")
+    add_model_option(group, "--device", default="auto")
+    add_model_option(group, "--precision")
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:

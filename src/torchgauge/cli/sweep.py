@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options.latency import latency_options
 from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
-from torchgauge.cli.options.target import add_runtime_options, add_target, settle, target_request
+from torchgauge.cli.options.target import (
+    add_model_option,
+    add_runtime_options,
+    add_target,
+    settle,
+    target_request,
+)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -75,25 +81,17 @@ def _axes(grid: argparse._ArgumentGroup) -> None:
     grid.add_argument(
         "--runtime", metavar="R,R", help=f"what runs an ONNX file: {', '.join(RUNTIMES)}"
     )
-    grid.add_argument(
-        "--device",
-        metavar="D,D",
-        default="auto",
-        help="cpu, cuda, cuda:N, or auto: the GPU if there is one (default)",
-    )
+    add_model_option(grid, "--device", default="auto", metavar="D,D")
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+    add_model_option(
+        group,
         "--input",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        dest="inputs",
         help="shape of an input, such as 1x3x224x224; repeatable; --batch replaces its first size",
     )
-    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    group.add_argument("--trust", action="store_true", help="load a file that holds a program")
+    add_model_option(group, "--weights")
+    add_model_option(group, "--trust")
     add_runtime_options(group, axes=False)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
+from torchgauge.cli.options.target import add_model_option
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.folders import typed
@@ -131,26 +132,15 @@ def add_server_options(group: argparse._ArgumentGroup) -> None:
 
 def add_served_options(group: argparse._ArgumentGroup) -> None:
     """Declare how a target is run that is put under load."""
-    group.add_argument(
+    add_model_option(
+        group,
         "--input",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        dest="inputs",
         help="shape of an input of one request, such as 1x3x224x224; repeatable",
     )
-    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    group.add_argument(
-        "--device", metavar="DEVICE", help="cpu, cuda, cuda:N, or auto: the GPU if there is one"
-    )
-    group.add_argument(
-        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
-    )
-    group.add_argument(
-        "--trust",
-        action="store_true",
-        help="load a file that holds a program, in a process of its own",
-    )
+    add_model_option(group, "--weights")
+    add_model_option(group, "--device", help="cpu, cuda, cuda:N, or auto: the GPU if there is one")
+    add_model_option(group, "--precision")
+    add_model_option(group, "--trust")
 
 
 def rates(text: str) -> tuple[float, ...] | Literal["auto"]:

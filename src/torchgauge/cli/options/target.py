@@ -41,31 +41,46 @@ def add_threshold(group: argparse._ArgumentGroup, examples: str = THRESHOLDS) ->
     )
 
 
+# Of every command that opens a model.
+OF_MODELS: dict[str, dict[str, Any]] = {
+    "--input": {"action": "append", "default": [], "metavar": "SPEC", "dest": "inputs"},
+    "--weights": {"type": typed, "metavar": "FILE", "help": "state dict to load"},
+    "--device": {
+        "metavar": "DEVICE",
+        "help": "cpu, cuda, cuda:N, or auto: the GPU if there is one (default)",
+    },
+    "--precision": {
+        "metavar": "P",
+        "help": "fp32, tf32, bf16 or fp16 (default: as the model is)",
+    },
+    "--trust": {
+        "action": "store_true",
+        "help": "load a file that holds a program, in a process of its own",
+    },
+}
+
+
+def add_model_option(group: argparse._ArgumentGroup, flag: str, **changes: Any) -> None:
+    """Declare an option of `OF_MODELS`, with what differs here."""
+    group.add_argument(flag, **(OF_MODELS[flag] | changes))
+
+
 def add_run_options(
     group: argparse._ArgumentGroup, *, device: str | None, device_help: str
 ) -> None:
     """Declare the options that say what is run and where."""
-    group.add_argument(
+    add_model_option(
+        group,
         "--input",
-        action="append",
-        default=[],
-        metavar="SPEC",
-        dest="inputs",
         help="shape of an input, such as 1x3x224x224 or input_ids=2x128:int64<50257; repeatable",
     )
     group.add_argument(
         "--batch", type=positive, metavar="N", help="leading dimension of every input"
     )
-    group.add_argument("--weights", type=typed, metavar="FILE", help="state dict to load")
-    group.add_argument("--device", default=device, metavar="DEVICE", help=device_help)
-    group.add_argument(
-        "--precision", metavar="P", help="fp32, tf32, bf16 or fp16 (default: as the model is)"
-    )
-    group.add_argument(
-        "--trust",
-        action="store_true",
-        help="load a file that holds a program, in a process of its own",
-    )
+    add_model_option(group, "--weights")
+    add_model_option(group, "--device", default=device, help=device_help)
+    add_model_option(group, "--precision")
+    add_model_option(group, "--trust")
     group.add_argument(
         "--etrecord", type=typed, metavar="FILE",
         help="ETRecord of an ExecuTorch program: its layers and parameters",
