@@ -7,7 +7,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from tests.support import onnx_files
 from tests.support.onnx_files import model, node, weight
 
@@ -300,6 +300,62 @@ def test_scales_of_quantised_weights_are_no_parameters_and_packed_ones_count_unp
     size = graph_size(graph)
     assert (size.parameters, size.buffers) == (108 + 4 + 32 * 16 + 4, 4 + 4 + 16)
     assert graph_facts(graph).made_parameters == 4
+
+
+def stored_as(kind, **shapes: tuple[int, ...]):
+    return [
+        numpy_helper.from_array(np.ones(shape, kind), name.replace("__", "."))
+        for name, shape in shapes.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stored", "parameters"),
+    [
+        ([node("DynamicQuantizeLSTM", ["x", "W", "R", "B", "", "", "", "", "ws", "wz", "rs", "rz"],
+               ["y"], domain="com.microsoft", hidden_size=16, direction="bidirectional")],
+         stored_as(np.int8, W=(2, 8, 64), R=(2, 16, 64), wz=(2,), rz=(2,))
+         + stored_as(np.float32, B=(2, 128), ws=(2,), rs=(2,)), 3328),
+        ([node("QAttention", ["x", "a.q", "b", "xs", "a.scale", "", "xz", "wz"], ["y"],
+               domain="com.microsoft", num_heads=4)],
+         stored_as(np.int8, a__q=(64, 192), wz=(1,)) + stored_as(np.uint8, xz=(1,))
+         + stored_as(np.float32, b=(192,), xs=(1,), a__scale=(1,)), 12480),
+        ([node("GatherBlockQuantized", ["e.q", "i", "e.scales"], ["y"], domain="com.microsoft",
+               bits=4, block_size=32, quantize_axis=1)],
+         stored_as(np.uint8, e__q=(1000, 32)) + stored_as(np.float32, e__scales=(1000, 2)), 64_000),
+        ([node("QMoE", ["x", "r", "f1", "f.s1", "", "f2", "f.s2"], ["y"], domain="com.microsoft",
+               expert_weight_bits=4, fc2_expert_weight_bits=8)],
+         stored_as(np.uint8, f1=(2, 6, 4), f2=(2, 8, 6))
+         + stored_as(np.float32, f__s1=(2, 6), f__s2=(2, 8)), 96 + 96),
+        ([node("QEmbedLayerNormalization",
+               ["i", "", "w", "p", "", "g", "b", "", "e.ws", "e.ps", "", "e.gs", "e.bs", "wz"],
+               ["y"], domain="com.microsoft")],
+         stored_as(np.uint8, w=(50, 8), p=(16, 8), g=(8,), b=(8,), wz=(1,))
+         + stored_as(np.float32, e__ws=(1,), e__ps=(1,), e__gs=(1,), e__bs=(1,)), 544),
+        ([node("Gather", ["t", "i"], ["r"]), node("DequantizeLinear", ["r", "t.scale"], ["y"])],
+         stored_as(np.uint8, t=(3, 10, 8)) + stored_as(np.float32, t__scale=(1,)), 240),
+        ([node("Gather", ["t", "i"], ["r"]), node("Cast", ["r"], ["y"], to=1)],
+         stored_as(np.int8, t=(10, 8)), 80),
+        ([node("Gather", ["t", "i"], ["y"])], stored_as(np.uint8, t=(80,)), 0),
+        ([node("BatchNormalization", ["x", "bn.w_0", "bn.b_0", "bn.w_1", "bn.w_2"], ["y"])],
+         stored_as(np.float32, bn__w_0=(3,), bn__b_0=(3,), bn__w_1=(3,), bn__w_2=(3,)), 6),
+    ],
+)  # fmt: skip
+def test_weights_and_what_belongs_to_them(graph_of, nodes, stored, parameters):
+    graph = graph_of(model(nodes, stored, domains=["com.microsoft"]))
+    assert graph_size(graph).parameters == parameters
+    assert graph_cost(graph).nodes[0].parameters == parameters
+
+
+def test_equal_names_in_two_branches_are_two_tensors(graph_of):
+    result = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
+    branches = [
+        helper.make_graph([node("MatMul", ["x", "w"], ["r"])], name, [], [result], stored)
+        for name, stored in (("a", [weight("w", 4, 10)]), ("b", [weight("w", 4, 5)]))
+    ]
+    choice = node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    size = graph_size(graph_of(model([choice], x=(2, 4))))
+    assert (size.parameters, size.bytes) == (60, 240)
 
 
 @pytest.mark.parametrize(

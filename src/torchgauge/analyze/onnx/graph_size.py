@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 
 from torchgauge.formulas.kinds import kind
-from torchgauge.records.onnx.graph import Graph, Initializer
+from torchgauge.records.onnx.graph import Graph, Initializer, TensorType
 from torchgauge.records.work.size import DtypeSize, Size
 
 # Names of buffers in state dicts of well-known modules.
@@ -39,6 +39,11 @@ _WEIGHTS: dict[str, tuple[int, ...]] = {
     "DynamicQuantizeMatMul": (1, 4),
     "MatMulIntegerToFloat": (1, 6),
     "QGemm": (3, 6),
+    "DynamicQuantizeLSTM": (1, 2, 3, 7),
+    "QAttention": (1, 2),
+    "GatherBlockQuantized": (0,),
+    "QMoE": (2, 4, 5, 7, 8, 10),
+    "QEmbedLayerNormalization": (2, 3, 4, 5, 6),
     **dict.fromkeys(("QLinearConv", "QLinearMatMul"), (3, 8)),
     "DeformConv": (1, 3),
     "SkipLayerNormalization": (2, 3, 4),
@@ -47,8 +52,9 @@ _WEIGHTS: dict[str, tuple[int, ...]] = {
     "MultiHeadAttention": (3,),
     "DequantizeLinear": (0,),
 }  # fmt: skip
-# Where it takes scales, those of a resizing among them, and zero points of quantised values.
-_SCALES: dict[str, tuple[int, ...]] = {
+# Where it takes running statistics, scales (those of a resizing among them), and zero points.
+_NO_WEIGHTS: dict[str, tuple[int, ...]] = {
+    "BatchNormalization": (3, 4),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
     **dict.fromkeys(("MatMulNBits", "MatMulBnb4", "DynamicQuantizeMatMul"), (2, 3)),
     "MatMulIntegerToFloat": (2, 3, 4, 5),
@@ -57,7 +63,20 @@ _SCALES: dict[str, tuple[int, ...]] = {
     "Resize": (1, 2),
     "Upsample": (1,),
     "QGemm": (1, 2, 4, 5, 7, 8),
+    "DynamicQuantizeLSTM": (8, 9, 10, 11),
+    "QAttention": (3, 4, 6, 7),
+    "GatherBlockQuantized": (2, 3),
+    "QMoE": (3, 6, 9, 11, 12, 13, *range(15, 21)),
+    "QEmbedLayerNormalization": tuple(range(8, 18)),
 }  # fmt: skip
+# Weights of which several are in one byte, by position, with the attribute that has their bits.
+_BITS = {
+    "GatherBlockQuantized": {0: "bits"},
+    "QMoE": {position: f"fc{(position + 1) // 3}_expert_weight_bits" for position in (2, 5, 8)},
+}
+_USUAL_BITS = 4
+_GATHERS = ("Gather", "GatherND")  # of a table, or of indices
+_LARGEST_SIZE = 2**31
 # A bias that an exporter adds by itself, a scale, a class token: one value for each channel.
 _BY_CHANNEL = ("Add", "Mul", "Sub", "Div", "Concat")
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "float64"}
@@ -71,14 +90,14 @@ def graph_size(graph: Graph) -> Size | None:
     """
     if not knows_parameters(graph):
         return None
-    parameters = parameter_elements(graph)
+    parameters = _parameters(graph)
     by_dtype: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     sums = {True: [0, 0], False: [0, 0]}
-    for tensor in graph.initializers:
+    for number, tensor in enumerate(graph.initializers):
         if tensor.shared:
             continue
-        for entry in (sums[tensor.name in parameters], by_dtype[tensor.dtype or "unknown"]):
-            entry[0] += parameters.get(tensor.name, math.prod(tensor.shape))
+        for entry in (sums[number in parameters], by_dtype[tensor.dtype or "unknown"]):
+            entry[0] += parameters.get(number, math.prod(tensor.shape))
             entry[1] += tensor.bytes
     return Size(
         parameters=sums[True][0],
@@ -109,21 +128,48 @@ def floating_precision(graph: Graph) -> str:
 
 
 def parameter_elements(graph: Graph) -> dict[str, int]:
-    """Return the elements of each parameter by its name; of several at one place the first."""
-    weights, scales = _read_at(graph, _WEIGHTS), _read_at(graph, _SCALES)
-    packed = {
-        node.inputs[1]: int(node.attributes["N"]) * int(node.attributes["K"])  # type: ignore[arg-type]
-        for node in graph.nodes
-        if node.operator in ("MatMulNBits", "MatMulBnb4")
-        and all(isinstance(node.attributes.get(name), int) for name in "NK")
-    }
+    """Return the elements of each parameter by its name; of several at one place the first.
+
+    Those of one name, in the branches of an If, are together.
+    """
+    elements: Counter[str] = Counter()
+    for number, count in _parameters(graph).items():
+        elements[graph.initializers[number].name] += count
+    return elements
+
+
+def _parameters(graph: Graph) -> dict[int, int]:
+    """Return the elements of each parameter by its number among what is stored."""
+    weights, others = _read_at(graph, _WEIGHTS), _read_at(graph, _NO_WEIGHTS)
+    unpacked = _unpacked(graph)
     return {
-        tensor.name: packed.get(tensor.name, math.prod(tensor.shape))
-        for tensor in graph.initializers
+        number: unpacked.get(tensor.name, math.prod(tensor.shape))
+        for number, tensor in enumerate(graph.initializers)
         if not tensor.shared
-        and tensor.name not in scales
+        and tensor.name not in others
         and is_parameter(tensor, is_weight=tensor.name in weights)
     }
+
+
+def _unpacked(graph: Graph) -> dict[str, int]:
+    """Return how many elements are in each weight that stores several in one byte."""
+    elements: dict[str, int] = {}
+    for node in graph.nodes:
+        sizes = [node.attributes.get(name) for name in "NK"]
+        if node.operator in ("MatMulNBits", "MatMulBnb4") and all(map(_is_size, sizes)):
+            elements.update(dict.fromkeys(node.inputs[1:2], math.prod(sizes)))  # type: ignore[arg-type]
+        usual = node.attributes.get("expert_weight_bits", _USUAL_BITS)
+        for position, name in _BITS.get(node.operator, {}).items():
+            bits = node.attributes.get(name, usual)
+            stored = node.input_types[position] if position < len(node.inputs) else TensorType()
+            count = stored.elements if stored.dtype == "uint8" else None
+            if count is not None and isinstance(bits, int) and bits > 0:
+                elements[node.inputs[position]] = count * 8 // bits
+    return elements
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and 0 < value < _LARGEST_SIZE
 
 
 def made_elements(graph: Graph) -> int:
@@ -174,6 +220,7 @@ def made_up(name: str) -> bool:
 
 def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
     """Return the initializers that operators read at these positions, of weights also vectors."""
+    is_weights = positions is _WEIGHTS
     stored = {tensor.name: tensor for tensor in graph.initializers}
     # A vector in a Constant without a module's name is mostly a table that was computed.
     constants = {
@@ -183,6 +230,9 @@ def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
     for node in graph.nodes:
         if node.operator == "Identity" and node.outputs and node.inputs[:1]:
             sources[node.outputs[0]] = sources.get(node.inputs[0], "")
+    dequantised = {
+        name for node in graph.nodes if node.operator == "DequantizeLinear" for name in node.inputs
+    }
     read: set[str] = set()
     for node in graph.nodes:
         for position, value in enumerate(node.inputs):
@@ -191,8 +241,14 @@ def _read_at(graph: Graph, positions: dict[str, tuple[int, ...]]) -> set[str]:
                 continue
             is_floating = "float" in stored[name].dtype
             if position in positions.get(node.operator, ()):
-                read.update({name} if is_floating or not node.operator.startswith("Gather") else ())
-            elif positions is _WEIGHTS and node.operator in _BY_CHANNEL and is_floating:
+                is_table = (
+                    node.operator not in _GATHERS
+                    or is_floating
+                    or not dequantised.isdisjoint(node.outputs)
+                    or (stored[name].dtype in ("int8", "uint8") and len(stored[name].shape) == 2)
+                )
+                read.update({name} if is_table else ())
+            elif is_weights and node.operator in _BY_CHANNEL and is_floating:
                 read.update({name} - constants if _is_vector(stored[name].shape) else ())
     return read
 
