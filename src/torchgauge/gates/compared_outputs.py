@@ -18,7 +18,8 @@ from torchgauge.targets.builds.source import Source
 from torchgauge.targets.runtimes.runtime_options import in_runtime
 from torchgauge.targets.target import TargetRequest
 
-# Of the largest value of an output: what other kernels and their order of sums make of fp32.
+# Of the largest value of an output: what other kernels and their order of sums make of fp32. The
+# check allows more where a side is in low precision.
 TOLERANCE = 1e-3
 
 

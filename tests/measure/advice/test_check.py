@@ -3,15 +3,21 @@
 import math
 import shutil
 
+import msgspec
+import onnx
 import pytest
 import torch
+from tests.support import onnx_files
 from torch import nn
 
-from torchgauge.errors import MeasurementError
+from torchgauge.errors import MeasurementError, ModelError
 from torchgauge.measure.advice.check import CheckSource, check
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
+from torchgauge.readers.onnx import onnx_file
+from torchgauge.readers.onnx.onnx_answer import Answer, answered
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.target import TargetRequest
 
 BROKEN = "model.fc.forward = lambda x: x * 0 - 7"
 NOTHING = "model.eval()"
@@ -102,3 +108,49 @@ def test_a_metric_of_a_buffer_is_of_the_outputs_as_they_were():
     found = checked(Buffered(), BROKEN, lambda outputs: outputs.mean())
     assert found.metric_before != found.metric_after == -7
     assert not found.passed
+
+
+@pytest.fixture
+def exported(tmp_path, monkeypatch):
+    """Write x + x for one type of elements; it is read here, which starts no process."""
+
+    def ask(_path, question):
+        return msgspec.msgpack.decode(answered(question), type=Answer)
+
+    monkeypatch.setattr(onnx_file, "_ask", ask)
+    return lambda kind: _exported(tmp_path / "other.onnx", kind)
+
+
+def _exported(path, kind: str) -> TargetRequest:
+    number = getattr(onnx.TensorProto, kind.upper())
+    content = onnx_files.model(
+        [onnx_files.node("Add", ["x", "x"], ["y"])],
+        [onnx.helper.make_tensor("w", number, [10], [0] * 10)],
+        x=(2, 4),
+    )
+    for value in (content.graph.input[0], content.graph.output[0]):
+        value.type.tensor_type.elem_type = number
+    onnx.save(content, path)
+    return TargetRequest(str(path))
+
+
+@pytest.mark.parametrize(
+    ("x", "kind", "bound"),
+    [
+        (torch.full((2, 4), 1 / 3), "float16", 1e-2),
+        (torch.full((2, 4), 1 / 3).half(), "float", 1e-2),
+        (torch.full((2, 4), 5), "int32", 1e-3),
+    ],
+)
+def test_a_file_gets_the_inputs_in_its_own_types(exported, x, kind, bound):
+    other = Source.of_request(exported(kind))
+    source = Source.of_object(lambda x: x + x, x)
+    result = check(CheckSource(source.target, other=other), source.open(), LatencyOptions()).output
+    assert (result.passed, result.bound) == (True, bound), result.reason
+
+
+def test_whole_numbers_that_a_type_does_not_hold_are_not_changed(exported):
+    other = Source.of_request(exported("int32"))
+    source = Source.of_object(lambda x: x + x, torch.full((2, 4), 2**40))
+    with pytest.raises(ModelError, match="raised"):
+        check(CheckSource(source.target, other=other), source.open(), LatencyOptions())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 # A training step shows in the next one's outputs what its optimizer did.
 STEPS = 3
 SEED = 0
+# Where a side computes in low precision; as `advise` allows for a change to it.
+_TOLERANCES = {"fp16": 1e-2, "bf16": 5e-2}
 _ONE_NUMBER = "It is called with the model's outputs, and must return one finite number."
 
 
@@ -64,7 +67,10 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
     """
     before, _ = outputs_of(source, placement, options)
     if source.other is not None:
-        after, _ = outputs_of(source, _other_model(placement, source.other), options)
+        other = _other_model(placement, source.other)
+        after, _ = outputs_of(source, other, options)
+        allowed = [_TOLERANCES.get(side.precision, 0.0) for side in (placement, other)]
+        source = dataclasses.replace(source, tolerance=max(source.tolerance, *allowed))
         return CheckResult(_leading(source, before, after))
     if before.drew and any("torch.compile" in code for code in source.code):
         draw_as_eager()
@@ -85,12 +91,38 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
 
 
 def _other_model(placement: Placement, other: Source) -> Placement:
-    """Return another model with these inputs, of an ONNX file by their order or its names."""
+    """Return another model with these inputs, of an ONNX file by their order or its names.
+
+    They get the types that the file declares.
+    """
     opened = other.open()
     inputs, model = placement.inputs, opened.model
     if isinstance(model, RuntimeModel) and not set(inputs.kwargs) <= set(model.input_names):
         inputs = Inputs(args=tuple(tensor for _, tensor in inputs.tensors()))
+    graph = opened.target.graph
+    if isinstance(model, RuntimeModel) and graph is not None:
+        kinds = {name: getattr(torch, kind.dtype, None) for name, kind in graph.values.items()}
+        named = itertools.zip_longest(
+            model.input_names[: len(inputs.args)], inputs.args, fillvalue=""
+        )
+        inputs = Inputs(
+            args=tuple(_as_type(value, kinds.get(name)) for name, value in named),
+            kwargs={
+                name: _as_type(value, kinds.get(name)) for name, value in inputs.kwargs.items()
+            },
+        )
     return dataclasses.replace(opened, inputs=inputs)
+
+
+def _as_type(value: Any, dtype: torch.dtype | None) -> Any:
+    """Return a tensor of floats as other floats, one of whole numbers as others that hold them."""
+    if not isinstance(value, torch.Tensor) or dtype is None or value.dtype == dtype:
+        return value
+    result = value.to(dtype)
+    if value.is_floating_point() and dtype.is_floating_point:
+        return result
+    whole = not (value.is_floating_point() or dtype.is_floating_point or dtype == torch.bool)
+    return result if whole and torch.equal(result.to(value.dtype), value) else value
 
 
 def _leading(source: CheckSource, before: OutputSnapshot, after: OutputSnapshot) -> OutputCheck:
