@@ -124,13 +124,23 @@ def _request(model: str | Path, inputs: Any, **fields: Any) -> tuple[TargetReque
 
 
 def _tensors(inputs: Any) -> Inputs:
-    """Return the inputs of an ONNX file with tensors in place of arrays."""
+    """Return the inputs of an ONNX file with tensors in place of arrays.
+
+    Those of unsigned types that torch cannot send to another process are arrays.
+    """
+    import numpy as np
+
     from torchgauge.targets.inputs.inputs import Inputs
     from torchgauge.targets.runtimes.runtime_model import as_tensors
 
-    arrays = Inputs.of(inputs)
-    names, values = arrays.kwargs.keys(), list(arrays.kwargs.values())
-    return Inputs(as_tensors(list(arrays.args)), dict(zip(names, as_tensors(values), strict=True)))
+    def tensor(value: Any) -> Any:
+        name = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        wide = name in ("uint16", "uint32", "uint64")
+        return np.asarray(value) if wide else as_tensors([value])[0]
+
+    given = Inputs.of(inputs)
+    named = {name: tensor(value) for name, value in given.kwargs.items()}
+    return Inputs(tuple(map(tensor, given.args)), named)
 
 
 def _prepared(

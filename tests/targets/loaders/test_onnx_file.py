@@ -169,7 +169,9 @@ def test_inputs_of_the_caller_are_sizes(written, monkeypatch):
         request) or SimpleNamespace(latency=True, warnings=()))  # fmt: skip
     past = {"input.1": torch.ones(2, 3), "past.0.key": torch.ones(1, 4, 0, 8)}
     tg.profile("m.onnx", past)
-    tg.profile("m.onnx", (np.ones(()), torch.tensor(1), np.ones((2, 3), np.uint16)))
+    wide = np.ones((2, 3), np.uint16)
+    assert profiles._tensors(torch.from_numpy(wide)).args[0].dtype == wide.dtype
+    tg.profile("m.onnx", (np.ones(()), torch.tensor(1), wide))
     assert [[(spec.name, spec.shape) for spec in request.inputs] for request in requests] == [
         [("input.1", (2, 3)), ("past.0.key", (1, 4, 0, 8))],
         [(None, ()), (None, ()), (None, (2, 3))],

@@ -36,6 +36,31 @@ def truth(path: Path) -> np.ndarray:
     return result
 
 
+def doubling(folder: Path, name: str) -> Path:
+    """Write a model of 2·x in float32, with x and y, and a second result in float32."""
+    node, kind = onnx_files.node, getattr(onnx.TensorProto, name.upper())
+    content = onnx_files.model(
+        [
+            node("Cast", ["x"], ["a"], to=onnx_files.FLOAT),
+            node("Add", ["a", "a"], ["b"]),
+            node("Cast", ["b"], ["y"], to=kind),
+        ],
+        x=(2, 3),
+    )
+    content.graph.output.append(onnx.helper.make_tensor_value_info("b", onnx_files.FLOAT, [2, 3]))
+    for value in (content.graph.input[0], content.graph.output[0]):
+        value.type.tensor_type.elem_type = kind
+    onnx.save(content, folder / "doubling.onnx")
+    return folder / "doubling.onnx"
+
+
+def assert_doubled(model, dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.5, -2.0], [3.25, 0.0], [5.0, 7.5]], dtype=dtype).T  # not contiguous
+    first, second = model(x)
+    assert torch.equal(first, 2 * x)
+    assert torch.equal(second, 2 * x.float())
+
+
 class TestOptions:
     @pytest.mark.parametrize(
         ("fields", "id"),
@@ -100,6 +125,20 @@ class TestOnnxRuntime:
             OnnxSession(path, RuntimeOptions(provider="azure"))
         assert raised.value.id == "provider-fell-back"
 
+    @pytest.mark.parametrize("name", ["float16", "bfloat16"])
+    def test_floats_of_two_bytes_go_in_and_come_out(self, tmp_path, name):
+        session = OnnxSession(doubling(tmp_path, name), RuntimeOptions())
+        assert_doubled(session, getattr(torch, name))
+
+    def test_lists_are_sequences(self, tmp_path):
+        kind = onnx.helper.make_tensor_type_proto(onnx_files.FLOAT, [1, 3, 8, 8])
+        content = onnx_files.model([onnx_files.node("ConcatFromSequence", ["s"], ["y"], axis=0)])
+        kind = onnx.helper.make_sequence_type_proto(kind)
+        content.graph.input[0].CopyFrom(onnx.helper.make_value_info("s", kind))
+        onnx.save(content, tmp_path / "list.onnx")
+        session = OnnxSession(tmp_path / "list.onnx", RuntimeOptions())
+        assert torch.equal(session([X, X.numpy()])[0], torch.cat([X, X]))
+
     def test_too_many_inputs_are_named(self, path):
         with pytest.raises(InputError) as raised:
             OnnxSession(path, RuntimeOptions())(X, X)
@@ -146,6 +185,13 @@ class TestOpenVino:
         fused = [counter for counter in counters.values() if "r" in counter.origins]
         assert fused, "the ReLU became part of a convolution"
         assert any(counter.seconds is not None for counter in counters.values())
+
+    @pytest.mark.parametrize("name", ["float16", "bfloat16"])
+    def test_floats_of_two_bytes_go_in_and_come_out(self, tmp_path, name):
+        from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
+
+        model = OpenVinoModel(doubling(tmp_path, name), RuntimeOptions("openvino"))
+        assert_doubled(model, getattr(torch, name))
 
     def test_a_device_that_is_not_there_is_an_error(self, path):
         from torchgauge.targets.runtimes.openvino_model import OpenVinoModel

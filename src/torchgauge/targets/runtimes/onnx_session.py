@@ -7,7 +7,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.similar import did_you_mean, similar
@@ -15,6 +17,7 @@ from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, 
 from torchgauge.targets.runtimes.runtime_options import LEVELS, RuntimeOptions
 
 _PROVIDER = "ExecutionProvider"
+_BFLOAT16, _BFLOAT16_NUMBER = "tensor(bfloat16)", 16  # in ONNX
 _FATAL = 4  # of its levels of logging: what it raises is enough
 
 
@@ -40,10 +43,34 @@ class OnnxSession(RuntimeModel):
         self.settings = chosen | dict(settings or {})
         self._session = self._open()
         self.input_names = tuple(value.name for value in self._session.get_inputs())
+        outputs = self._session.get_outputs()
+        self._returns_bfloat16 = any(value.type == _BFLOAT16 for value in outputs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the session on tensors of the host."""
-        return as_tensors(self._session.run(None, self.arrays(args, kwargs)))
+        return self.run(self._session, args, kwargs)
+
+    def run(
+        self, session: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """Run a session of the file."""
+        arrays = self.arrays(args, kwargs)
+        if not self._returns_bfloat16:
+            return as_tensors(session.run(None, arrays))
+        kind = self._runtime.OrtValue
+        values = {
+            name: kind.ortvalue_from_numpy(value) if isinstance(value, np.ndarray) else value
+            for name, value in arrays.items()
+        }
+        return tuple(
+            from_dlpack(value) if value.data_type() == _BFLOAT16 else as_tensors([value.numpy()])[0]
+            for value in session.run_with_ort_values(None, values)
+        )
+
+    def bfloat16(self, bits: np.ndarray) -> Any:
+        """Return a value of ONNX Runtime on the memory of the bits."""
+        kind = self._runtime.OrtValue
+        return kind.ortvalue_from_numpy_with_onnx_type(bits, _BFLOAT16_NUMBER)
 
     def reopen(self, **settings: Any) -> OnnxSession:
         """Return a new session with other attributes of `onnxruntime.SessionOptions`."""
@@ -108,7 +135,7 @@ class RecordingSession:
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the session, and record its nodes."""
-        return as_tensors(self._session.run(None, self._model.arrays(args, kwargs)))
+        return self._model.run(self._session, args, kwargs)
 
     def end(self) -> Path:
         """End the recording, and return the file that holds it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchgauge.analyze.onnx.ran_nodes import NodeCounter
@@ -45,6 +46,8 @@ class OpenVinoModel(RuntimeModel):
             )
             self._request = self._compiled.create_infer_request()
         self.input_names = tuple(value.get_any_name() for value in self._compiled.inputs)
+        types = [value.get_element_type() for value in self._compiled.outputs]
+        self._bfloat16 = [kind.get_type_name() == "bf16" for kind in types]
 
     def close(self) -> None:
         """Free the compiled model."""
@@ -53,7 +56,16 @@ class OpenVinoModel(RuntimeModel):
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model on tensors of the host."""
         results = self._request.infer(self.arrays(args, kwargs), share_inputs=True)
-        return as_tensors(list(results.values()))
+        outputs = as_tensors(list(results.values()))
+        if not any(self._bfloat16):
+            return outputs
+        pairs = zip(outputs, self._bfloat16, strict=True)  # OpenVINO gives their bits as float16
+        return tuple(value.view(torch.bfloat16) if is_one else value for value, is_one in pairs)
+
+    def bfloat16(self, bits: np.ndarray) -> Any:
+        """Return a tensor of OpenVINO on the memory of the bits."""
+        runtime = import_openvino()
+        return runtime.Tensor(bits, list(bits.shape), runtime.Type.bf16)
 
     def reopen(self, **settings: Any) -> OpenVinoModel:
         """Return the model compiled with other properties."""

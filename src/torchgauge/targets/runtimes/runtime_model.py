@@ -71,7 +71,11 @@ class RuntimeModel(abc.ABC):
         """Whether the processor alone runs it: the host's counters tell of nothing else."""
         return (self.options.provider or "cpu").lower().startswith("cpu")
 
-    def arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def bfloat16(self, bits: np.ndarray) -> Any:
+        """Return the runtime's own value of bfloat16, which NumPy lacks, on the memory of bits."""
+        raise NotImplementedError
+
+    def arrays(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a call by name, as arrays on the tensors' memory."""
         if len(args) > len(self.input_names):
             raise InputError(
@@ -81,7 +85,16 @@ class RuntimeModel(abc.ABC):
                 remedy="Give one --input for each, in that order or as NAME=SHAPE.",
             )
         values = dict(zip(self.input_names, args, strict=False)) | dict(kwargs)
-        return {name: _array(value) for name, value in values.items()}
+        return {name: self._array(value) for name, value in values.items()}
+
+    def _array(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._array(element) for element in value]
+        if not isinstance(value, torch.Tensor):
+            return np.asarray(value)
+        if value.dtype == torch.bfloat16:
+            return self.bfloat16(value.contiguous().view(torch.int16).numpy())
+        return value.numpy()
 
 
 def on_host(model: object) -> bool:
@@ -98,13 +111,6 @@ def check_host(model: object, subject: str) -> None:
             cause="What can be read here is the processor's, and its own memory's.",
             remedy="Leave --provider out to measure it on the processor.",
         )
-
-
-def _array(value: Any) -> np.ndarray:
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
-    array: np.ndarray = value.numpy()
-    return array
 
 
 def as_tensors(outputs: list[Any]) -> tuple[Any, ...]:
