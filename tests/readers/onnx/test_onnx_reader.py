@@ -11,9 +11,10 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from tests.support import onnx_files
 from tests.support.onnx_files import FLOAT, INT, model, node, weight
 
+from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.errors import InputError, MissingExtraError
-from torchgauge.readers.onnx import onnx_file
+from torchgauge.readers.onnx import model_proto, onnx_file
 from torchgauge.readers.onnx.onnx_answer import Answer, answered
 from torchgauge.records.onnx.graph import Graph
 
@@ -97,6 +98,24 @@ def test_sizes_by_a_remainder_and_backwards(tmp_path):
         x=(1, 1),
     )  # fmt: skip
     assert read(tmp_path, content).values["y"].shape == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (node("Split", ["n"], ["", "s"], num_outputs=2), (2, 6)),
+        (node("ReduceSum", ["n", "none"], ["s"], noop_with_empty_axes=1), (3, 4, 1, 2, 6)),
+        (node("ReduceSum", ["n", "none"], ["s"]), (16,)),
+        (node("ReduceSum", ["n"], ["s"], noop_with_empty_axes=1), (3, 4, 1, 2, 6)),
+    ],
+)
+def test_sizes_by_operators_without_sizes_or_axes(tmp_path, call, shape):
+    stored = [
+        numpy_helper.from_array(np.array(values, np.int64), name)
+        for name, values in (("n", [3, 4, 1, 2, 6]), ("none", []))
+    ]
+    content = model([call, node("Expand", ["x", "s"], ["y"])], stored, x=(1,))
+    assert read(tmp_path, content).values["y"].shape == shape
 
 
 def test_a_batch_is_that_of_free_first_dimensions(tmp_path):
@@ -249,10 +268,43 @@ def test_scan_runs_once_for_each_slice(tmp_path):
     assert graph.values["y"].shape == (6, 4)
 
 
+def test_scan_of_an_old_opset_has_a_batch(tmp_path):
+    infos = [helper.make_tensor_value_info(name, FLOAT, [4]) for name in ("s", "v", "t", "o")]
+    nodes = [node("Add", ["s", "v"], ["t"]), node("Identity", ["t"], ["o"])]
+    body = helper.make_graph(nodes, "body", infos[:2], infos[2:])
+    scan = node("Scan", ["", "start", "x"], ["last", "y"], num_scan_inputs=1, body=body)
+    graph = read(tmp_path, model([scan], [weight("start", 2, 4)], x=(2, 6, 4), opset=8))
+    assert [item.calls for item in graph.nodes] == [1, None, None]
+
+
 def test_functions_are_expanded(tmp_path):
     graph = read(tmp_path, onnx_files.nested_functions(3, 2))
     assert [item.operator for item in graph.nodes] == ["Relu"] * 8
     assert graph.values["y"].shape == (1, 3, 8, 8)
+
+
+def test_a_function_of_another_opset_is_expanded(tmp_path):
+    """Since opset 13 the axes of ReduceSum are an input."""
+    body = onnx_files.function("f", [node("ReduceSum", ["x"], ["y"], axes=[1], keepdims=0)])
+    body.opset_import[0].version = 11
+    call = node("f", ["x"], ["y"], domain="local")
+    graph = read(tmp_path, model([call], functions=[body], domains=["local"]))
+    assert (graph.nodes[-1].operator, graph.custom_domains) == ("ReduceSum", ())
+    assert graph.values["y"].shape == (1, 8, 8)
+
+
+def test_a_function_that_stays_is_no_operator_of_a_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_proto, "inline_local_functions", lambda model, **_: model)
+    assert read(tmp_path, onnx_files.nested_functions(0, 1)).custom_domains == ()
+
+
+def test_a_weight_of_a_function_is_stored_once(tmp_path):
+    body = [node("Constant", [], ["w"], value=weight("", 4, 4)), node("MatMul", ["x", "w"], ["y"])]
+    calls = [node("f", ["x"], ["a"], domain="local"), node("f", ["a"], ["y"], domain="local")]
+    function = onnx_files.function("f", body)
+    content = model(calls, x=(2, 4), functions=[function], domains=["local"])
+    size = graph_size(read(tmp_path, content))
+    assert (size.parameters, size.bytes) == (16, 64)
 
 
 def test_custom_domains_are_named(tmp_path):

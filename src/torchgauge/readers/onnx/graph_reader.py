@@ -23,6 +23,7 @@ from torchgauge.readers.onnx.inference import Inference
 from torchgauge.readers.onnx.input_shapes import RequestedShapes, dimensions, inputs_of, resolve
 from torchgauge.readers.onnx.model_proto import (
     MAX_NODES,
+    OF_FUNCTION,
     external_file,
     external_range,
     load,
@@ -55,6 +56,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
     outputs = [value.name for value in model.graph.output]
     files = reader.files()
     _check_names(path, reader, [*scope, *outputs])
+    known = {*BUILT_IN, *(function.domain for function in model.functions)}
     return Graph(
         name=path.stem,
         producer=producer(model),
@@ -71,7 +73,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
         files=tuple(file.relative_to(path.parent).as_posix() for file in files),
         file_bytes=sum(file.stat().st_size for file in files),
         custom_domains=tuple(
-            sorted({node.domain for node in reader.nodes if node.domain not in BUILT_IN})
+            sorted({node.domain for node in reader.nodes if node.domain not in known})
         ),
         warnings=tuple(reader.inference.warnings),
     )
@@ -108,7 +110,7 @@ class GraphReader:
         self._path = path
         self._bound = bound
         self.inference = Inference(model)
-        self._external_tensors: dict[tuple[Path, int, int], str] = {}
+        self._places: dict[object, str] = {}
         self._external: list[Path] = []
 
     def files(self) -> list[Path]:
@@ -163,10 +165,14 @@ class GraphReader:
             size = sum(map(len, tensor.string_data))
         if file is not None:
             self._external.append(file)
-            if size:
-                stored_range = (file, external_range(tensor)[0], size)
-                shared = self._external_tensors.setdefault(stored_range, name)
-                shared = "" if shared == name else shared
+        place: object = None
+        if tensor.doc_string.startswith(OF_FUNCTION):
+            place = tensor.doc_string
+        elif file is not None:
+            place = (file, external_range(tensor)[0], size)
+        if size and place is not None:
+            shared = self._places.setdefault(place, name)
+            shared = "" if shared == name else shared
         self.initializers.append(
             Initializer(
                 name=name,

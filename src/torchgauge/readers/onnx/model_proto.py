@@ -12,6 +12,8 @@ from onnx.inliner import inline_local_functions
 from torchgauge.errors import InputError
 from torchgauge.readers.onnx.element_types import stored_bytes
 
+# Marks the tensors of local functions: each call has a copy.
+OF_FUNCTION = "torchgauge, tensor of functions: "
 # Nodes with all functions expanded; the largest of real exports have some 50,000.
 MAX_NODES = 500_000
 _Key = tuple[str, str, str]  # a function's domain, name and overload
@@ -34,8 +36,21 @@ def load(path: Path) -> ModelProto:
         check_tensor(tensor, path)
     if model.functions:
         _check_functions(model, path)
-        model = inline_local_functions(model)
+        model = _expanded(model)
     return model
+
+
+def _expanded(model: ModelProto) -> ModelProto:
+    """Return the model with its functions expanded; those of opsets that onnx cannot convert stay.
+
+    Their tensors are marked.
+    """
+    for number, tensor in enumerate(_of_functions(model)):
+        tensor.doc_string = f"{OF_FUNCTION}{number}"
+    try:
+        return inline_local_functions(model, convert_version=True)
+    except Exception:  # noqa: BLE001 - a converter in C++, which raises errors of its own
+        return inline_local_functions(model)
 
 
 def external_file(tensor: TensorProto, path: Path) -> Path | None:
@@ -130,11 +145,18 @@ def _check_range(tensor: TensorProto, path: Path, file: Path, declared: int | No
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Yield every tensor: initializers, attributes, those of subgraphs and functions."""
-    nodes: list[NodeProto] = []
-    graphs: list[GraphProto] = [model.graph]
-    nodes += (node for function in model.functions for node in function.node)
+    yield from _of_graphs([model.graph], [])
+    yield from _of_functions(model)
+
+
+def _of_functions(model: ModelProto) -> Iterator[TensorProto]:
+    graphs: list[GraphProto] = []
     for function in model.functions:
         yield from _of_attributes(function.attribute_proto, graphs)
+    yield from _of_graphs(graphs, [node for function in model.functions for node in function.node])
+
+
+def _of_graphs(graphs: list[GraphProto], nodes: list[NodeProto]) -> Iterator[TensorProto]:
     while graphs or nodes:
         if graphs:
             graph = graphs.pop()

@@ -67,11 +67,10 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 
 
 def _axes(values: _Values, attributes: _Attributes) -> tuple[int, ...] | None:
-    """Return the axes: an input since opset 13, an attribute before."""
+    """Return the axes: an input since opset 13, an attribute before; None where there are none."""
     if len(values) > 1 and values[1] is not None:
-        return tuple(int(axis) for axis in values[1].ravel())
-    axes = attributes.get("axes")
-    return None if axes is None else tuple(axes)
+        return tuple(int(axis) for axis in values[1].ravel()) or None
+    return tuple(attributes.get("axes") or ()) or None
 
 
 def _cast(values: _Values, attributes: _Attributes) -> list[Any] | None:
@@ -147,16 +146,23 @@ def _range(values: _Values, _attributes: _Attributes) -> list[Any]:
 
 
 def _split(values: _Values, attributes: _Attributes) -> list[Any] | None:
-    sizes = [int(n) for n in values[1]] if len(values) > 1 else attributes.get("split")
-    if not sizes:
+    given = values[1] if len(values) > 1 else None
+    sizes = attributes.get("split") if given is None else [int(size) for size in given]
+    axis, parts = attributes.get("axis", 0), attributes.get("num_outputs", 0)
+    if sizes:
+        return np.split(values[0], np.cumsum(sizes)[:-1], axis=axis)
+    if parts < 1:
         return None
-    return np.split(values[0], np.cumsum(sizes)[:-1], axis=attributes.get("axis", 0))
+    size = values[0].shape[axis]  # of which only the last part is smaller
+    return np.split(values[0], range(-(-size // parts), size, -(-size // parts)), axis=axis)
 
 
 def _reduced(reduce: Callable[..., Any]) -> Callable[[_Values, _Attributes], list[Any]]:
     def rule(values: _Values, attributes: _Attributes) -> list[Any]:
-        keeps = bool(attributes.get("keepdims", 1))
-        return [np.asarray(reduce(values[0], axis=_axes(values, attributes), keepdims=keeps))]
+        keeps, axes = bool(attributes.get("keepdims", 1)), _axes(values, attributes)
+        if axes is None and attributes.get("noop_with_empty_axes", 0):
+            return [values[0]]
+        return [np.asarray(reduce(values[0], axis=axes, keepdims=keeps))]
 
     return rule
 

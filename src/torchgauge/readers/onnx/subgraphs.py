@@ -55,7 +55,9 @@ def outputs_of(
         return _loop(reader, inputs, graphs["body"], container)
     if node.op_type == "Scan" and "body" in graphs:
         count = attributes.values.get("num_scan_inputs")
-        if isinstance(count, int) and 0 < count <= len(inputs):
+        # Before opset 9 the lengths of sequences came first, and a batch.
+        is_later = len(inputs) == len(graphs["body"].input)
+        if isinstance(count, int) and 0 < count <= len(inputs) and is_later:
             return _scan(reader, inputs, graphs["body"], container, attributes)
     for graph in graphs.values():
         _run(reader, graph, [], container, None)
