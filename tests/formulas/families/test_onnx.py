@@ -108,6 +108,14 @@ def test_integers_are_no_flops():
     assert result == Work(integer=2 * 96)
 
 
+def test_a_quantised_layer_multiplies_integers():
+    function, _ = registry.find(MS + "DynamicQuantizeLSTM")
+    weights = (Described((1, 8, 64), "int8"), Described((1, 16, 64), "int8"))
+    done = registry.as_work(function(Described((3, 5, 8)), *weights))
+    assert (done.matmul, done.integer) == (0, 2 * 15 * (8 + 16) * 64)
+    assert done.vector > 0
+
+
 def test_every_operator_is_known_or_unknown_on_purpose():
     schemas = onnx.defs.get_all_schemas_with_history()
     names = {schema.name for schema in schemas if schema.domain == ""}

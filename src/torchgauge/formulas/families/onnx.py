@@ -228,7 +228,7 @@ def _register_recurrent(cell: int, *names: str) -> None:
         """
         rows = math.prod(x.shape[:-1])
         units = r.shape[0] * min(r.shape[1:])
-        products = product(rows * (elements(w) + elements(r)), x)
+        products = product(rows * (elements(w) + elements(r)), w)
         return products._replace(vector=cell * rows * units)
 
 
