@@ -57,6 +57,8 @@ def test_any_text_is_a_spec_or_an_input_error(text: str) -> None:
         ("7", InputSpec(None, (7,))),
         ("scale=:float32", InputSpec("scale", (), "float32")),
         ("1x2:bf16", InputSpec(None, (1, 2), "bfloat16")),
+        ("вход=2x4", InputSpec("вход", (2, 4))),
+        ("0=2x4", InputSpec("0", (2, 4))),
     ],
 )
 def test_examples_of_the_grammar(text: str, spec: InputSpec) -> None:
@@ -74,7 +76,7 @@ def test_examples_of_the_grammar(text: str, spec: InputSpec) -> None:
         ("1x2:float32<5", 12, "needs an integer dtype"),
         ("1x2:int8<200", 10, "between 1 and 128"),
         ("1x2:int64<", 11, "expected an upper bound"),
-        ("2a=1x2", 1, "is not a name"),
+        ("=1x2", 1, "is not a name"),
         ("1x" + "9" * 5000, 3, "between 1 and"),
     ],
 )

@@ -94,7 +94,7 @@ def size(record: Size) -> Section:
     prefix = "at least " if record.uninitialized else ""
     exact = f"{record.parameters:,}" if record.parameters >= 10_000 else ""
     frozen = f"{units.elements(record.frozen)} frozen" if record.frozen else "all trainable"
-    trainable = frozen if record.trainable or not record.parameters else "none trainable"
+    trainable = frozen if record.trainable else "none trainable" if record.parameters else ""
     dtypes = ", ".join(f"{name} {units.size(d.bytes)}" for name, d in record.by_dtype.items())
     rows = [
         Row("parameters", prefix + units.elements(record.parameters), _join(exact, trainable)),

@@ -52,7 +52,7 @@ LARGEST_TENSOR = 2**58
 EXAMPLE = "1x3x224x224, or input_ids=2x128:int64<50257"
 
 # Values of ONNX files have signs in their names: `past_key_values.0.key`.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]*\Z")
+_NAME = re.compile(r"[\w.:/-]+\Z")
 _OTHER_SIGNS = re.compile("[,*×X]")
 _PLAIN = re.compile(r"([A-Za-z_]\w*=)?[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*(:[a-z]+[0-9]*)?", re.ASCII)
 _SIZE = re.compile(r"[0-9]+\Z", re.ASCII)
