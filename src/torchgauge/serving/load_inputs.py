@@ -182,14 +182,19 @@ def made_up_prompts(tokens_in: int, tokens_out: int, seed: int = 0) -> tuple[Pro
 
 
 def served_model(address: Address, path: str, bearer_env: str = "") -> str:
-    """Return the first model that an endpoint lists; empty where it lists none."""
+    """Return the first model that an endpoint lists, empty where it lists none.
+
+    A name with the token in it is none: records have the model's name.
+    """
     token = Token(bearer_env) if bearer_env else None
     request = request_bytes(dataclasses.replace(address, target=path), b"", token)
     try:
         model = json.loads(_answered(address, request))["data"][0]["id"]
     except NO_LIST:
         return ""
-    return model if isinstance(model, str) and len(model) <= LONGEST_NAME else ""
+    if not isinstance(model, str) or len(model) > LONGEST_NAME:
+        return ""
+    return "" if token is not None and token.hidden(model) != model else model
 
 
 class _Answer:
