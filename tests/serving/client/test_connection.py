@@ -48,6 +48,8 @@ class Socket:
         raise OSError("nothing stamps what arrives")
 
     def send(self, data) -> int:
+        if self.room < 0:
+            raise ConnectionResetError
         return min(len(data), self.room)
 
     def recv_into(self, buffer) -> int:
@@ -157,6 +159,34 @@ def test_a_request_is_sent_when_the_socket_has_all_of_it():
     loop.writer()
     assert sender.columns.sent[row] > 0
     assert loop.writer is None
+
+
+TOO_LARGE = b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nlarge"
+
+
+@pytest.mark.parametrize("room", [0, 9])
+@pytest.mark.parametrize(
+    ("pieces", "fate", "status"),
+    [
+        ([TOO_LARGE], "status", 413),
+        (cut(TOO_LARGE, {10, 40}), "status", 413),
+        ([TOO_LARGE.replace(b"Content-Length: 5", b"Connection: close")], "status", 413),
+        ([PLAIN], "done", 200),
+        ([TOO_LARGE[:-1]], "reset", 413),
+        ([], "reset", -1),
+    ],
+)
+def test_an_answer_before_all_was_sent_is_read(room, pieces, fate, status):
+    sender, loop, stream = Sender(), Loop(), Socket(pieces, room)
+    connection = Connection(stream, loop, sender, None)
+    row = sender.columns.add(0.0, 0)
+    connection.send(row, b"GET / HTTP/1.1\r\n\r\n", 0.0)
+    stream.room = -1
+    loop.writer()
+    assert sender.fates == [fate]
+    assert sender.columns.status[row] == status
+    assert stream.closed
+    assert math.isnan(sender.columns.sent[row])
 
 
 LIKE = PLAIN.replace(TIMED, b"")

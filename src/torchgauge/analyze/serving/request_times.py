@@ -61,8 +61,9 @@ class RequestTimes:
 
     @cached_property
     def wait(self) -> _Floats:
-        """From scheduled to sent."""
-        return np.where(np.isnan(self.sent), np.inf, self.sent - self.scheduled)
+        """From scheduled to sent; NaN for what was answered before all of it was sent."""
+        unsent = np.where(np.isnan(self.last), np.inf, np.nan)
+        return np.where(np.isnan(self.sent), unsent, self.sent - self.scheduled)
 
     @cached_property
     def ttft(self) -> _Floats:
