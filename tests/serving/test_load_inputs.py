@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,19 @@ def test_a_model_is_asked_for_with_the_token_and_without_a_proxy(monkeypatch):
     assert len(server.heard) == 1
     assert server.heard[0].startswith("GET /v1/models HTTP/1.1\r\nHost: rebound.invalid:")
     assert "\r\nAuthorization: Bearer secret\r\n" in server.heard[0]
+
+
+def test_a_name_that_repeats_the_token_is_not_taken(monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", "secret")
+    with Listing(answer(b'{"data": [{"id": "a secret model"}]}')) as address:
+        assert model_in(address, bearer_env="MODEL_TOKEN") == ""
+
+
+def test_models_are_listed_with_the_query_of_the_address():
+    server = Listing(LISTED)
+    with server as address:
+        assert model_in(replace(address, target="/chat?api-version=1")) == "a model"
+    assert server.heard[0].startswith("GET /v1/models?api-version=1 HTTP/1.1")
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def served_model(address: Address, path: str, bearer_env: str = "") -> str:
     A name with the token in it is none: records have the model's name.
     """
     token = Token(bearer_env) if bearer_env else None
-    request = request_bytes(dataclasses.replace(address, target=path), b"", token)
+    request = request_bytes(address.with_path(path), b"", token)
     try:
         model = json.loads(_answered(address, request))["data"][0]["id"]
     except NO_LIST:

@@ -64,7 +64,12 @@ class Address:
 
     def with_default_path(self, path: str) -> Address:
         """Return the address with a path, unless it has one."""
-        return self if self.target != "/" else replace(self, target=path)
+        return self.with_path(path) if self.target.partition("?")[0] == "/" else self
+
+    def with_path(self, path: str) -> Address:
+        """Return the address with another path, and the same query."""
+        _, mark, query = self.target.partition("?")
+        return replace(self, target=path + mark + query)
 
     def leads_elsewhere(self, location: str) -> bool:
         """Whether a `Location` header names another scheme, host or port than this address."""
@@ -114,7 +119,7 @@ def parse_address(text: str, *, allow_remote: bool = False) -> Address:
     hosts = _looked_up(host, port)
     if not allow_remote and not all(ipaddress.ip_address(entry).is_loopback for entry in hosts):
         raise InputError(
-            f"{url.hostname} is not this machine.",
+            f"{host} is not this machine.",
             id="address-remote",
             cause="A load test of somebody else's server is an attack on it.",
             remedy="Use 127.0.0.1 or ::1; for a server of your own elsewhere: --allow-remote.",
