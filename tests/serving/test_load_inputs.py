@@ -42,6 +42,23 @@ def test_a_file_is_one_body_or_one_a_line(tmp_path):
         assert bodies_of(written(tmp_path / name, '{"x": 1}\n\n [2]\n')) == (b'{"x": 1}', b"[2]")
 
 
+def test_a_body_is_sent_as_utf_8_without_a_mark(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_bytes(b'\xef\xbb\xbf{"x": "\xc3\xb6"}\n')
+    assert bodies_of(file) == (b'{"x": "\xc3\xb6"}',)
+    for encoding in ("utf-16", "utf-16-le", "latin-1"):
+        file.write_bytes('{"x": "ö"}'.encode(encoding))
+        with pytest.raises(InputError) as raised:
+            bodies_of(file)
+        assert raised.value.id == "bodies-invalid"
+        assert "UTF-8" in raised.value.remedy
+
+
+def test_a_number_of_a_body_has_any_length(tmp_path):
+    body = b"[%s]" % (b"7" * 5000)
+    assert bodies_of(written(tmp_path / "a.json", body.decode())) == (body,)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("a.json", "{"), ("a.json", '{\n"x": 1,\n}'), ("a.jsonl", '{}\n{"x\n'), ("a", " "),
@@ -65,6 +82,23 @@ def test_prompts_are_lines_or_objects(tmp_path):
     first, second = request_items(NOWHERE, options).bodies
     assert json.loads(first)["max_tokens"] == 3
     assert json.loads(second)["messages"] == messages
+
+
+def test_a_prompt_ends_with_its_line_alone(tmp_path):
+    prompts = ["one\u2028two", "three\x85\x0cfour"]
+    lines = written(tmp_path / "p.txt", "\ufeff" + "\r\n".join(prompts))
+    assert [prompt.text for prompt in prompts_of(lines)] == prompts
+    rows = [json.dumps({"prompt": text}, ensure_ascii=False) for text in prompts]
+    objects = written(tmp_path / "p.jsonl", "\ufeff" + "\n".join(rows))
+    assert [prompt.text for prompt in prompts_of(objects)] == prompts
+
+
+def test_a_prompt_that_is_no_text_is_refused(tmp_path):
+    objects = written(tmp_path / "p.jsonl", '{"prompt": "x"}\n{"prompt": "\\ud800"}')
+    with pytest.raises(InputError) as raised:
+        request_items(NOWHERE, LoadOptions(rates=(1.0,), api="openai-chat", prompts=objects))
+    assert raised.value.id == "bodies-invalid"
+    assert "Line 2" in raised.value.cause
 
 
 @pytest.mark.parametrize(
