@@ -304,6 +304,22 @@ def test_counts_that_can_be_none_are_unknown(tokens):
     assert (stream.columns.tokens_in[0], stream.columns.tokens_out[0]) == (-1, 3)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "count"), [("2.0", 2), ("2.5", -1), ('"2"', -1), ("true", -1), ("-0.0", 0)]
+)
+def test_a_count_is_a_whole_number_however_it_is_written(tokens, count):
+    used = USED.replace("%d", tokens)
+    columns = of_body(f"data: {used}\n\ndata: [DONE]\n\n".encode(), b"text/event-stream").columns
+    assert (columns.tokens_in[0], columns.tokens_out[0]) == (count, count)
+
+
+def test_an_event_without_data_says_nothing():
+    body = b"data:\n\n" + EVENT + b"data: \n\n" + EVENT + b"data: [DONE]\n\n"
+    sender = of_body(body, b"text/event-stream")
+    assert sender.fates == ["done"]
+    assert len(sender.columns.stamps) == 2
+
+
 def test_what_is_nested_too_deep_is_no_answer():
     deep = b'{"error": ' + b"[" * 100_000
     assert of_body(deep, b"application/json").fates == ["protocol"]
