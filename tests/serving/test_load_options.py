@@ -38,6 +38,7 @@ from torchgauge.errors import InputError
         ({"rate": 5, "body": 5}, "option-invalid"),
         ({"rate": 5, "prompts": b"a"}, "option-invalid"),
         ({"rate": 5, "goals": 5}, "option-invalid"),
+        ({"rate": [5] * 101}, "option-invalid"),
         ({"rate": 5, "goals": "p99<0"}, "goal-invalid"),
         ({"rate": "auto", "goals": "p99<1s", "arrivals": __file__}, "option-conflict"),
         ({"scenario": "offline", "arrivals": "constant"}, "option-conflict"),
