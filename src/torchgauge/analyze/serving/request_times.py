@@ -93,7 +93,8 @@ class RequestTimes:
     def in_one_piece(self) -> _Bools:
         """Which answers of several contents came at one moment: something on the way kept them."""
         streamed = np.bincount(self.gap_owners, self.gaps, minlength=self.scheduled.size)
-        return (self.chunks > 1) & (streamed == 0)
+        at_once: _Bools = (self.chunks > 1) & (streamed == 0)
+        return at_once
 
     @cached_property
     def tpot(self) -> _Floats:
