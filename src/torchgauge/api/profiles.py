@@ -138,9 +138,9 @@ def _tensors(inputs: Any) -> Inputs:
         wide = name in ("uint16", "uint32", "uint64")
         return np.asarray(value) if wide else as_tensors([value])[0]
 
-    given = Inputs.of(inputs)
-    named = {name: tensor(value) for name, value in given.kwargs.items()}
-    return Inputs(tuple(map(tensor, given.args)), named)
+    call_inputs = Inputs.of(inputs)
+    named = {name: tensor(value) for name, value in call_inputs.kwargs.items()}
+    return Inputs(tuple(map(tensor, call_inputs.args)), named)
 
 
 def _prepared(

@@ -140,13 +140,13 @@ def parameter_elements(graph: Graph) -> dict[str, int]:
 
 def _parameters(graph: Graph) -> dict[int, int]:
     """Return the elements of each parameter by its number among what is stored."""
-    weights, others = _read_at(graph, _WEIGHTS), _read_at(graph, _NO_WEIGHTS)
+    weights, not_weights = _read_at(graph, _WEIGHTS), _read_at(graph, _NO_WEIGHTS)
     unpacked = _unpacked(graph)
     return {
         number: unpacked.get(tensor.name, math.prod(tensor.shape))
         for number, tensor in enumerate(graph.initializers)
         if not tensor.shared
-        and tensor.name not in others
+        and tensor.name not in not_weights
         and is_parameter(tensor, is_weight=tensor.name in weights)
     }
 

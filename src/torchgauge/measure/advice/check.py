@@ -121,8 +121,8 @@ def _as_type(value: Any, dtype: torch.dtype | None) -> Any:
     result = value.to(dtype)
     if value.is_floating_point() and dtype.is_floating_point:
         return result
-    whole = not (value.is_floating_point() or dtype.is_floating_point or dtype == torch.bool)
-    return result if whole and torch.equal(result.to(value.dtype), value) else value
+    are_integers = not (value.is_floating_point() or dtype.is_floating_point or dtype == torch.bool)
+    return result if are_integers and torch.equal(result.to(value.dtype), value) else value
 
 
 def _leading(source: CheckSource, before: OutputSnapshot, after: OutputSnapshot) -> OutputCheck:

@@ -56,7 +56,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
     outputs = [value.name for value in model.graph.output]
     files = reader.files()
     _check_names(path, reader, [*scope, *outputs])
-    known = {*BUILT_IN, *(function.domain for function in model.functions)}
+    domains = {*BUILT_IN, *(function.domain for function in model.functions)}
     return Graph(
         name=path.stem,
         producer=producer(model),
@@ -73,7 +73,7 @@ def read(path: Path, requested: RequestedShapes) -> Graph:
         files=tuple(file.relative_to(path.parent).as_posix() for file in files),
         file_bytes=sum(file.stat().st_size for file in files),
         custom_domains=tuple(
-            sorted({node.domain for node in reader.nodes if node.domain not in known})
+            sorted({node.domain for node in reader.nodes if node.domain not in domains})
         ),
         warnings=tuple(reader.inference.warnings),
     )

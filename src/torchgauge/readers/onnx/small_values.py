@@ -146,8 +146,8 @@ def _range(values: _Values, _attributes: _Attributes) -> list[Any]:
 
 
 def _split(values: _Values, attributes: _Attributes) -> list[Any] | None:
-    given = values[1] if len(values) > 1 else None
-    sizes = attributes.get("split") if given is None else [int(size) for size in given]
+    size_input = values[1] if len(values) > 1 else None
+    sizes = attributes.get("split") if size_input is None else [int(size) for size in size_input]
     axis, parts = attributes.get("axis", 0), attributes.get("num_outputs", 0)
     if sizes:
         return np.split(values[0], np.cumsum(sizes)[:-1], axis=axis)
