@@ -106,6 +106,21 @@ def test_requests_that_wait_for_each_other_end_a_level_when_they_are_answered(pl
     assert level.count == pytest.approx(4500, abs=2)
 
 
+@pytest.mark.parametrize("rate", [0.1, 1.0, 1000.0])
+def test_a_number_of_requests_is_sent_whole(plans, rate):
+    """By chance they take longer than that many at this rate do."""
+    for seed in range(20):
+        tg.measure_serving(NOWHERE, rate=rate, requests=5, arrivals="gamma:5", seed=seed)
+    assert {len(plan.schedule) for plan in plans} == {5}
+
+
+@pytest.mark.parametrize("settings", [{"rate": 10}, {"scenario": "multi-stream"}])
+def test_a_single_request_is_a_level(plans, settings):
+    (level,) = tg.measure_serving(NOWHERE, requests=1, **settings).levels
+    assert level.fates == {"done": 1}
+    assert level.latency.mean.value == pytest.approx(1e-3)
+
+
 @pytest.mark.parametrize(
     ("settings", "drain", "timeout"),
     [
@@ -120,6 +135,26 @@ def test_the_time_of_an_offline_load_at_a_url_ends_it(plans, settings, drain, ti
     (plan,), (level,) = plans, serving.levels
     assert (plan.drain, plan.timeout, plan.timeout_from_sent) == (drain, timeout, True)
     assert level.duration == pytest.approx(1e-3)
+
+
+def test_a_search_begins_where_answers_take_longer_than_its_probe(plans, monkeypatch):
+    """32 users get an answer each, after 2.5 s: 12.8 requests/s."""
+    answered = load.send
+
+    def send(plan, progress):
+        is_probe = plan.schedule is None
+        if is_probe:
+            plan = dataclasses.replace(plan, count=32, schedule=[0.0] * 32)
+        sent = answered(plan, progress)
+        last = tuple(time + 2.5 for time in sent.requests.scheduled)
+        requests = msgspec.structs.replace(sent.requests, last=last)
+        return dataclasses.replace(sent, requests=requests, seconds=2.5 if is_probe else 10.0)
+
+    monkeypatch.setattr(load, "send", send)
+    monkeypatch.setattr(load.time, "sleep", lambda seconds: None)
+    levels = tg.measure_serving(NOWHERE, rate="auto", goals="p50<10s", duration=10.0).levels
+    assert levels[0].left_out == "probe"
+    assert levels[1].arrivals.rate == pytest.approx(0.6 * 12.8)
 
 
 def test_a_search_says_which_levels_it_does_not_count(plans, monkeypatch):

@@ -22,6 +22,7 @@ from torchgauge.errors import InputError
         ({"rate": 5, "max_batch": True}, "option-invalid"),
         ({"rate": 5, "max_delay": -1}, "option-invalid"),
         ({"rate": 5, "timeout": 1e9}, "option-invalid"),
+        ({"rate": [5] * 101}, "option-invalid"),
         ({"rate": 5, "goals": "p99<0"}, "goal-invalid"),
         ({"rate": "auto", "goals": "p99<1s", "arrivals": __file__}, "option-conflict"),
         ({"scenario": "offline", "arrivals": "constant"}, "option-conflict"),

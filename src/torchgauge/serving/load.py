@@ -16,6 +16,7 @@ from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch
 from torchgauge.analyze.serving.rate_trials import Trial
+from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.errors import MeasurementError
@@ -32,6 +33,7 @@ from torchgauge.serving.client.send_plan import Protocol, SendPlan
 from torchgauge.serving.load_inputs import due_times, request_items, sending_of
 from torchgauge.serving.load_options import (
     DURATION,
+    LONGEST,
     OFFLINE_REQUESTS,
     QUERY_SAMPLES,
     LoadOptions,
@@ -223,15 +225,15 @@ class _Load:
         if probe is None:
             return None
         self._levels[-1] = replace(probe, left_out="probe")
-        if not probe.fates.get("done"):
+        times = RequestTimes(probe.requests)  # also of slow answers, to what no window has
+        ends = times.last[times.done]
+        if not ends.size:
             return None
         done = probe.completed.value if probe.completed is not None else 0.0
-        answered = probe.fates["done"] / PROBE_SECONDS
+        answered = max(done, ends.size / max(PROBE_SECONDS, float(ends.max())))
         options = self._options
         chosen = options.duration is None and options.requests is None
-        return RateSearch(
-            max(done, answered), seed=options.seed, usual_seconds=DURATION if chosen else None
-        )
+        return RateSearch(answered, seed=options.seed, usual_seconds=DURATION if chosen else None)
 
     def _try(self, search: RateSearch, trial: Trial) -> None:
         options = self._options
@@ -242,8 +244,9 @@ class _Load:
             self._levels[-1] = replace(level, left_out=search.add(trial, level))
 
     def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
-        times = due_times(self._options, arrivals, seconds, count)
         # A recorded schedule ends by itself, and so does a number of requests.
+        longest = LONGEST if count is not None and self._options.duration is None else seconds
+        times = due_times(self._options, arrivals, longest, count)
         ended = count is not None and len(times) == count
         seconds = times[-1] if ended or arrivals.kind == "file" else seconds
         return self._run(self._plan(schedule=times), arrivals, max(seconds, 1e-9))

@@ -21,7 +21,7 @@ OFFLINE_REQUESTS = 256
 # Requests of a query of the multi-stream scenario.
 QUERY_SAMPLES = 8
 # A load is bounded in any case.
-LONGEST, MOST_REQUESTS = 24 * 3600.0, 10_000_000
+LONGEST, MOST_REQUESTS, MOST_RATES = 24 * 3600.0, 10_000_000, 100
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,6 +115,8 @@ class LoadOptions:
             raise _invalid("tokens", self.tokens, "two whole numbers, at least 1: in and out")
 
     def _check_rates(self) -> None:
+        if len(self.rates) > MOST_RATES:
+            raise _invalid("rates", f"{len(self.rates):,}", f"{MOST_RATES} at most")
         if self.rates and self.scenario != "server":
             raise _conflict(
                 f"A {self.scenario} load has no rate: its requests wait for each other.",

@@ -295,9 +295,32 @@ def test_after_an_interruption_the_last_requests_are_not_called_unanswered():
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_few_requests_give_a_level_that_says_so(count):
     measured = level_of(steady(count), goals=parse_goals("p99<100ms mean<1s errors<1%"))
-    assert measured.count == 0
+    assert measured.count == count
     assert measured.verdict == "unclear"
     assert all(result.reason for result in measured.goals)
+
+
+def test_a_level_whose_only_request_is_due_at_its_end():
+    measured = level_of(requests_of([0.2], [0.3]), duration=0.2)
+    assert (measured.window[0], measured.count) == (0.0, 1)
+    assert measured.completed.value == pytest.approx(2.0)
+
+
+def test_answers_after_the_window_are_no_rate_of_zero():
+    measured = level_of(requests_of([0.0, 50.0, 60.0], [99.0, 49.0, 39.0]))
+    assert measured.count == 2
+    assert measured.completed is None
+
+
+def test_streams_that_came_in_one_piece_have_no_time_per_token():
+    """A proxy that keeps them: all events were read at once, and the last byte a moment later."""
+    requests = streams([True] * 1000)
+    last = tuple(first + 1e-6 for first in requests.first)
+    requests = msgspec.structs.replace(requests, last=last, gaps=(0.0,) * len(requests.gaps))
+    measured = level_of(requests, goals=parse_goals("tpot_mean<40ms itl_p99<40ms"))
+    assert (measured.tpot, measured.itl) == (None, None)
+    assert [result.verdict for result in measured.goals] == ["unclear"] * 2
+    assert [warning.id for warning in measured.warnings] == ["stream-in-one-piece"]
 
 
 def test_mlperf_judges_queries_of_several_samples_by_the_longest():

@@ -223,6 +223,13 @@ def test_of_a_mean_the_line_is_that_of_its_inverse():
     assert line.interval.high == pytest.approx(80, rel=1e-6)
 
 
+def test_a_mean_that_turns_sharply_meets_its_limit_where_it_does():
+    """Service in batches: the queue's mean, by a simulation of benchmarks/load_coverage.py."""
+    means = {0.82: 1.449, 0.85: 1.542, 0.88: 1.662, 0.92: 1.915, 0.95: 2.395, 0.97: 3.3}
+    counts = [GoalCount(load, 1000, 1000 * m, 1.755, counts=False) for load, m in means.items()]
+    assert fitted_line(counts).rate == pytest.approx(0.9, rel=0.01)
+
+
 def test_shares_that_do_not_grow_with_the_rate_show_no_capacity():
     falling = [GoalCount(rate, 1000, 200 - rate, 0.1) for rate in range(90, 96)]
     assert fitted_line(falling) is None

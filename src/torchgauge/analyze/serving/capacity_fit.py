@@ -31,6 +31,9 @@ LOWER_TAIL, UPPER_TAIL = 0.01, 0.025
 FEWEST_INDEPENDENT = 60.0
 FEWEST_POINTS, FEWEST_LEVELS = 3, 6
 ROUNDS = 30
+POWERS = (1, 2, 4)
+# Another power than the first has to leave less than this of the scatter, which chance seldom does.
+BY_CHANCE = 0.35
 
 
 @dataclass(frozen=True)
@@ -180,19 +183,28 @@ def _regression(
 def _inverse_line(
     x: npt.NDArray[np.float64], expected: npt.NDArray[np.float64], over: npt.NDArray[np.float64]
 ) -> tuple[tuple[float, float], npt.NDArray[np.float64]] | None:
-    """Fit 1 − limit / mean = a + b·x: a queue's mean goes as 1 / (what is left of its capacity)."""
+    """Fit 1 − (limit / mean)^power = a + b·x, with power 1 where no other is far nearer to a line.
+
+    The mean of a queue of single requests goes as 1 / (what is left of its capacity). A
+    server that batches hides its load in larger batches for long: its mean turns more sharply.
+    """
     design = np.stack([np.ones_like(x), x], axis=1)
     information = design.T @ (design * expected[:, None])
-    values = 1 - expected / over
     try:
         inverse = np.linalg.inv(information)
     except np.linalg.LinAlgError:
         return None
-    parameters = inverse @ design.T @ (expected * values)
-    residuals = values - design @ parameters
-    dispersion = float((expected * residuals**2).sum()) / max(len(x) - 2, 1)
-    covariance = np.asarray(inverse * dispersion, dtype=np.float64)
-    return (float(parameters[0]), float(parameters[1])), covariance
+    fits = []
+    for power in POWERS:
+        values = 1 - (expected / over) ** power
+        parameters = inverse @ design.T @ (expected * values)
+        residuals = values - design @ parameters
+        dispersion = float((expected * residuals**2).sum()) / max(len(x) - 2, 1)
+        scatter = dispersion / parameters[1] ** 2 if parameters[1] else math.inf  # of the rate
+        fits.append((scatter, (float(parameters[0]), float(parameters[1])), inverse * dispersion))
+    best = min(fits, key=lambda fit: fit[0])
+    _, line, covariance = best if best[0] < BY_CHANCE * fits[0][0] else fits[0]
+    return line, np.asarray(covariance, dtype=np.float64)
 
 
 def capacity_of_levels(levels: Sequence[Level]) -> Capacity | None:

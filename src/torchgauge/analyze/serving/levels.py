@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ from torchgauge.analyze.serving.goals import judged, within_goals
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window, steady_window
 from torchgauge.analyze.serving.saturation import client_warnings, saturation, with_limit
 from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
-from torchgauge.records.record import Interval
+from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, ClientLoad, EarlyStopping, Level, Scenario
@@ -72,7 +72,7 @@ def level(
         counted,
         client=client,
         early_stopping=_early_stopping(columns, inside, scenario, goals) if mlperf else None,
-        warnings=() if client is None else client_warnings(client),
+        warnings=(*(client_warnings(client) if client else ()), *_stream_warnings(columns, inside)),
         **distributions,
     )
     results = tuple(judged(goal, figures, _over(goal, samples)) for goal in goals)
@@ -92,7 +92,7 @@ def _with_counts(
         count=int(inside.sum()),
         fates=dict(fates),
         offered=float(inside.sum()) / length if length > 0 and not closed else None,
-        completed=rate(columns.last[columns.done], window),
+        completed=_completed(columns, window, inside),
         goodput=_goodput(columns, window, inside, goals),
         errors=share(~columns.done[inside]),
         tokens=_tokens(columns, columns.tokens_out, window),
@@ -122,6 +122,30 @@ def _over(goal: Goal, samples: dict[str, CorrelatedSamples]) -> Interval | None:
         return None
     _, low, high = samples[goal.metric].share_above(goal.limit)
     return Interval(low=low, high=high, scope="process")
+
+
+def _stream_warnings(columns: RequestTimes, inside: _Bools) -> Iterator[MeasurementWarning]:
+    """Yield the warning of streams of which no part came before the others."""
+    streams = inside & columns.done & (columns.chunks > 1)
+    count = int((streams & columns.in_one_piece).sum())
+    if count > streams.sum() / 2:
+        yield MeasurementWarning(
+            id="stream-in-one-piece",
+            message=f"{count:,} streams came in one piece: their TPOT and ITL are unknown.",
+            probe="serving",
+            cause="Something between server and client, such as a proxy, keeps an answer until "
+            "it is whole.",
+            remedy="Turn its buffering off (nginx: proxy_buffering off), or send to the server.",
+        )
+
+
+def _completed(
+    columns: RequestTimes, window: tuple[float, float], inside: _Bools
+) -> Estimate | None:
+    """Return answers per second; None where those to the window's requests all came after it."""
+    completed = rate(columns.last[columns.done], window)
+    is_late = completed is not None and not completed.value and columns.done[inside].any()
+    return None if is_late else completed
 
 
 def _goodput(

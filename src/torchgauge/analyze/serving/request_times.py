@@ -89,9 +89,16 @@ class RequestTimes:
         return np.where(chunks > 0, chunks, np.nan)
 
     @cached_property
+    def in_one_piece(self) -> _Bools:
+        """Which answers of several contents came at one moment: something on the way kept them."""
+        streamed = np.bincount(self.gap_owners, self.gaps, minlength=self.scheduled.size)
+        return (self.chunks > 1) & (streamed == 0)
+
+    @cached_property
     def tpot(self) -> _Floats:
-        """(last − first) ÷ (tokens − 1); NaN for less than two tokens, or two chunks."""
-        gaps = np.where((self.tokens_out > 1) & (self.chunks > 1), self.tokens_out - 1, np.nan)
+        """(last − first) ÷ (tokens − 1); NaN for less than two tokens or chunks, or one piece."""
+        is_known = (self.tokens_out > 1) & (self.chunks > 1) & ~self.in_one_piece
+        gaps = np.where(is_known, self.tokens_out - 1, np.nan)
         return np.where(self.done, (self.last - self.first) / gaps, np.inf)
 
     @cached_property
@@ -133,8 +140,9 @@ class RequestTimes:
         A request that was not answered has, beside its own, as many infinite ones as an answered
         request has gaps on average: a single one would be lost among those of long streams.
         """
-        own = np.flatnonzero(inside[self.gap_owners])
-        failed, done = np.flatnonzero(inside & ~self.done), inside & self.done
+        streamed = inside & ~self.in_one_piece
+        own = np.flatnonzero(streamed[self.gap_owners])
+        failed, done = np.flatnonzero(inside & ~self.done), streamed & self.done
         mean_gaps = round(float(done[self.gap_owners].sum()) / max(int(done.sum()), 1))
         most_gaps = max(MOST_INFINITE * own.size, FEW_GAPS) // max(failed.size, 1)
         gaps_of_failed = max(min(mean_gaps, most_gaps), 1)
@@ -162,7 +170,8 @@ def steady_window(
     The first tenth is warm-up: the queue begins empty, caches and connections cold. The drain is
     as long as nine of ten requests took, a tenth of the duration at most: what was scheduled in it
     was answered under less load. After an interruption it is as long as the longest request took,
-    since slow requests lack their answer. Requests that were all due at once are not cut.
+    since slow requests lack their answer. Requests that were all due at once are not cut, and where
+    none is due in the window, it is the whole level until the last answer.
 
     Args:
         times: Those of all requests.
@@ -171,14 +180,18 @@ def steady_window(
         interrupted: Whether `duration` ended before its time.
     """
     answered = times.latency[np.isfinite(times.latency)]
+    last = float(times.last[np.isfinite(times.last)].max(initial=0.0))
     if scenario == "offline":
-        last = times.last[np.isfinite(times.last)]
-        return 0.0, float(last.max()) if last.size else duration
-    if answered.size == 0:
-        return WARM_UP * duration, duration
-    if interrupted:
-        drain = min(float(answered.max()), duration / 2)
-    else:
-        rank = math.ceil(0.9 * answered.size) - 1
-        drain = min(float(np.partition(answered, rank)[rank]), MOST_DRAIN * duration)
-    return WARM_UP * duration, duration - drain
+        return 0.0, last or duration
+    window = (WARM_UP * duration, duration)
+    if answered.size:
+        if interrupted:
+            drain = min(float(answered.max()), duration / 2)
+        else:
+            rank = math.ceil(0.9 * answered.size) - 1
+            drain = min(float(np.partition(answered, rank)[rank]), MOST_DRAIN * duration)
+        window = (window[0], duration - drain)
+    if times.scheduled.size and not in_window(times, window).any():
+        end = max(duration, last, float(times.scheduled.max()))
+        return 0.0, math.nextafter(end, math.inf)
+    return window
