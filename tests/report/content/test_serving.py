@@ -157,5 +157,5 @@ def test_the_network_is_the_machines_and_counts_once():
     """What server and client exchange on one machine is sent and received there."""
     cells, shown = table(FOUND, "Server")
     assert cells["25 requests/s"]["network"] == "160 kB/s"
-    titles = {column.name: column.title for column in shown.columns}
+    titles = {column.key: column.title for column in shown.columns}
     assert titles["network"] == "machine's network"
