@@ -149,7 +149,9 @@ def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path, monkey
     shown = " ".join(capsys.readouterr().out.split())
     assert "75 requests/s 75.4" in shown
     assert "--goal 'p99<100ms' --rate auto # the highest rate within the goals" in shown
-    needed = f"torchgauge capacity {path} --rate 150 --goal 'p99<100ms' # how many workers"
+    # The server batches 8, of which 4 at most came together.
+    plan = f"torchgauge capacity {path} --rate 150 --goal 'p99<100ms' --max-batch 4"
+    needed = f"{plan} # how many workers"
     assert needed in shown
     assert f"torchgauge report {path} --open # the same as a page" in shown
     assert tg.load(path) == servings.healthy()
@@ -163,7 +165,7 @@ def test_a_search_leads_to_a_plan_for_twice_the_capacity(sent, capsys, tmp_path,
     sent(msgspec.structs.replace(found, goals=goals))
     path = tmp_path / "load.json"
     assert load("--rate", "auto", "--goal", "p99<100ms errors<1%", "-o", str(path)) == 0
-    command = f"torchgauge capacity {path} --rate 208 --goal 'p99<100ms mean<9ms' # how many"
+    command = f"torchgauge capacity {path} --rate 208 --goal 'p99<100ms mean<9ms' --max-batch 4 #"
     assert command in next_commands(capsys)
     sent(msgspec.structs.replace(found, capacity=Capacity(searched=True)))
     assert load("--rate", "auto", "--goal", "p99<100ms", "-o", str(path)) == 0

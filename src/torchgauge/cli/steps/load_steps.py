@@ -58,12 +58,15 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
         commands.append((shlex.join([*load_words, *words]), "the highest rate within the goals"))
     else:
         load_words += ["--rate", "auto"] * (options.rate == "auto")
-    rate = _planned_from(serving)
-    if rate is not None and saved is not None and serving.service_times is not None:
+    rate, times = _planned_from(serving), serving.service_times
+    if rate is not None and saved is not None and times is not None:
         words = ["torchgauge", "capacity", display_path(saved), "--rate", f"{2 * rate:.4g}"]
         # A plan by service times says nothing of errors or tokens.
         goals = " ".join(goal.text for goal in serving.goals if goal.metric == "latency")
         words += ["--goal", goals] * bool(goals)
+        largest = max((part.batch for part in times.batches if part.seconds), default=0)
+        if (times.max_batch or 1) > largest > 0:  # a plan takes batches that were measured
+            words += ["--max-batch", str(largest)]
         commands.append((shlex.join(words), "how many workers twice the rate needs"))
     page = (f"{shlex.join(load_words)} --open", "the same as a page")
     if saved is not None:
