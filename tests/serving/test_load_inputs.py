@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,23 @@ def test_a_file_is_one_body_or_one_a_line(tmp_path):
         assert bodies_of(written(tmp_path / name, '{"x": 1}\n\n [2]\n')) == (b'{"x": 1}', b"[2]")
 
 
+def test_a_body_is_sent_as_utf_8_without_a_mark(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_bytes(b'\xef\xbb\xbf{"x": "\xc3\xb6"}\n')
+    assert bodies_of(file) == (b'{"x": "\xc3\xb6"}',)
+    for encoding in ("utf-16", "utf-16-le", "latin-1"):
+        file.write_bytes('{"x": "ö"}'.encode(encoding))
+        with pytest.raises(InputError) as raised:
+            bodies_of(file)
+        assert raised.value.id == "bodies-invalid"
+        assert "UTF-8" in raised.value.remedy
+
+
+def test_a_number_of_a_body_has_any_length(tmp_path):
+    body = b"[%s]" % (b"7" * 5000)
+    assert bodies_of(written(tmp_path / "a.json", body.decode())) == (body,)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [("a.json", "{"), ("a.json", '{\n"x": 1,\n}'), ("a.jsonl", '{}\n{"x\n'), ("a", " "),
@@ -64,6 +82,23 @@ def test_prompts_are_lines_or_objects(tmp_path):
     first, second = request_items(NOWHERE, options).bodies
     assert json.loads(first)["max_tokens"] == 3
     assert json.loads(second)["messages"] == messages
+
+
+def test_a_prompt_ends_with_its_line_alone(tmp_path):
+    prompts = ["one\u2028two", "three\x85\x0cfour"]
+    lines = written(tmp_path / "p.txt", "\ufeff" + "\r\n".join(prompts))
+    assert [prompt.text for prompt in prompts_of(lines)] == prompts
+    rows = [json.dumps({"prompt": text}, ensure_ascii=False) for text in prompts]
+    objects = written(tmp_path / "p.jsonl", "\ufeff" + "\n".join(rows))
+    assert [prompt.text for prompt in prompts_of(objects)] == prompts
+
+
+def test_a_prompt_that_is_no_text_is_refused(tmp_path):
+    objects = written(tmp_path / "p.jsonl", '{"prompt": "x"}\n{"prompt": "\\ud800"}')
+    with pytest.raises(InputError) as raised:
+        request_items(NOWHERE, LoadOptions(rates=(1.0,), api="openai-chat", prompts=objects))
+    assert raised.value.id == "bodies-invalid"
+    assert "Line 2" in raised.value.cause
 
 
 @pytest.mark.parametrize(
@@ -229,6 +264,19 @@ def test_a_model_is_asked_for_with_the_token_and_without_a_proxy(monkeypatch):
     assert len(server.heard) == 1
     assert server.heard[0].startswith("GET /v1/models HTTP/1.1\r\nHost: rebound.invalid:")
     assert "\r\nAuthorization: Bearer secret\r\n" in server.heard[0]
+
+
+def test_a_name_that_repeats_the_token_is_not_taken(monkeypatch):
+    monkeypatch.setenv("MODEL_TOKEN", "secret")
+    with Listing(answer(b'{"data": [{"id": "a secret model"}]}')) as address:
+        assert model_in(address, bearer_env="MODEL_TOKEN") == ""
+
+
+def test_models_are_listed_with_the_query_of_the_address():
+    server = Listing(LISTED)
+    with server as address:
+        assert model_in(replace(address, target="/chat?api-version=1")) == "a model"
+    assert server.heard[0].startswith("GET /v1/models?api-version=1 HTTP/1.1")
 
 
 @pytest.mark.parametrize(

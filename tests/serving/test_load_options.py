@@ -1,5 +1,6 @@
 """Options of load: what goes together, and what a level lasts."""
 
+import numpy as np
 import pytest
 
 from torchgauge.api.servings import load_options
@@ -22,6 +23,21 @@ from torchgauge.errors import InputError
         ({"rate": 5, "max_batch": True}, "option-invalid"),
         ({"rate": 5, "max_delay": -1}, "option-invalid"),
         ({"rate": 5, "timeout": 1e9}, "option-invalid"),
+        ({"rate": "100"}, "option-invalid"),
+        ({"rate": ["fast"]}, "option-invalid"),
+        ({"rate": True}, "option-invalid"),
+        ({"rate": 1j}, "option-invalid"),
+        ({"rate": 10**400}, "option-invalid"),
+        ({"rate": 5, "duration": "1s"}, "option-invalid"),
+        ({"rate": 5, "timeout": [1]}, "option-invalid"),
+        ({"rate": 5, "max_delay": "5ms"}, "option-invalid"),
+        ({"rate": 5, "tokens": 5}, "option-invalid"),
+        ({"rate": 5, "tokens": "ab"}, "option-invalid"),
+        ({"rate": 5, "arrivals": 5}, "option-invalid"),
+        ({"rate": 5, "api": None}, "option-invalid"),
+        ({"rate": 5, "body": 5}, "option-invalid"),
+        ({"rate": 5, "prompts": b"a"}, "option-invalid"),
+        ({"rate": 5, "goals": 5}, "option-invalid"),
         ({"rate": [5] * 101}, "option-invalid"),
         ({"rate": 5, "goals": "p99<0"}, "goal-invalid"),
         ({"rate": "auto", "goals": "p99<1s", "arrivals": __file__}, "option-conflict"),
@@ -34,6 +50,13 @@ def test_what_cannot_be_is_refused_by_name(settings, id):
         load_options(**settings)
     assert raised.value.id == id
     assert raised.value.remedy
+
+
+def test_numbers_of_numpy_are_numbers():
+    options = load_options(rate=np.int64(5), duration=np.float32(2))
+    assert options.level_rates == (5.0,)
+    assert type(options.level_rates[0]) is float
+    assert load_options(rate=np.array([5, 10])).level_rates == (5.0, 10.0)
 
 
 def test_without_a_rate_goals_are_searched_and_else_it_is_missing():

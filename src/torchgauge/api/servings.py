@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,18 +115,16 @@ def load_options(
     from torchgauge.analyze.serving.goals import parse_goals
     from torchgauge.serving.load_options import LoadOptions
 
-    rates: tuple[float, ...] | Literal["auto"] = ()
-    if isinstance(rate, str):
-        rates = rate
-    elif rate is not None:
-        rates = (float(rate),) if isinstance(rate, int | float) else tuple(map(float, rate))
+    rates: Any = rate if isinstance(rate, str) else () if rate is None else _items(rate)
     for name in ("body", "prompts"):
-        if settings.get(name) is not None:
+        if isinstance(settings.get(name), str | PathLike):
             settings[name] = Path(settings[name])
-    limits = parse_goals(goals) if isinstance(goals, str) and goals else ()
-    if not isinstance(goals, str):
-        limits = tuple(goals)
+    limits = parse_goals(goals) if isinstance(goals, str) and goals else _items(goals)
     return LoadOptions(rates=rates, goals=limits, **settings)
+
+
+def _items(values: Any) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, Iterable) else (values,)
 
 
 def _of_model(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import random
 import socket
 import ssl
 import time
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httptools
+import msgspec
 
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError
@@ -116,7 +117,7 @@ def sending_of(options: LoadOptions) -> Sending:
 
 def bodies_of(path: Path) -> tuple[bytes, ...]:
     """Return the bodies of a file: its one JSON value, or that on each of its lines."""
-    data = read_bytes(path, BOUND)
+    data = read_bytes(path, BOUND).removeprefix(BOM_UTF8)
     if not data.strip():
         raise _invalid(path, "It is empty.")
     problem = _json_problem(data)
@@ -130,9 +131,9 @@ def bodies_of(path: Path) -> tuple[bytes, ...]:
     return tuple(line.strip() for line in lines if line.strip())
 
 
-def _json_problem(text: bytes) -> str:
+def _json_problem(body: bytes) -> str:
     try:
-        json.loads(text)
+        json.loads(body.decode(), parse_int=str)  # however many digits an integer has
     except (ValueError, RecursionError) as error:
         return str(error)
     return ""
@@ -143,8 +144,9 @@ def prompts_of(path: Path) -> tuple[Prompt, ...]:
 
     An object has `prompt` or `messages`, and may have `max_tokens`.
     """
-    text = read_bytes(path, BOUND).decode(errors="replace")
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    text = read_bytes(path, BOUND).decode("utf-8-sig", errors="replace")
+    # Not by `splitlines`: JSON has U+2028 and others within a line.
+    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
     read = _prompt if path.suffix == ".jsonl" else lambda line, *_: Prompt(text=line)
     prompts = tuple(read(line, path, number) for number, line in lines if line)
     if not prompts:
@@ -154,7 +156,7 @@ def prompts_of(path: Path) -> tuple[Prompt, ...]:
 
 def _prompt(line: str, path: Path, number: int) -> Prompt:
     try:
-        fields: Any = json.loads(line)
+        fields: Any = msgspec.json.decode(line)  # which encodes it again
     except (ValueError, RecursionError) as error:
         raise _invalid(path, f"Line {number}: {error}.") from error
     if not isinstance(fields, dict):
@@ -182,14 +184,19 @@ def made_up_prompts(tokens_in: int, tokens_out: int, seed: int = 0) -> tuple[Pro
 
 
 def served_model(address: Address, path: str, bearer_env: str = "") -> str:
-    """Return the first model that an endpoint lists; empty where it lists none."""
+    """Return the first model that an endpoint lists, empty where it lists none.
+
+    A name with the token in it is none: records have the model's name.
+    """
     token = Token(bearer_env) if bearer_env else None
-    request = request_bytes(dataclasses.replace(address, target=path), b"", token)
+    request = request_bytes(address.with_path(path), b"", token)
     try:
         model = json.loads(_answered(address, request))["data"][0]["id"]
     except NO_LIST:
         return ""
-    return model if isinstance(model, str) and len(model) <= LONGEST_NAME else ""
+    if not isinstance(model, str) or len(model) > LONGEST_NAME:
+        return ""
+    return "" if token is not None and token.hidden(model) != model else model
 
 
 class _Answer:
@@ -268,7 +275,7 @@ def recorded_times(path: Path | None) -> tuple[float, ...]:
     if path is None:
         return ()
     times = []
-    lines = read_bytes(path, BOUND).decode(errors="replace").splitlines()
+    lines = read_bytes(path, BOUND).decode("utf-8-sig", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text and not text.startswith("#"):
@@ -293,5 +300,5 @@ def _invalid(path: Path, cause: str) -> InputError:
         f"'{path}' has no bodies that can be sent.",
         id="bodies-invalid",
         cause=cause,
-        remedy="Write JSON: one body, or one on each line; prompts one on each line.",
+        remedy="Write JSON in UTF-8: one body, or one on each line; prompts one on each line.",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,6 +83,7 @@ class LoadOptions:
     processes: int = 1
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.scenario not in SCENARIOS:
             raise InputError(
                 f"There is no scenario {self.scenario!r}.",
@@ -98,9 +100,9 @@ class LoadOptions:
                 raise _invalid(name, number, "a whole number of at least 1")
         for name in ("duration", "timeout"):
             seconds = getattr(self, name)
-            if seconds is not None and not 0 < seconds <= LONGEST:
+            if seconds is not None and not (_is_number(seconds) and 0 < seconds <= LONGEST):
                 raise _invalid(name, seconds, f"seconds above 0 and at most {LONGEST:,.0f}")
-        if not 0 <= self.max_delay <= LONGEST:
+        if not (_is_number(self.max_delay) and 0 <= self.max_delay <= LONGEST):
             raise _invalid("max_delay", self.max_delay, "seconds, 0 or more")
         if not _is_whole_number(self.seed) or self.seed < 0:
             raise _invalid("seed", self.seed, "a whole number, 0 or more")
@@ -109,10 +111,21 @@ class LoadOptions:
         if sum(sent is not None for sent in (self.body, self.prompts, self.tokens)) > 1:
             raise _conflict("Body, prompts and tokens all say what is sent.", "Give one of them.")
         if self.tokens is not None and not (
-            len(self.tokens) == 2
+            isinstance(self.tokens, tuple | list)
+            and len(self.tokens) == 2
             and all(_is_whole_number(n) and 1 <= n <= MOST_REQUESTS for n in self.tokens)
         ):
             raise _invalid("tokens", self.tokens, "two whole numbers, at least 1: in and out")
+
+    def _check_types(self) -> None:
+        for name in ("scenario", "arrivals", "api", "model", "bearer_env"):
+            if not isinstance(text := getattr(self, name), str):
+                raise _invalid(name, text, "a text")
+        for name in ("body", "prompts"):
+            if not isinstance(path := getattr(self, name), Path | None):
+                raise _invalid(name, path, "the path of a file")
+        if not all(isinstance(goal, Goal) for goal in self.goals):
+            raise _invalid("goals", self.goals, "a text such as 'p99<100ms errors<1%'")
 
     def _check_rates(self) -> None:
         if len(self.rates) > MOST_RATES:
@@ -139,8 +152,8 @@ class LoadOptions:
                 "Give rates, such as --rate 50,100, or arrivals such as poisson or gamma:2.",
             )
         if self.rates != "auto":
-            for rate in self.rates:
-                if not 0 < rate < 1e9:
+            for rate in (self.rates,) if isinstance(self.rates, str) else self.rates:
+                if not (_is_number(rate) and 0 < rate < 1e9):
                     raise _invalid("rate", rate, "requests per second above 0")
 
     def check_fit(self, *, endpoint: bool) -> None:
@@ -183,7 +196,7 @@ class LoadOptions:
         Raises InputError `rate-missing`.
         """
         if self.rates and self.rates != "auto":
-            return tuple(self.rates)
+            return tuple(map(float, self.rates))
         if self.scenario == "server" and self.recorded is None:
             raise InputError(
                 "The load has no rate.",
@@ -214,6 +227,10 @@ class LoadOptions:
         # Where nothing but these ends a level, it takes as long as they take.
         ends_by_itself = self.requests is not None or self.recorded is not None
         return LONGEST if ends_by_itself else DURATION
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)  # numpy's are Real too
 
 
 def _is_whole_number(value: Any) -> bool:

@@ -364,3 +364,11 @@ def test_a_stream_without_contents_has_no_quick_first_token():
     assert measured.ttft.percentile(0.95) is None
     assert measured.goals[0].verdict == "missed"
     assert measured.goodput.value == pytest.approx(9, rel=0.02)
+
+
+def test_an_answer_before_all_was_sent_has_no_known_wait():
+    sent = tuple(None if i % 10 == 0 else i / 10 for i in range(1000))
+    measured = level_of(steady(sent=sent))
+    assert measured.wait.unanswered == measured.service.unanswered == 0
+    assert measured.wait.count == measured.service.count == 810
+    assert measured.latency.count == 900

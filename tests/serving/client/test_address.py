@@ -1,11 +1,14 @@
 """Only this machine is loaded, and no secret is kept."""
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from torchgauge.errors import InputError
 from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.request_bytes import request_bytes
 
 
 def refusal(text: str, **options) -> InputError:
@@ -28,6 +31,26 @@ def refusal(text: str, **options) -> InputError:
 def test_parts_of_an_address(text, authority, target):
     address = parse_address(text)
     assert (address.authority, address.target) == (authority, target)
+
+
+def test_a_host_is_named_in_ascii(monkeypatch):
+    assert parse_address("http://ｌocalhost:8000/").authority == "localhost:8000"
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **_: [(0, 0, 0, "", ("::1", 0))])
+    address = parse_address("http://bücher.example/")
+    assert address.host == "xn--bcher-kva.example"
+    assert request_bytes(address, b"", None).isascii()
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("http://127.0.0.1:1?api-version=1", "/v1/chat?api-version=1"),
+        ("http://127.0.0.1:1/", "/v1/chat"),
+        ("http://127.0.0.1:1/own?x", "/own?x"),
+    ],
+)
+def test_the_path_of_an_api_keeps_the_query(text, target):
+    assert parse_address(text).with_default_path("/v1/chat").target == target
 
 
 def test_the_text_of_an_address_has_no_query():
@@ -55,6 +78,8 @@ def test_credentials_are_refused_and_not_repeated():
             "http://[::1/",
             "http://127.0.0.1/\r\nX: 1",
             "http://127.0.0.1/ x",
+            "http://a..b/",
+            "http://" + "a" * 64,
         ),
     ],
 )

@@ -48,6 +48,8 @@ class Socket:
         raise OSError("nothing stamps what arrives")
 
     def send(self, data) -> int:
+        if self.room < 0:
+            raise ConnectionResetError
         return min(len(data), self.room)
 
     def recv_into(self, buffer) -> int:
@@ -157,6 +159,34 @@ def test_a_request_is_sent_when_the_socket_has_all_of_it():
     loop.writer()
     assert sender.columns.sent[row] > 0
     assert loop.writer is None
+
+
+TOO_LARGE = b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nlarge"
+
+
+@pytest.mark.parametrize("room", [0, 9])
+@pytest.mark.parametrize(
+    ("pieces", "fate", "status"),
+    [
+        ([TOO_LARGE], "status", 413),
+        (cut(TOO_LARGE, {10, 40}), "status", 413),
+        ([TOO_LARGE.replace(b"Content-Length: 5", b"Connection: close")], "status", 413),
+        ([PLAIN], "done", 200),
+        ([TOO_LARGE[:-1]], "reset", 413),
+        ([], "reset", -1),
+    ],
+)
+def test_an_answer_before_all_was_sent_is_read(room, pieces, fate, status):
+    sender, loop, stream = Sender(), Loop(), Socket(pieces, room)
+    connection = Connection(stream, loop, sender, None)
+    row = sender.columns.add(0.0, 0)
+    connection.send(row, b"GET / HTTP/1.1\r\n\r\n", 0.0)
+    stream.room = -1
+    loop.writer()
+    assert sender.fates == [fate]
+    assert sender.columns.status[row] == status
+    assert stream.closed
+    assert math.isnan(sender.columns.sent[row])
 
 
 LIKE = PLAIN.replace(TIMED, b"")
@@ -272,6 +302,22 @@ def test_counts_that_can_be_none_are_unknown(tokens):
     assert whole.fates == stream.fates == ["done"]
     assert (whole.columns.tokens_in[0], whole.columns.tokens_out[0]) == (-1, -1)
     assert (stream.columns.tokens_in[0], stream.columns.tokens_out[0]) == (-1, 3)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count"), [("2.0", 2), ("2.5", -1), ('"2"', -1), ("true", -1), ("-0.0", 0)]
+)
+def test_a_count_is_a_whole_number_however_it_is_written(tokens, count):
+    used = USED.replace("%d", tokens)
+    columns = of_body(f"data: {used}\n\ndata: [DONE]\n\n".encode(), b"text/event-stream").columns
+    assert (columns.tokens_in[0], columns.tokens_out[0]) == (count, count)
+
+
+def test_an_event_without_data_says_nothing():
+    body = b"data:\n\n" + EVENT + b"data: \n\n" + EVENT + b"data: [DONE]\n\n"
+    sender = of_body(body, b"text/event-stream")
+    assert sender.fates == ["done"]
+    assert len(sender.columns.stamps) == 2
 
 
 def test_what_is_nested_too_deep_is_no_answer():

@@ -22,6 +22,7 @@ from torchgauge.serving.client.address import parse_address
 from torchgauge.serving.client.client import LoadClient
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.sending_loop import SendingLoop
 
 EXPECTED = {
     "/ok": "done",
@@ -83,7 +84,8 @@ def sent_here(url: str, **options) -> LoadClient:
         await client.run(time.monotonic())
         return client
 
-    return asyncio.run(send_all())
+    with asyncio.Runner(loop_factory=SendingLoop) as runner:
+        return runner.run(send_all())
 
 
 def fates(client: LoadClient) -> list[str]:
@@ -191,6 +193,32 @@ def test_a_server_without_tls():
         load = sent(f"https://127.0.0.1:{listener.getsockname()[1]}/", schedule=[0.0, 0.0])
     assert load.requests.fate == ("tls", "tls")
     assert load.requests.sent == (None, None)
+
+
+def test_a_server_that_never_shakes_hands():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
+        client = sent_here(url, schedule=[0.0, 0.01], timeout=0.1)
+    assert fates(client) == ["timeout", "timeout"]
+    assert "TLS" in client.problems["timeout"]
+
+
+def test_a_server_that_answers_before_a_large_body_is_sent():
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def refuse() -> None:
+        for _ in range(4):
+            connection, _ = listener.accept()
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+            connection.close()
+
+    with listener:
+        threading.Thread(target=refuse, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        client = sent_here(url, schedule=[0.0, 0.01, 0.02, 0.03], items=(bytes(6_000_000),))
+    assert fates(client) == ["status"] * 4
+    assert client.columns.status.tolist() == [413] * 4
 
 
 def test_a_certificate_that_nobody_vouches_for(tmp_path):

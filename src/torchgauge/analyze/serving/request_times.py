@@ -61,8 +61,9 @@ class RequestTimes:
 
     @cached_property
     def wait(self) -> _Floats:
-        """From scheduled to sent."""
-        return np.where(np.isnan(self.sent), np.inf, self.sent - self.scheduled)
+        """From scheduled to sent; NaN for what was answered before all of it was sent."""
+        unsent = np.where(np.isnan(self.last), np.inf, np.nan)
+        return np.where(np.isnan(self.sent), unsent, self.sent - self.scheduled)
 
     @cached_property
     def ttft(self) -> _Floats:
@@ -92,7 +93,8 @@ class RequestTimes:
     def in_one_piece(self) -> _Bools:
         """Which answers of several contents came at one moment: something on the way kept them."""
         streamed = np.bincount(self.gap_owners, self.gaps, minlength=self.scheduled.size)
-        return (self.chunks > 1) & (streamed == 0)
+        at_once: _Bools = (self.chunks > 1) & (streamed == 0)
+        return at_once
 
     @cached_property
     def tpot(self) -> _Floats:

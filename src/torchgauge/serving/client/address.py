@@ -24,7 +24,7 @@ class Address:
 
     Attributes:
         scheme: "http", "https", "grpc" or "grpcs".
-        host: As it was written, without brackets.
+        host: Its name in ASCII (IDNA), or its number without brackets.
         port: Its number.
         target: Path and query, as they are sent.
         hosts: Numeric addresses that the host had when it was checked; no other is connected to.
@@ -64,7 +64,12 @@ class Address:
 
     def with_default_path(self, path: str) -> Address:
         """Return the address with a path, unless it has one."""
-        return self if self.target != "/" else replace(self, target=path)
+        return self.with_path(path) if self.target.partition("?")[0] == "/" else self
+
+    def with_path(self, path: str) -> Address:
+        """Return the address with another path, and the same query."""
+        _, mark, query = self.target.partition("?")
+        return replace(self, target=path + mark + query)
 
     def leads_elsewhere(self, location: str) -> bool:
         """Whether a `Location` header names another scheme, host or port than this address."""
@@ -89,6 +94,7 @@ def parse_address(text: str, *, allow_remote: bool = False) -> Address:
     try:
         url = urlsplit(text)
         port = url.port
+        host = (url.hostname or "").encode("idna").decode()  # as getaddrinfo encodes it
     except ValueError as error:
         raise _invalid(str(error)) from None
     if any(ord(character) <= ord(" ") or character == "\x7f" for character in text):
@@ -100,7 +106,7 @@ def parse_address(text: str, *, allow_remote: bool = False) -> Address:
             cause="An address is kept in records, where no secret belongs.",
             remedy="Put a token into an environment variable and name it: --bearer-env NAME.",
         )
-    if url.scheme not in _PORTS or not url.hostname:
+    if url.scheme not in _PORTS or not host:
         raise _invalid(
             "It is not of the form http://HOST:PORT/PATH, https://… or grpc://HOST:PORT/MODEL."
         )
@@ -110,21 +116,21 @@ def parse_address(text: str, *, allow_remote: bool = False) -> Address:
     target = quote(url.path or "/", safe=_TARGET_CHARACTERS)
     if url.query:
         target += f"?{quote(url.query, safe=_TARGET_CHARACTERS)}"
-    hosts = _looked_up(url.hostname, port)
-    if not allow_remote and not all(ipaddress.ip_address(host).is_loopback for host in hosts):
+    hosts = _looked_up(host, port)
+    if not allow_remote and not all(ipaddress.ip_address(entry).is_loopback for entry in hosts):
         raise InputError(
-            f"{url.hostname} is not this machine.",
+            f"{host} is not this machine.",
             id="address-remote",
             cause="A load test of somebody else's server is an attack on it.",
             remedy="Use 127.0.0.1 or ::1; for a server of your own elsewhere: --allow-remote.",
         )
-    return Address(url.scheme, url.hostname, port, target, hosts)
+    return Address(url.scheme, host, port, target, hosts)
 
 
 def _looked_up(host: str, port: int) -> tuple[str, ...]:
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
         raise InputError(
             f"The host {host} has no address.",
             id="address-unknown",

@@ -27,6 +27,7 @@ _SLOWEST_WATCH = 0.1
 _BUFFER_SIZE = 1 << 17
 _BURST = 32  # requests that begin before answers are read again
 _NO_CONNECTION: frozenset[Fate] = frozenset(("refused", "tls", "local"))
+_UNCONNECTED = "There was no connection yet: connecting, or the handshake of TLS, took too long."
 _PAUSE_SECONDS = 0.1  # of a user of a closed loop who got no connection
 
 
@@ -265,8 +266,9 @@ class LoadClient:
             if columns.fate[row] == PENDING:
                 if self._patient_from[row] > latest:
                     return
+                connects = self._library is None and isinstance(self._busy.get(row), asyncio.Task)
                 self._give_up(row)
-                self.ended(row, "timeout", monotonic())
+                self.ended(row, "timeout", monotonic(), _UNCONNECTED if connects else "")
             self._oldest += 1
 
     def _give_up(self, row: int) -> None:

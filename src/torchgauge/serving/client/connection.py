@@ -117,7 +117,7 @@ class Connection:
         except _NOT_YET:
             size = 0
         except OSError as error:  # reported later: whoever sends is not done with this request
-            self._loop.call_soon(self._lose, error)
+            self._loop.call_soon(self._read_last, error)
             size = 0
         now = monotonic()
         self._columns.lateness.append(now - ready)
@@ -148,17 +148,26 @@ class Connection:
         except _NOT_YET:
             return
         except OSError as error:
-            self._lose(error)
+            self._read_last(error)
             return
         if not self._unsent:
             self._loop.remove_writer(self._socket.fileno())
             if self._row is not None:
                 self._columns.sent[self._row] = monotonic()
 
-    def _receive(self) -> None:
-        """Read a piece of the answer: of TLS a whole record, so that nothing of it stays behind."""
+    def _read_last(self, error: OSError) -> None:
+        """Read what the server answered before it took no more, and close."""
+        while self._receive():
+            pass
+        self._lose(error)
+
+    def _receive(self) -> bool:
+        """Read a piece of the answer: of TLS a whole record, so that nothing of it stays behind.
+
+        Returns whether there was one.
+        """
         if not self.usable:
-            return
+            return False
         messages: Ancillary = []
         try:
             if self._stamped:
@@ -166,10 +175,10 @@ class Connection:
             else:
                 size = self._socket.recv_into(self._sender.buffer)
         except _NOT_YET:
-            return
+            return False
         except OSError as error:
             self._lose(error)
-            return
+            return False
         if not size:
             self._lose(None)
         elif self._row is None:  # bytes that nothing asked for
@@ -178,6 +187,7 @@ class Connection:
             # Not before it was sent: the two clocks differ by some nanoseconds.
             self._now = max(arrived(messages, monotonic()), self._columns.sent[self._row])
             self._read(self._row, size)
+        return size > 0
 
     def _read(self, row: int, size: int) -> None:
         begins, self._begun = not self._begun, True

@@ -29,12 +29,12 @@ class _Choice(msgspec.Struct):
 
 
 class _Details(msgspec.Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Any = None
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
     completion_tokens_details: _Details | None = None
 
 
@@ -86,8 +86,10 @@ class OpenAIAnswer:
         return self._outcome
 
     def _read(self, event: bytes, now: float) -> None:
-        if event.strip() == b"[DONE]":
+        data = event.strip()
+        if data == b"[DONE]":
             self._ended = True
+        if data in (b"[DONE]", b""):
             return
         try:
             answer = self._decode(event)
@@ -120,11 +122,11 @@ class OpenAIAnswer:
             self.tokens_in = _counted(usage.prompt_tokens)
         if usage.completion_tokens is not None:
             details = usage.completion_tokens_details
-            reasoning = details.reasoning_tokens if details is not None else None
-            if reasoning is None and self._reasoned:
+            reasoning = _counted(details.reasoning_tokens) if details is not None else -1
+            if reasoning < 0 and self._reasoned:
                 self.tokens_out = -1
             else:
-                self.tokens_out = _counted(usage.completion_tokens - (reasoning or 0))
+                self.tokens_out = max(_counted(usage.completion_tokens) - max(reasoning, 0), -1)
 
     def _whole_body(self) -> Outcome:
         if len(self._body) >= _LARGEST_BODY:
@@ -143,6 +145,7 @@ class OpenAIAnswer:
         return "done"
 
 
-def _counted(number: int) -> int:
-    """Return a number of tokens; −1 for what can be none."""
-    return number if 0 <= number < 1 << 53 else -1
+def _counted(number: Any) -> int:
+    """Return a number of tokens, which some servers write as 2.0; −1 for what can be none."""
+    is_count = type(number) in (int, float) and 0 <= number < 1 << 53 and number == int(number)
+    return int(number) if is_count else -1
