@@ -21,7 +21,7 @@ PARTS, FEWEST_PARTS = 40, 8
 PART_REQUESTS = 3
 FEW_REQUESTS = 2 * PARTS
 CONFIDENCE = 0.975
-# Of an overload the latency of the first tenth is long, too: it counts up to this share of the level.
+# Of an overload the latency of the first tenth is long, too: it counts up to this share of a level.
 MOST_FIRST = 0.25
 # Beyond this share of requests that nobody answered they count as waiting to the end; fewer are
 # faults of their own, and leave the backlog when the client gives up.
@@ -107,8 +107,8 @@ def _allowed(latency: Distribution | None, fraction: float) -> float:
     """Return the most lateness: by the percentile, or the highest below it that is known."""
     if latency is None:
         return MOST_LATENESS
-    known = [p.value for p in latency.percentiles if p.fraction <= fraction]
-    return max(MOST_LATENESS, MOST_LATENESS_SHARE * max(known, default=latency.low))
+    percentiles = [p.value for p in latency.percentiles if p.fraction <= fraction]
+    return max(MOST_LATENESS, MOST_LATENESS_SHARE * max(percentiles, default=latency.low))
 
 
 def client_warnings(client: ClientLoad) -> tuple[MeasurementWarning, ...]:
