@@ -14,6 +14,7 @@ from tests.support.serving_levels import closed_level
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Arrivals, ClientLoad
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
@@ -148,10 +149,27 @@ def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path, monkey
     shown = " ".join(capsys.readouterr().out.split())
     assert "75 requests/s 75.4" in shown
     assert "--goal 'p99<100ms' --rate auto # the highest rate within the goals" in shown
-    needed = f"torchgauge capacity {path} --rate 150 --goal 'p99<100ms' # how many workers"
+    # The server batches 8, of which 4 at most came together.
+    plan = f"torchgauge capacity {path} --rate 150 --goal 'p99<100ms' --max-batch 4"
+    needed = f"{plan} # how many workers"
     assert needed in shown
     assert f"torchgauge report {path} --open # the same as a page" in shown
     assert tg.load(path) == servings.healthy()
+
+
+def test_a_search_leads_to_a_plan_for_twice_the_capacity(sent, capsys, tmp_path, monkeypatch):
+    """It takes what a simulation shows of the goals; the search also tried 150 requests/s."""
+    monkeypatch.setenv("COLUMNS", "400")
+    found = servings.capacity_found()
+    goals = (*found.goals, msgspec.structs.replace(servings.P99, text="mean<9ms"), servings.ERRORS)
+    sent(msgspec.structs.replace(found, goals=goals))
+    path = tmp_path / "load.json"
+    assert load("--rate", "auto", "--goal", "p99<100ms errors<1%", "-o", str(path)) == 0
+    command = f"torchgauge capacity {path} --rate 208 --goal 'p99<100ms mean<9ms' --max-batch 4 #"
+    assert command in next_commands(capsys)
+    sent(msgspec.structs.replace(found, capacity=Capacity(searched=True)))
+    assert load("--rate", "auto", "--goal", "p99<100ms", "-o", str(path)) == 0
+    assert "torchgauge capacity" not in next_commands(capsys)
 
 
 def test_a_search_leads_to_the_page(sent, capsys):

@@ -5,7 +5,14 @@ import os
 import pytest
 from tests.support.servers.running import running
 
-from torchgauge.device.process_counters import ProcessReading, listening, read_process
+from torchgauge.device.process_counters import (
+    ProcessReading,
+    cores_of,
+    listening,
+    memory_of,
+    read_process,
+)
+from torchgauge.device.system_files import SystemFiles
 from torchgauge.serving import server_use as uses
 from torchgauge.serving.server_use import ServerWatch, _Moment, server_use
 
@@ -55,6 +62,32 @@ def test_a_thread_that_takes_one_core_is_at_a_limit(monkeypatch, busy, name):
     use = server_use(moments, begin=0.0)
     assert use.first_saturated == name
     assert use.busiest == pytest.approx((max(busy),) * 2)
+
+
+def test_the_memory_of_a_container_is_a_limit(monkeypatch):
+    monkeypatch.setattr(uses, "memory_of", lambda number: 105)
+    moments = [_Moment(t, {1: reading(0.0)}, (0, 0), None, None) for t in (0.0, 1.0)]
+    assert server_use(moments, begin=0.0).first_saturated == "memory"
+
+
+def test_a_process_has_what_its_own_container_grants(tmp_path):
+    number = os.getpid()
+    written = {
+        f"proc/{number}/cgroup": "0::/server\n",
+        "proc/self/cgroup": "0::/client\n",
+        "sys/fs/cgroup/server/cpu.max": "50000 100000\n",
+        "sys/fs/cgroup/server/memory.max": "4096\n",
+        "sys/fs/cgroup/client/cpu.max": "10000 100000\n",
+        "proc/meminfo": "MemTotal: 1000 kB\n",
+    }
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    files = SystemFiles(tmp_path)
+    assert (cores_of(number, files), memory_of(number, files)) == (0.5, 4096)
+    (tmp_path / f"proc/{number}/cgroup").write_text("0::/\n")
+    assert cores_of(number, files) == len(os.sched_getaffinity(number))
+    assert memory_of(number, files) == 1_024_000
 
 
 def test_readings_before_the_level_are_left_out():

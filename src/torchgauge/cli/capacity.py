@@ -70,7 +70,11 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
         help="poisson (default), constant, gamma:CV, or a file with a time in seconds on each line",
     )
     group.add_argument(
-        "--goal", default="", metavar="GOALS", help="such as 'p99<100ms ttft_p95<300ms'"
+        "--goal",
+        action="append",
+        metavar="GOALS",
+        dest="goals",
+        help="such as 'p99<100ms ttft_p95<300ms'",
     )
     group.add_argument(
         "--tokens",
@@ -245,12 +249,13 @@ def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
     from torchgauge.serving.load_inputs import recorded_times
 
     file = None if arrival_kind(options.arrivals) else Path(options.arrivals)
+    goals = " ".join(options.goals or ())
     return CapacityOptions(
         rate=options.rate,
         arrivals=options.arrivals,
         recorded=tuple(sorted(recorded_times(file))),
         file="" if file is None else file.name,
-        goals=parse_goals(options.goal) if options.goal.strip() else (),
+        goals=parse_goals(goals) if goals.strip() else (),
         max_batch=options.max_batch,
         max_delay=options.max_delay,
         workers=options.workers,

@@ -30,9 +30,10 @@ def cores_granted() -> int:
     return usable_cores() if quota is None else min(usable_cores(), math.ceil(quota))
 
 
-def least_quota(files: SystemFiles | None = None) -> float | None:
-    """Return the least quota of this process's cgroup and those above it, in cores."""
-    quotas = [cpu_quota(folder) for folder in (files or SystemFiles()).cgroups()]
+def least_quota(files: SystemFiles | None = None, process: int | str = "self") -> float | None:
+    """Return the least quota of a process's cgroup and those above it, in cores."""
+    folders = (files or SystemFiles()).cgroups(process=process)
+    quotas = [cpu_quota(folder) for folder in folders]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 

@@ -10,7 +10,7 @@ from torchgauge.device.system_files import SystemFiles
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRoom:
-    """A limit in bytes that this process shares with others, by the kernel's file of it.
+    """A limit in bytes that a process shares with others, by the kernel's file of it.
 
     Attributes:
         limit: Bytes.
@@ -51,13 +51,13 @@ class MemoryRoom:
         return sum(counts)
 
 
-def memory_rooms(files: SystemFiles | None = None) -> list[MemoryRoom]:
-    """Return the limits that may kill this process or throttle it, the machine's last."""
+def memory_rooms(files: SystemFiles | None = None, process: int | str = "self") -> list[MemoryRoom]:
+    """Return the limits that may kill a process or throttle it, the machine's last."""
     files = files or SystemFiles()
     total = files.numbers("proc/meminfo").get("MemTotal")
     machine = None if total is None else total * 1024
     rooms: dict[Path, MemoryRoom] = {}
-    for group in files.cgroups("memory"):
+    for group in files.cgroups("memory", process):
         for folder in (group, group / "memory"):
             for file in ("memory.max", "memory.high", "memory.limit_in_bytes"):
                 limit = _number(folder / file)

@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 import psutil
 
-from torchgauge.device.counters import READ_ERRORS
+from torchgauge.device.cores import least_quota
+from torchgauge.device.counters import READ_ERRORS, memory_total
+from torchgauge.device.memory_rooms import memory_rooms
+from torchgauge.device.system_files import SystemFiles
 
 _PROCESSES = Path("/proc")
 
@@ -70,12 +73,19 @@ def read_process(number: int) -> ProcessReading | None:
     )
 
 
-def cores_of(number: int) -> int | None:
-    """Return the cores that a process may use."""
+def cores_of(number: int, files: SystemFiles | None = None) -> float | None:
+    """Return the cores that a process may use, by its affinity and its cgroup's quota."""
     try:
-        return len(os.sched_getaffinity(number))
+        cores = float(len(os.sched_getaffinity(number)))
     except (AttributeError, OSError):
         return None
+    return min(cores, least_quota(files, number) or cores)
+
+
+def memory_of(number: int, files: SystemFiles | None = None) -> int | None:
+    """Return the bytes that a process may use, by its cgroups and the machine."""
+    limits = [room.limit for room in memory_rooms(files, number)]
+    return min(limits, default=None) or memory_total()
 
 
 def _memory(number: int, process: psutil.Process) -> int | None:

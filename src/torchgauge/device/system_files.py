@@ -46,11 +46,11 @@ class SystemFiles:
                 return float(values["avg10"]) / 100
         return None
 
-    def cgroups(self, controller: str = "cpu") -> list[Path]:
-        """Return the folders that may limit this process: its cgroup and those above it."""
+    def cgroups(self, controller: str = "cpu", process: int | str = "self") -> list[Path]:
+        """Return the folders that may limit a process: its cgroup and those above it."""
         mount = self.root / "sys/fs/cgroup"
         folders = [mount]
-        for line in (self.text("proc/self/cgroup") or "").splitlines():
+        for line in (self.text(f"proc/{process}/cgroup") or "").splitlines():
             _, _, controllers_and_path = line.partition(":")
             controllers, _, path = controllers_and_path.partition(":")
             if controllers and controller not in controllers.split(","):

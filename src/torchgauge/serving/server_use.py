@@ -14,7 +14,13 @@ from typing import Self
 
 from torchgauge.device import counters
 from torchgauge.device.gpu_metrics import GpuMetrics, NoGpu, gpus_of
-from torchgauge.device.process_counters import ProcessReading, cores_of, listening, read_process
+from torchgauge.device.process_counters import (
+    ProcessReading,
+    cores_of,
+    listening,
+    memory_of,
+    read_process,
+)
 from torchgauge.records.serving.server_use import ServerUse
 from torchgauge.serving.client.address import Address
 
@@ -133,6 +139,7 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
     ]
     sent, received = zip(*traffic, strict=True)
     cpu = tuple(_rate(before, after, lambda r: r.cpu) or 0.0 for before, after in pairs)
+    room = max((size for number in numbers if (size := memory_of(number))), default=None)
     memory = tuple(
         sum(reading.memory or 0 for reading in after.processes.values()) for _, after in pairs
     )
@@ -140,7 +147,7 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
     gpu = tuple(after.gpu for _, after in pairs if after.gpu is not None)
     return ServerUse(
         processes=max(len(after.processes) for _, after in pairs),
-        cores=None if cores is None else float(cores),
+        cores=cores,
         time=tuple(max(after.time - begin, 0.0) for _, after in pairs),
         cpu=cpu,
         memory=memory if all(memory) else (),
@@ -152,7 +159,7 @@ def server_use(moments: list[_Moment], begin: float) -> ServerUse | None:
         gpu_memory=tuple(a.gpu_memory for _, a in pairs if a.gpu_memory is not None),
         waiting=_column(_waiting(before, after) for before, after in pairs),
         busiest=busiest,
-        first_saturated=_saturated(cpu, cores, gpu, memory, busiest),
+        first_saturated=_saturated(cpu, cores, gpu, max(memory) / room if room else 0.0, busiest),
     )
 
 
@@ -214,18 +221,17 @@ def _column(values: Iterator[float | None] | tuple[float | None, ...]) -> tuple[
 
 def _saturated(
     cpu: tuple[float, ...],
-    cores: int | None,
+    cores: float | None,
     gpu: tuple[float, ...],
-    memory: tuple[int, ...],
+    memory: float,
     busiest: tuple[float, ...],
 ) -> str:
     """Return what was nearest to its limit over the level: by the median of the readings."""
     with contextlib.suppress(statistics.StatisticsError):
-        total = counters.memory_total()
         shares = {
             "gpu": statistics.median(gpu) if gpu else 0.0,
             "cpu": statistics.median(cpu) / cores if cores else 0.0,
-            "memory": max(memory) / total if total else 0.0,
+            "memory": memory,
             "one core": min(statistics.median(busiest), 1.0),
         }
         name = max(shares, key=lambda name: shares[name])

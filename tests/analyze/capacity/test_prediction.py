@@ -43,6 +43,17 @@ def test_light_load_waits_for_nothing():
     assert latency(prediction).percentile(0.99).value == pytest.approx(7e-3)
 
 
+@pytest.mark.parametrize("workers", [Workers(), Workers(2, 2, 1e-3)])
+def test_hardly_any_load_takes_what_a_single_request_takes(workers):
+    """At one in 30 years the seconds of a schedule would not hold its milliseconds."""
+    model = predictor(worlds.exact((1, 2), overhead=1e-3), effort=0.02)
+    rare, light = (model.predict(workers, rate) for rate in (1e-9, 0.01))
+    for fraction in (0.5, 0.99):
+        expected = latency(light).percentile(fraction).value
+        assert latency(rare).percentile(fraction).value == pytest.approx(expected, rel=1e-3)
+    assert rare.utilization == pytest.approx(1e-7 * light.utilization, rel=0.01)
+
+
 @pytest.mark.thorough
 def test_full_queue_has_no_prediction():
     model = predictor(worlds.exact((1, 2)))

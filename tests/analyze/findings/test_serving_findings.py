@@ -153,6 +153,11 @@ def test_waiting_for_a_connection_is_no_waiting_for_a_slot(waited, rule):
     assert ids == {rule}
 
 
+def test_a_level_that_a_search_leaves_out_needs_no_requests():
+    level = msgspec.structs.replace(EVERY["healthy"].levels[0], left_out="probe")
+    assert finding("few-requests", servings.serving([level])) is None
+
+
 def test_the_requests_to_send_are_more_than_those_of_the_window():
     level = EVERY["healthy"].levels[0]
     percentile = level.latency.percentile(0.99)

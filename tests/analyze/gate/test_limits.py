@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support import exported_records, records
+from tests.support import exported_records, records, servings
 
 from torchgauge.analyze.gate.limits import judge, judge_limit, judged, parse_limit, percentile_of
 from torchgauge.errors import ExitCode, InputError
@@ -13,6 +13,7 @@ from torchgauge.records.latency.latency import Throughput
 from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Limit
+from torchgauge.report.content.rulings import figure
 
 UNITS = {
     "energy": "J",
@@ -197,3 +198,38 @@ def test_what_holds_of_every_ruling(value, limit, least, at_least, width):
     assert ruling.borderline == (interval.low <= limit <= interval.high)
     unknown = judge(asked, figure._replace(value=None, interval=None), at_least=at_least)
     assert (unknown.outcome, unknown.borderline) == ("inconclusive", False)
+
+
+def test_a_limit_on_a_level_says_what_speaks_against_its_figure():
+    """The estimate decides as it does of calls, and the ruling says that it has no interval."""
+    record = servings.capacity_found()
+
+    def ruling(text, level):
+        return judge_limit(parse_limit(text), record.profile(level))
+
+    quiet, full = record.levels[0], record.levels[3]
+    needed = quiet.latency.percentile(0.99).needed
+    assert ruling("p99:1s", quiet).outcome == "pass"
+    assert ruling("p99:1s", quiet).reason == f"no interval, which takes {needed:,} requests"
+    assert ruling("p50:1s", quiet).reason == ""
+    saturated = "saturated: times are of its window alone"
+    assert ruling("p50:10s", full).reason == f"{saturated}; no interval, which takes 240 requests"
+    rate = ruling("throughput:1requests/s", full)
+    assert (rate.reason, figure(rate).split()[-1]) == ("", "requests/s")
+    assert ruling("errors:1%", quiet).reason == ""
+    assert ruling("ttft:1s", quiet).reason == "no request of this level has it"
+    late = servings.client_limited().levels[0]
+    assert ruling("p50:10s", late).reason.startswith("the client was too slow")
+
+
+def test_a_level_of_few_requests_says_that_they_are_few():
+    level = servings.healthy().levels[0]
+    percentiles = level.latency.percentiles
+
+    def reason(**changes):
+        shown = msgspec.structs.replace(level.latency, percentiles=percentiles[:3], **changes)
+        few = msgspec.structs.replace(level, latency=shown)
+        return judge_limit(parse_limit("p99:1s"), servings.serving([few]).profile(few)).reason
+
+    assert reason(count=98) == "98 requests are too few for it"
+    assert reason(unanswered=30) == "it lies among the requests that ended without it"

@@ -179,6 +179,26 @@ def test_a_backlog_that_grows_is_told_from_one_that_wanders(rate, saturated):
         assert np.mean([s.slope for s in found]) == pytest.approx(rate - 100, rel=0.35)
 
 
+@pytest.mark.parametrize("variation", [0.0, 1.0])
+def test_answers_that_take_long_are_no_backlog(variation):
+    """A server that takes any number of requests at once, 2.5 s each on average, for 10 s."""
+    numbers = np.random.default_rng(0)
+    called = 0
+    for _ in range(50):
+        due = np.cumsum(numbers.exponential(0.05, 200))
+        took = 2.5 * (1 - variation + variation * numbers.exponential(1.0, due.size))
+        called += bool(level_of(requests_of(due, took), duration=10.0).saturation.saturated)
+    assert called <= 5
+
+
+def test_lateness_is_held_to_what_is_known_of_few_requests():
+    """Ten requests of 2.5 s have no p99, which is no less than their median."""
+    client = ClientLoad(lateness=0.0, lateness_p99=0.004)
+    measured = level_of(steady(12, latency=2.5), duration=1.2, client=client)
+    assert measured.latency.percentile(0.99) is None
+    assert measured.client.limited is False
+
+
 def test_a_queue_at_its_limit_is_seldom_called_saturated():
     """At 95 % the backlog wanders far; of 40 short runs at most two may be called saturated."""
     arrivals = Arrivals(kind="poisson", rate=95)
@@ -189,7 +209,7 @@ def test_a_queue_at_its_limit_is_seldom_called_saturated():
     assert sum(saturation.saturated for saturation in found) <= 2
 
 
-@pytest.mark.parametrize(("count", "seldom"), [(31, 2), (60, 0)])
+@pytest.mark.parametrize(("count", "seldom"), [(31, 10), (60, 4)])
 def test_few_requests_show_an_overload_of_four_times(count, seldom):
     """Exponential services, of 40 levels."""
     seconds = count / 400
@@ -200,8 +220,7 @@ def test_few_requests_show_an_overload_of_four_times(count, seldom):
     ]
     missed = [level for level in measured if not level.saturation.saturated]
     # At 31 requests on average, a level may be of 20, which show nothing.
-    assert len([level for level in missed if len(level.requests) >= 31]) <= 4
-    assert len(missed) <= 8 + seldom
+    assert len([level for level in missed if len(level.requests) >= 31]) <= seldom
 
 
 @pytest.mark.thorough

@@ -151,3 +151,11 @@ def test_goals_in_words():
     errors = Goal(metric="errors", limit=0.01)
     assert words.goal(errors) == "errors < 1.0 %"
     assert words.interval(Interval(low=0.0, high=0.02), errors) == "0 % … 2.0 %"
+
+
+def test_the_network_is_the_machines_and_counts_once():
+    """What server and client exchange on one machine is sent and received there."""
+    cells, shown = table(FOUND, "Server")
+    assert cells["25 requests/s"]["network"] == "160 kB/s"
+    titles = {column.key: column.title for column in shown.columns}
+    assert titles["network"] == "machine's network"

@@ -3,11 +3,16 @@
 import csv
 import io
 
+import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support import records, servings
 
 from torchgauge.errors import InputError
+from torchgauge.records.headline.serving_figures import level_figures
+from torchgauge.records.serving.level import Sending
+from torchgauge.records.serving.requests import FATES
+from torchgauge.report.csv.serving_csv import LOAD
 
 FOUND = servings.capacity_found()
 
@@ -78,3 +83,40 @@ def test_a_lower_bound_is_at_least():
 def test_a_summary_has_a_key_for_each_level():
     key = "serving_latency_p99_scenarioserver_arrivalspoisson_rate100_ms"
     assert FOUND.summary()[key] == 1e3 * FOUND.levels[2].latency.percentile(0.99).value
+
+
+def test_a_column_is_of_one_thing():
+    level = FOUND.levels[0]
+    figures = {figure.name.removeprefix("serving_") for figure in level_figures(level)}
+    assert not {*LOAD} & {*FATES}
+    assert not {*LOAD, *FATES} & figures - {"errors", "tokens"}  # figures with a unit's suffix
+    fates = {"done": level.count - 2, "timeout": 2}
+    limited = msgspec.structs.replace(level, fates=fates, sending=Sending(timeout=3.0))
+    (row,) = rows(servings.serving([limited]))
+    assert (row["timeout_s"], row["timeout"]) == ("3", "2")
+
+
+def test_what_the_server_did_is_in_every_form():
+    level = FOUND.levels[3]
+    row = rows(FOUND)[3]
+    assert float(row["service_p99_s"]) == level.service.percentile(0.99).value
+    assert float(row["latency_mean_s"]) == level.latency.mean.value
+    assert float(row["machine_received_bytes_per_s"]) == pytest.approx(160_000)
+    assert (row["first_saturated"], row["server_gpu_fraction"]) == ("cpu", "")
+    assert float(row["server_memory_bytes"]) == 439e6
+    families = {f.name: f for f in text_string_to_metric_families(FOUND.to_openmetrics())}
+    shown = families["torchgauge_serving_saturated"].samples
+    assert [sample.value for sample in shown] == [0, 0, 0, 1]
+    wait = families["torchgauge_serving_wait_p50_seconds"].samples[3]
+    assert wait.value == level.wait.percentile(0.5).value
+    cores = families["torchgauge_serving_server_cores"].samples[3]
+    assert cores.value == pytest.approx(4, rel=0.05)
+
+
+def test_the_rule_of_mlperf_has_its_percentile():
+    record = servings.single_stream()
+    stopping = record.levels[0].early_stopping
+    families = {f.name: f for f in text_string_to_metric_families(record.to_openmetrics())}
+    (sample,) = families["torchgauge_serving_mlperf_estimate_seconds"].samples
+    assert sample.value == stopping.estimate
+    assert sample.labels["fraction"] == f"{stopping.fraction:g}"

@@ -30,6 +30,9 @@ FEWEST_REQUESTS, MOST_REQUESTS, MEMORIES = 200_000, 2_500_000, 8_000
 # The same of a resample, which is compared with the same requests at the measured times.
 FEWEST_RESAMPLED, MOST_RESAMPLED, MEMORIES_RESAMPLED = 20_000, 60_000, 150
 WARM_UP = 0.05
+# At this share of the highest rate no request waits for another; at far lower ones floats do not
+# hold a request's milliseconds beside the seconds of the schedule.
+SLOWEST = 1e-5
 NORMAL = 1.96
 
 
@@ -88,7 +91,9 @@ class Predictor:
         self, model: ServerModel, workers: Workers, rate: float, count: int
     ) -> tuple[Outcome, float]:
         """Return a simulation without its warm-up, and the utilization of its workers."""
-        arrivals = unit_arrivals(self.options, count) / rate
+        quick = min(self.model.highest_rate(workers), 1 / (workers.max_delay or 1e-12))
+        simulated_rate = max(rate, SLOWEST * quick)
+        arrivals = unit_arrivals(self.options, count) / simulated_rate
         outcome = model.run(arrivals, workers, self.options.seed)
         seconds = float(arrivals[-1]) + float(outcome.latency[-1])
         begin = int(WARM_UP * count)
@@ -98,7 +103,8 @@ class Predictor:
             outcome.batches,
             *(None if part is None else part[begin:] for part in (outcome.ttft, outcome.tpot)),
         )
-        return steady, outcome.busy / (workers.count * seconds) if seconds > 0 else 0.0
+        busy = outcome.busy / (workers.count * seconds) if seconds > 0 else 0.0
+        return steady, busy * rate / simulated_rate
 
     def requests(self, workers: Workers, rate: float, *, resampling: bool = False) -> int:
         """Return how many requests to simulate: a fuller queue remembers longer."""

@@ -9,9 +9,11 @@ from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_neede
 from torchgauge.errors import InputError
 from torchgauge.quantities import EXAMPLES, amount, meant
 from torchgauge.records.figures import COST, SIZE
+from torchgauge.records.headline import serving_figures
 from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS, Metric, figure_of, metric
 from torchgauge.records.profile import Profile
+from torchgauge.records.serving.level import Level
 from torchgauge.records.verdict import Limit, Ruling, Verdict, overall
 
 # What a throughput of requests or of tokens is under load; others are not known there.
@@ -124,11 +126,13 @@ def judge_limit(limit: Limit, profile: Profile) -> Ruling:
             figure=f"throughput_{limit.rate_unit}", level=_LEVEL_RATES.get(limit.rate_unit, "none")
         )
     figure = figure_of(profile, limited)
-    reason = (
-        _unknown_reason(limit, profile)
-        if figure.value is None
-        else _without_interval(limit, profile)
-    )
+    if profile.serving is not None:
+        name = limited.figure_in(profile).removeprefix("serving_")
+        reason = _of_level(name, profile.serving)
+    elif figure.value is None:
+        reason = _unknown_reason(limit, profile)
+    else:
+        reason = _without_interval(limit, profile)
     return judge(limit, figure, at_least=_at_least(limited, profile), reason=reason)
 
 
@@ -169,8 +173,6 @@ def _at_least(limited: Metric, profile: Profile) -> bool:
 
 
 def _unknown_reason(limit: Limit, profile: Profile) -> str:
-    if profile.serving is not None:
-        return "no request of this level has it"
     if limit.metric == "capacity" and profile.capacity is not None:
         return profile.capacity.reason
     if METRICS[limit.metric].of_load:
@@ -189,6 +191,39 @@ def _unknown_reason(limit: Limit, profile: Profile) -> str:
     if limit.metric == "device_time" and profile.latency is not None:
         return "nothing ran on a GPU"
     return "it was not measured"
+
+
+def _of_level(name: str, level: Level) -> str:
+    """Return why a figure of a level is unknown or has no interval, and what speaks against it."""
+    if not level.count:
+        return "no request was due in its steady window"
+    time, _, percentile = name.partition("_")
+    is_time = time in serving_figures.TIMES
+    if is_time or name in serving_figures.RATES:
+        estimate = serving_figures.level_estimate(level, name)
+    else:
+        estimate = level.errors if name == "errors" else None
+    if estimate is None:
+        return "" if name == "errors" else _absent(time, percentile, level)
+    reasons = []
+    if level.client is not None and level.client.limited:
+        reasons.append("the client was too slow: it measured itself")
+    if is_time and level.saturation is not None and level.saturation.saturated:
+        reasons.append("saturated: times are of its window alone")
+    if estimate.interval is None:
+        needed = f", which takes {estimate.needed:,} requests"
+        reasons.append("no interval" + (needed if estimate.needed else f": {estimate.reason}"))
+    return "; ".join(reasons)
+
+
+def _absent(time: str, percentile: str, level: Level) -> str:
+    """Return why a level does not have a figure."""
+    distribution = getattr(level, time) if time in serving_figures.TIMES else None
+    if distribution is None:
+        return "it takes goals (--goal)" if time == "goodput" else "no request of this level has it"
+    if distribution.count * (1 - serving_figures.PERCENTILES[percentile]) >= 1 - 1e-9:
+        return "it lies among the requests that ended without it"
+    return f"{distribution.count:,} {'gaps' if time == 'itl' else 'requests'} are too few for it"
 
 
 def energy_reason(profile: Profile) -> str:

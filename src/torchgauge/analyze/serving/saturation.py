@@ -21,6 +21,8 @@ PARTS, FEWEST_PARTS = 40, 8
 PART_REQUESTS = 3
 FEW_REQUESTS = 2 * PARTS
 CONFIDENCE = 0.975
+# Of an overload the latency of the first tenth is long, too: it counts up to this share of a level.
+MOST_FIRST = 0.25
 # Beyond this share of requests that nobody answered they count as waiting to the end; fewer are
 # faults of their own, and leave the backlog when the client gives up.
 MOST_GIVEN_UP = 0.05
@@ -37,7 +39,8 @@ def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool
     parts of three, from the level's begin to its last request. A queue that is just not overloaded
     wanders like a sum of such changes, so their scatter (with their correlation, where it is
     positive) is what chance can do; the backlog of a lower load is held back, which makes the test
-    cautious there.
+    cautious there. A request counts from when the first ones would have been answered: until they
+    are, what is due adds up at any load.
 
     Args:
         times: All requests of the level.
@@ -53,11 +56,12 @@ def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool
         begin, end = 0.0, float(due[-1]) if due.size else 0.0
         parts = min(due.size // PART_REQUESTS, PARTS)
     edges = np.linspace(begin, end, parts + 1)
-    backlog = np.searchsorted(due, edges, side="right") - np.searchsorted(
-        ended, edges, side="right"
-    )
+    done = np.searchsorted(ended, edges, side="right")
+    last = int(np.searchsorted(due, end, side="right") - done[-1])
     if parts < FEWEST_PARTS or end <= begin:
-        return Saturation(saturated=None, backlog=int(backlog[-1]))
+        return Saturation(saturated=None, backlog=last)
+    late = due + min(_first_latency(times), MOST_FIRST * end)
+    backlog = np.searchsorted(late, edges, side="right") - done
     changes = np.diff(backlog) * (parts / (end - begin))
     slope = float(changes.mean())
     effective = parts / initial_positive_sequence(changes)
@@ -70,8 +74,15 @@ def saturation(times: RequestTimes, window: tuple[float, float], *, closed: bool
         saturated=slope > reach,
         slope=slope,
         interval=Interval(low=slope - reach, high=slope + reach, scope="process"),
-        backlog=int(backlog[-1]),
+        backlog=last,
     )
+
+
+def _first_latency(times: RequestTimes) -> float:
+    """Return the mean latency of the first tenth of the requests, of those that were answered."""
+    first = times.latency[: max(1, times.latency.size // 10)]
+    first = first[np.isfinite(first)]
+    return float(first.mean()) if first.size else 0.0
 
 
 def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -93,8 +104,11 @@ def with_limit(client: ClientLoad, latency: Distribution | None) -> ClientLoad:
 
 
 def _allowed(latency: Distribution | None, fraction: float) -> float:
-    percentile = None if latency is None else latency.percentile(fraction)
-    return max(MOST_LATENESS, MOST_LATENESS_SHARE * percentile.value if percentile else 0.0)
+    """Return the most lateness: by the percentile, or the highest below it that is known."""
+    if latency is None:
+        return MOST_LATENESS
+    percentiles = [p.value for p in latency.percentiles if p.fraction <= fraction]
+    return max(MOST_LATENESS, MOST_LATENESS_SHARE * max(percentiles, default=latency.low))
 
 
 def client_warnings(client: ClientLoad) -> tuple[MeasurementWarning, ...]:

@@ -58,17 +58,28 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
         commands.append((shlex.join([*load_words, *words]), "the highest rate within the goals"))
     else:
         load_words += ["--rate", "auto"] * (options.rate == "auto")
-    rates = [level.arrivals.rate for level in serving.levels if level.arrivals.rate]
-    if rates and saved is not None and serving.service_times is not None:
-        rate_text = f"{2 * max(rates):.4g}"
-        words = ["torchgauge", "capacity", display_path(saved), "--rate", rate_text]
-        words += [word for goal in options.goals or () for word in ("--goal", goal)]
+    rate, times = _planned_from(serving), serving.service_times
+    if rate is not None and saved is not None and times is not None:
+        words = ["torchgauge", "capacity", display_path(saved), "--rate", f"{2 * rate:.4g}"]
+        # A plan by service times says nothing of errors or tokens.
+        goals = " ".join(goal.text for goal in serving.goals if goal.metric == "latency")
+        words += ["--goal", goals] * bool(goals)
+        largest = max((part.batch for part in times.batches if part.seconds), default=0)
+        if (times.max_batch or 1) > largest > 0:  # a plan takes batches that were measured
+            words += ["--max-batch", str(largest)]
         commands.append((shlex.join(words), "how many workers twice the rate needs"))
     page = (f"{shlex.join(load_words)} --open", "the same as a page")
     if saved is not None:
         report_command = shlex.join(["torchgauge", "report", display_path(saved), "--open"])
         page = (report_command, "the same as a page")
     return [*commands[: MAX_STEPS - 1], page]
+
+
+def _planned_from(serving: Serving) -> float | None:
+    """Return the capacity, or without goals the highest rate; None where a search shows none."""
+    if serving.capacity is not None and (serving.capacity.rate or serving.capacity.searched):
+        return serving.capacity.rate
+    return max(filter(None, (level.arrivals.rate for level in serving.levels)), default=None)
 
 
 def load_arguments(serving: Serving, options: argparse.Namespace) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Literal
 
@@ -16,8 +17,10 @@ RATES: Named = {
     "goodput": ("1/s", "Requests per second within all goals"),
     "tokens": ("1/s", "Tokens of answers per second"),
 }
-TIMES: dict[Literal["latency", "ttft", "itl", "tpot"], str] = {
+TIMES: dict[Literal["latency", "service", "wait", "ttft", "itl", "tpot"], str] = {
     "latency": "Time of a request from when it was due",
+    "service": "Time of a request from when it was sent",
+    "wait": "Time from when a request was due to when it was sent",
     "ttft": "Time to the first token from when the request was due",
     "itl": "Gap between two contents of a stream",
     "tpot": "Time per token after the first",
@@ -47,6 +50,8 @@ def level_figures(level: Level) -> Iterator[Figure]:
             share = f"{text}: {percentile.removeprefix('p')} % took at most"
             name = f"{time}_{percentile}"
             yield _bounded(f"serving_{name}", "s", share, level_estimate(level, name))
+    mean = None if level.latency is None else level.latency.mean
+    yield _bounded("serving_latency_mean", "s", f"{TIMES['latency']}, on average", mean)
     text = "Share of requests without a whole answer"
     errors = level.errors
     if errors is None and level.failed_share is not None:
@@ -55,6 +60,27 @@ def level_figures(level: Level) -> Iterator[Figure]:
     lateness = None if level.client is None else level.client.lateness_p99
     text = "Lateness of the client, which 99 % of its requests did not exceed"
     yield Figure("serving_lateness_p99", "s", "measured", text, lateness)
+    yield from _judgements(level)
+
+
+def _judgements(level: Level) -> Iterator[Figure]:
+    """Yield what limits the level: the growth of its backlog, the server's use, MLPerf's rule."""
+    saturated = None if level.saturation is None else level.saturation.saturated
+    text = "Whether the backlog grew (1) or did not (0)"
+    value = None if saturated is None else int(saturated)
+    yield Figure("serving_saturated", "", "measured", text, value)
+    cpu = () if level.server is None else level.server.cpu
+    text = "Cores that the server's processes used on average"
+    value_of_cpu = statistics.fmean(cpu) if cpu else None
+    yield Figure("serving_server_cores", "", "measured", text, value_of_cpu)
+    memory = () if level.server is None else level.server.memory
+    text = "Memory of the server's processes at its highest"
+    yield Figure("serving_server_memory", "B", "measured", text, max(memory, default=None))
+    stopping = level.early_stopping
+    text = "Percentile by MLPerf's early stopping, of independent requests only"
+    labels = () if stopping is None else (("fraction", f"{stopping.fraction:g}"),)
+    estimate = None if stopping is None else stopping.estimate
+    yield Figure("serving_mlperf_estimate", "s", "estimated", text, estimate, labels=labels)
 
 
 def _bounded(name: str, unit: Unit, text: str, estimate: Estimate | None) -> Figure:
@@ -86,6 +112,6 @@ def serving_figures(serving: Serving) -> Iterator[Figure]:
         loads.append(level.load)
         labels = tuple({**level.load, **repetition}.items())
         figures_of_levels.append(
-            [figure._replace(labels=labels) for figure in level_figures(level)]
+            [f._replace(labels=(*labels, *f.labels)) for f in level_figures(level)]
         )
     yield from by_name(figures_of_levels)

@@ -12,7 +12,7 @@ class ServerUse(Record, frozen=True, kw_only=True):
 
     Attributes:
         processes: How many there were at most.
-        cores: Cores that they may use.
+        cores: Cores that they may use, by their affinity and their cgroup's quota.
         time: Seconds of each reading.
         cpu: Cores in use since the reading before.
         memory: Bytes of memory that are theirs (PSS, else RSS).

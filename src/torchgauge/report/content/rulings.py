@@ -75,7 +75,10 @@ def _share(part: float) -> str:
 
 def _amount(ruling: Ruling, number: float | None) -> str:
     if ruling.unit == "1/s":
-        return units.rate(number, ruling.limit.rate_unit if ruling.limit is not None else "")
+        limit = ruling.limit
+        if limit is not None and limit.rate_unit == "calls" and "request" in limit.text:
+            return units.rate(number, "requests")  # as a server's calls are named in the limit
+        return units.rate(number, "" if limit is None else limit.rate_unit)
     return units.amount(number, ruling.unit, ruling.metric)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from torchgauge.records import rendering
@@ -14,8 +15,16 @@ from torchgauge.records.summary import KEY_SUFFIXES
 
 LOAD = (
     *("scenario", "arrivals", "rate", "users", "variation", "file"),
-    *("body", "tokens", "in_flight", "timeout"),
+    *("body", "tokens", "in_flight"),
 )
+# Means of readings by column; the network's are of the whole machine.
+SERVER = {
+    "read": "server_read_bytes_per_s",
+    "written": "server_written_bytes_per_s",
+    "sent": "machine_sent_bytes_per_s",
+    "received": "machine_received_bytes_per_s",
+    "gpu": "server_gpu_fraction",
+}
 REQUESTS = tuple(name for name in Requests.__struct_fields__ if name != "gaps")
 _SECONDS = ("scheduled", "sent", "first", "last", "service")
 
@@ -41,6 +50,7 @@ def row(level: Level) -> dict[str, Any]:
     saturation, client, server = level.saturation, level.client, level.server
     values: dict[str, Any] = {name: level.load.get(name) for name in LOAD}
     values |= {
+        "timeout_s": level.load.get("timeout"),
         "duration_s": level.duration,
         "window_begin_s": level.window[0],
         "window_end_s": level.window[1],
@@ -55,16 +65,18 @@ def row(level: Level) -> dict[str, Any]:
             for end in ("low", "high"):
                 values[f"{name}_{end}{suffix}"] = getattr(figure.interval, end, None)
     values["goals"] = level.verdict
-    for name, suffix in (("passed", ""), ("needed", ""), ("estimate", "_s")):
-        values[f"mlperf_{name}{suffix}"] = getattr(level.early_stopping, name, None)
+    for name in ("fraction", "passed", "needed"):
+        values[f"mlperf_{name}"] = getattr(level.early_stopping, name, None)
     values["saturated"] = getattr(saturation, "saturated", None)
     values["backlog_slope_per_s"] = getattr(saturation, "slope", None)
     values["left_out"] = level.left_out
     values["client_limited"] = getattr(client, "limited", None)
     values["client_cpu_s"] = getattr(client, "cpu", None)
-    cpu = () if server is None else server.cpu
-    values["server_cores"] = sum(cpu) / len(cpu) if cpu else None
-    values["server_memory_bytes"] = max(server.memory) if server and server.memory else None
+    for name, column in SERVER.items():
+        readings = getattr(server, name, ())
+        values[column] = statistics.fmean(readings) if readings else None
+    values["server_gpu_memory_bytes"] = max(getattr(server, "gpu_memory", ()), default=None)
+    values["first_saturated"] = getattr(server, "first_saturated", None)
     return values
 
 

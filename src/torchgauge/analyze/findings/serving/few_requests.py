@@ -17,7 +17,8 @@ def _find(evidence: Evidence) -> Iterator[Finding]:
     for name, level in evidence.levels:
         percentile = None if level.latency is None else level.latency.percentile(0.99)
         is_steady = level.saturation is None or not level.saturation.saturated
-        if percentile is None or percentile.interval is not None or not is_steady:
+        counts = is_steady and not level.left_out
+        if percentile is None or percentile.interval is not None or not counts:
             continue
         if percentile.needed is not None and percentile.needed < MAX_FACTOR * level.count:
             # Of those that are sent, some are due before and after the window.

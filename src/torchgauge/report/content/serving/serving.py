@@ -75,7 +75,7 @@ SERVER = (
     Column("GPU", priority=1),
     Column("waiting", title="waiting for a core", priority=2),
     Column("disk", title="disk", priority=4),
-    Column("network", title="network", priority=5),
+    Column("network", title="machine's network", priority=5),
     Column("limit", title="at its limit", left_aligned=True),
 )
 TONES: dict[str | None, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful", None: ""}
@@ -274,14 +274,17 @@ def _server(level: Level) -> dict[str, Value]:
         "GPU": "" if gpu is None else units.share(gpu),
         "waiting": "" if waiting is None else units.share(waiting),
         "disk": _transfer_rate(use.read, use.written),
-        "network": _transfer_rate(use.received, use.sent),
+        # What stays on the machine counts on both sides.
+        "network": _transfer_rate(
+            max(use.received, use.sent, key=lambda side: words.mean(side) or 0.0)
+        ),
         "limit": use.first_saturated,
     }
 
 
-def _transfer_rate(first: Sequence[float], second: Sequence[float]) -> str:
-    """Return the sum of two rates of bytes."""
-    rates = [rate for rate in (words.mean(first), words.mean(second)) if rate is not None]
+def _transfer_rate(*columns: Sequence[float]) -> str:
+    """Return the sum of rates of bytes."""
+    rates = [rate for rate in map(words.mean, columns) if rate is not None]
     return f"{units.size(sum(rates), 2)}/s" if rates else ""
 
 

@@ -84,7 +84,7 @@ def loads(serving: Serving) -> str:
     duration_text = high if low == high else f"{low} to {high}"
     count = sum(len(level.requests) or level.count for level in levels)
     of_levels = f"{len(levels)} level{'s' * (len(levels) != 1)} of {duration_text}"
-    return f"{kinds}; {of_levels}; {count:,} requests"
+    return f"{kinds}; {of_levels}; {count:,} request{'s' * (count != 1)}"
 
 
 def arrivals(schedule: Arrivals) -> str:
