@@ -26,6 +26,11 @@ def test_headline_figures_are_those_of_the_sections():
     assert pairs(record)["peak memory"].startswith("1.000 kB")
 
 
+def test_a_model_without_parameters_trains_none_of_them():
+    size = msgspec.structs.replace(sample().size, parameters=0, trainable=0)
+    assert "trainable" not in sections.size(size).rows[0].note
+
+
 def test_the_place_of_the_peak_is_named_as_far_as_it_is_known():
     place = sections.peak_place
     inside = {"peak_layer": "layer4.conv", "peak_operator": "aten::conv2d", "peak_phase": "forward"}
