@@ -10,9 +10,10 @@ machine:
     python benchmarks/capacity_real.py measure FOLDER 1
     python benchmarks/capacity_real.py report FOLDER
 
-The knee of a plan beside the one that a search finds, and whether a second run confirms that. The
-server computes convolutions and then waits, as for a device: a batch takes the same time at any
-time, where a virtual machine is faster and slower by a fifth from one minute to the next.
+With `--paced` the server computes convolutions and then waits, as for a device, until a time has
+passed that grows with the batch: a batch then takes the same time at any time, where a virtual
+machine is faster and slower by a fifth from one minute to the next. So it does for the knee of a
+plan beside the one that a search finds, and whether a second run confirms that:
 
     python benchmarks/capacity_real.py knee FOLDER          # some 10 minutes
 
@@ -66,6 +67,7 @@ KNEE_LOAD, ASIDE = 0.6, 0.05
 TOO_MANY = 1.5
 WIDTH, DEPTH = 3072, 10
 CHANNELS, SIZE, CONVOLUTIONS, PACED_SECONDS = 32, 16, 6, 0.02
+REQUEST_SECONDS = 0.005  # that each request of a batch adds, where settings are compared
 
 Made = tuple[nn.Module, torch.Tensor]
 
@@ -80,24 +82,25 @@ def model() -> Made:
 class Paced(nn.Module):
     """Convolutions, and a wait until so many seconds have passed since they began."""
 
-    def __init__(self) -> None:
+    def __init__(self, request_seconds: float) -> None:
         super().__init__()
+        self.request_seconds = request_seconds
         self.layers = nn.Sequential(
             *(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1) for _ in range(CONVOLUTIONS))
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the convolutions do, when the time has passed."""
-        end = time.perf_counter() + PACED_SECONDS
+        end = time.perf_counter() + PACED_SECONDS + self.request_seconds * len(x)
         y = self.layers(x)
         time.sleep(max(0.0, end - time.perf_counter()))
         return y
 
 
-def paced_model() -> Made:
-    """Return a model whose batches take the same time."""
+def paced_model(request_seconds: float = 0.0) -> Made:
+    """Return a model whose batches of a size always take the same time."""
     torch.manual_seed(0)
-    return Paced().eval(), torch.randn(1, CHANNELS, SIZE, SIZE)
+    return Paced(request_seconds).eval(), torch.randn(1, CHANNELS, SIZE, SIZE)
 
 
 def batch_seconds(batch: int, made: Made) -> float:
@@ -113,16 +116,17 @@ def batch_seconds(batch: int, made: Made) -> float:
     return float(np.median(seconds[5:]))
 
 
-def measure(folder: Path, part: int) -> None:
+def measure(folder: Path, part: int, *, paced: bool) -> None:
     """Put the servers of a part under load, and save a record of each."""
     folder.mkdir(parents=True, exist_ok=True)
+    made = paced_model(REQUEST_SECONDS) if paced else model()
     for batch, delay in PARTS[part]:
         server = {"max_batch": batch, "max_delay": delay, "seed": batch}
-        too_many = TOO_MANY * batch / batch_seconds(batch, model())
-        full = tg.measure_serving(*model(), rate=too_many, requests=FULL_REQUESTS, **server)
+        too_many = TOO_MANY * batch / batch_seconds(batch, made)
+        full = tg.measure_serving(*made, rate=too_many, requests=FULL_REQUESTS, **server)
         highest = BatchModel.from_times(service_times(full)).highest_rate(Workers(1, batch, delay))
         serving = tg.measure_serving(
-            *model(), rate=[load * highest for load in LOADS], requests=REQUESTS, **server
+            *made, rate=[load * highest for load in LOADS], requests=REQUESTS, **server
         )
         serving.save(folder / f"{batch}-{delay * 1e3:g}.json")
         print(batch, delay, [level.label for level in serving.levels], flush=True)
@@ -266,10 +270,11 @@ def main() -> None:
         command.add_argument("folder", type=Path)
         if name == "measure":
             command.add_argument("part", type=int, choices=range(len(PARTS)))
+            command.add_argument("--paced", action="store_true", help="batches take given times")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.command == "measure":
-        measure(arguments.folder, arguments.part)
+        measure(arguments.folder, arguments.part, paced=arguments.paced)
     elif arguments.command == "orders":
         orders(arguments.folder)
     elif arguments.command == "knee":

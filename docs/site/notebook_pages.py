@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import html
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ QUIET = ["--IPKernelApp.log_level=40"]
 
 def on_files(files: Files, config: Any) -> Files:
     """Add a page for each notebook; the notebook itself is there to be downloaded."""
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        notebook = executed(path) if config.extra["run_notebooks"] else read(path)
+    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
+    with ThreadPoolExecutor(config.extra["notebooks_at_once"]) as pool:
+        notebooks = list(pool.map(executed if config.extra["run_notebooks"] else read, paths))
+    for path, notebook in zip(paths, notebooks, strict=True):
         content = page(notebook, path.name)
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=content))
     return files
