@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.server_model import ServerModel, with_model_error
 from torchgauge.analyze.capacity.simulation import Floats, Workers
-from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity_plan import Check
 from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Level
@@ -35,7 +34,7 @@ def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) ->
 
     The simulation is sent what the server was sent, so chance in the schedule is in both. The
     interval of a prediction is where 95 % of such runs of that length lie: each draws its own
-    service times from a resample of the measured ones.
+    service times from a resample of the measured ones; what the model errs is added.
     """
     sent, measured, steady = _answered(level)
     if steady.sum() < FEWEST_REQUESTS:
@@ -72,16 +71,15 @@ def _check(
     metric: str, fraction: float, runs: list[Floats], measured: Floats, level: Level
 ) -> Check:
     values = np.array([float(np.quantile(run, fraction)) for run in runs])
-    low, high = np.quantile(values, (0.025, 0.975), method="weibull").tolist()
+    low, middle, high = np.quantile(values, (0.025, 0.5, 0.975), method="weibull").tolist()
+    interval = with_model_error(middle, low, high)
     value = float(np.quantile(measured, fraction))
     return Check(
         figure=f"{NAMES[metric]} p{100 * fraction:g}",
         rate=level.arrivals.rate or level.offered or 0.0,
-        predicted=Estimate(
-            value=float(np.median(values)), interval=Interval(low=low, high=high), how="estimated"
-        ),
+        predicted=Estimate(value=middle, interval=interval, how="estimated"),
         measured=Estimate(value=value, reason="These requests alone: no steady state."),
-        inside=low <= value <= high,
+        inside=interval.low <= value <= interval.high,
     )
 
 

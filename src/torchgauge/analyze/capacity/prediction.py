@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-from torchgauge.analyze.capacity.server_model import Outcome, ServerModel
+from torchgauge.analyze.capacity.server_model import Outcome, ServerModel, with_model_error
 from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.analyze.capacity.simulation_error import Figure, Steadied, steadied
 from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
-from torchgauge.records.record import Interval
 from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
 from torchgauge.records.serving.goal import Goal, GoalResult, GoalVerdict
 
@@ -225,7 +224,7 @@ def _estimate(value: float, factors: Floats, error: float) -> Estimate:
     low, high = np.quantile(factors[np.isfinite(factors)], (0.025, 0.975), method="weibull")
     below = math.hypot(math.log(min(1.0, low)), NORMAL * error)
     above = math.hypot(math.log(max(1.0, high)), NORMAL * error)
-    interval = Interval(low=value * math.exp(-below), high=value * math.exp(above))
+    interval = with_model_error(value, value * math.exp(-below), value * math.exp(above))
     return Estimate(value=value, interval=interval, how="estimated")
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.records.record import Interval
+
+# How far simulation and server differ beside the service times (how a batch fills while the server
+# wakes, and the like): of 40 levels of servers whose batches took given times 95 % were within
+# this share (benchmarks/capacity_real.py --paced).
+MODEL_ERROR = 0.04
 
 
 class Outcome(NamedTuple):
@@ -54,3 +61,12 @@ class ServerModel(Protocol):
 
     def resampled(self, generator: np.random.Generator) -> ServerModel:
         """Return the server as another measurement of the same length might have shown it."""
+
+
+def with_model_error(value: float, low: float, high: float) -> Interval:
+    """Return the interval of a simulated figure between these ends, with what the model errs."""
+    below, above = (
+        math.hypot(math.log(end / value), math.log1p(MODEL_ERROR)) if value > 0 < end else 0.0
+        for end in (min(low, value), max(high, value))
+    )
+    return Interval(low=value * math.exp(-below), high=value * math.exp(above))
