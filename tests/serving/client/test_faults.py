@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import json
 import os
 import resource
@@ -178,19 +179,26 @@ def test_a_server_that_is_killed():
     assert counts["refused"] > 0
 
 
-def test_a_server_without_tls():
+@contextlib.contextmanager
+def answering(answer, connections):
+    """Yield the port of a server that answers the first bytes of each connection, and closes it."""
     listener = socket.create_server(("127.0.0.1", 0))
 
-    def refuse() -> None:
-        for _ in range(2):
+    def answer_all() -> None:
+        for _ in range(connections):
             connection, _ = listener.accept()
             connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.sendall(answer)
             connection.close()
 
     with listener:
-        threading.Thread(target=refuse, daemon=True).start()
-        load = sent(f"https://127.0.0.1:{listener.getsockname()[1]}/", schedule=[0.0, 0.0])
+        threading.Thread(target=answer_all, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+def test_a_server_without_tls():
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", connections=2) as port:
+        load = sent(f"https://127.0.0.1:{port}/", schedule=[0.0, 0.0])
     assert load.requests.fate == ("tls", "tls")
     assert load.requests.sent == (None, None)
 
@@ -204,18 +212,9 @@ def test_a_server_that_never_shakes_hands():
 
 
 def test_a_server_that_answers_before_a_large_body_is_sent():
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def refuse() -> None:
-        for _ in range(4):
-            connection, _ = listener.accept()
-            connection.recv(1000)
-            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-            connection.close()
-
-    with listener:
-        threading.Thread(target=refuse, daemon=True).start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"
+    with answering(answer, connections=4) as port:
+        url = f"http://127.0.0.1:{port}/"
         client = sent_here(url, schedule=[0.0, 0.01, 0.02, 0.03], items=(bytes(6_000_000),))
     assert fates(client) == ["status"] * 4
     assert client.columns.status.tolist() == [413] * 4
