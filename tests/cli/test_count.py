@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+from tests.support import onnx_files
 
 import torchgauge as tg
 from torchgauge.cli.main import main
@@ -222,3 +223,22 @@ def test_an_unknown_device_is_bad_input(target, capsys):
 
 def test_a_depth_must_be_a_number(target):
     assert main(["count", target("make"), "--depth", "deep"]) == 2
+
+
+def test_an_onnx_file_counts_alike_for_every_runtime_and_provider(capsys, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    path = tmp_path / "small.onnx"
+    onnx.save(onnx_files.convolutional(), path)
+    tables = {
+        counted(capsys, str(path), "--csv", "--by", "operator", *options)
+        for options in ((), ("--runtime", "openvino"), ("--provider", "cuda"))
+    }
+    assert len(tables) == 1
+    assert "Conv" in tables.pop()
+
+
+@pytest.mark.parametrize("verb", ["count", "profile", "advise", "compare", "sweep", "load"])
+def test_no_torch_model_is_said_to_run_in_another_runtime(target, capsys, verb):
+    targets = [target("make")] * (2 if verb == "compare" else 1)
+    assert main([verb, *targets, "--provider", "cuda"]) == 2
+    assert "runtime-unsupported" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import DETAIL, Detail
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, check_in_runtime, is_onnx
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
@@ -30,8 +30,7 @@ def profile(
     model: Callable[..., Any] | str | Path,
     inputs: Any = None,
     *,
-    device: str | None = None, precision: str | None = None,
-    train: Training | bool | None = None,
+    device: str | None = None, precision: str | None = None, train: Training | bool | None = None,
     runtime: str = "onnxruntime", provider: str | None = None, optimization: str | None = None,
     detail: Detail = DETAIL, trace: str | Path | None = None,
     lines: bool = False, all_threads: bool = False, roofs: bool | None = None, energy: bool = False,
@@ -66,8 +65,8 @@ def profile(
         keep_going: Return a record also where the model raises: its size, and a failed warning.
         progress: Show progress; None does so on a terminal.
 
-    Raises InputError for an unknown or absent device, an unknown precision or detail, and where the
-    model raises, whose own error is then the `__cause__`.
+    Raises InputError for an unknown or absent device, an unknown precision or detail, a runtime of
+    what is no ONNX file, and where the model raises, whose own error is then the `__cause__`.
 
     Examples:
         >>> import torch, torchgauge as tg
@@ -83,11 +82,12 @@ def profile(
     latency = LatencyOptions(None, warmup, iterations, processes, None, budget, effort=how_long)
     _check(timeline)
     placed: dict[str, Any] = {"device": device, "precision": precision}
+    chosen = RuntimeOptions(runtime, provider, optimization)
     if isinstance(model, str | Path) and is_onnx(str(model)):
-        chosen = RuntimeOptions(runtime, provider, optimization)
         request, inputs = _request(model, inputs, training=bool(train), runtime=chosen, **placed)
         record = profile_request(request, latency, timeline, inputs=inputs, progress=progress)
         return record if keep_going else _ran(record)
+    check_in_runtime(chosen, "The model")
     source, latency = _prepared(model, inputs, train, placed, latency)
     from torchgauge.measure import plan
 

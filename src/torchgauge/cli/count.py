@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import levels
-from torchgauge.cli.options.target import add_run_options, add_target, settle, target_request
+from torchgauge.cli.options.target import (
+    add_run_options,
+    add_runtime_options,
+    add_target,
+    settle,
+    target_request,
+)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 
@@ -23,7 +29,7 @@ The model is made of meta tensors, which have shapes and no values, so that a mo
 is counted in seconds. Where its code reads values (.item(), a mask that decides what runs), it is
 counted on real tensors, with a note. An operator without formula is listed as unknown, and
 the totals say "at least"; torchgauge.flop_formula gives it one. An .onnx file is counted from its
-graph: nothing of it runs.
+graph: nothing of it runs, so that its counts are the same whatever runtime and provider are named.
 
 With --mesh, one rank of a training job on many devices is counted, without any: what it holds, what
 it sends, whether it fits. TARGET is then a function with a parameter `mesh` that shards and returns
@@ -38,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("what is run"),
         device=None,
         device_help="meta, cpu or cuda (default: meta, and cpu where the model cannot run there)",
+    )
+    add_runtime_options(
+        parser.add_argument_group("running an ONNX file, which changes none of its counts")
     )
     parser.add_argument(
         "--backward",

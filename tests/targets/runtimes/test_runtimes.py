@@ -15,7 +15,7 @@ from tests.support import onnx_files
 
 from torchgauge.errors import InputError
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
-from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, is_onnx
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, check_in_runtime, is_onnx
 from torchgauge.targets.target import TargetRequest
 from torchgauge.targets.variant import Variant
 
@@ -89,6 +89,17 @@ class TestOptions:
         with pytest.raises(InputError) as raised:
             TargetRequest("a.onnx", **fields)
         assert raised.value.id == id
+
+    @pytest.mark.parametrize(
+        "options", [{"runtime": "openvino"}, {"provider": "cuda"}, {"optimization": "off"}]
+    )
+    def test_options_of_runtimes_are_refused_where_no_target_has_one(self, options):
+        check_in_runtime(RuntimeOptions(), "model.py:make")
+        for specs in (("a.onnx",), ("a.pte",), ("model.py:make", "a.onnx")):
+            check_in_runtime(RuntimeOptions(**options), *specs)
+        with pytest.raises(InputError) as raised:
+            check_in_runtime(RuntimeOptions(**options), "model.py:make", "other.py:make")
+        assert raised.value.id == "runtime-unsupported"
 
     def test_it_runs_in_a_process_of_its_own_on_the_host(self):
         assert TargetRequest("a.ONNX", device="auto").device == "cpu"

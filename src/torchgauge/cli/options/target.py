@@ -12,7 +12,12 @@ from torchgauge.cli.parser import UsageError
 from torchgauge.errors import InputError
 from torchgauge.files import is_file, is_folder
 from torchgauge.folders import typed
-from torchgauge.targets.runtimes.runtime_options import LEVELS, RUNTIMES, RuntimeOptions
+from torchgauge.targets.runtimes.runtime_options import (
+    LEVELS,
+    RUNTIMES,
+    RuntimeOptions,
+    check_in_runtime,
+)
 
 if TYPE_CHECKING:
     from torchgauge.records.verdict import Limit
@@ -187,7 +192,10 @@ def run_request(options: argparse.Namespace) -> TargetRequest:
 
 
 def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
-    """Return the target that every verb names alike, with other `fields` of its request."""
+    """Return the target that every verb names alike, with other `fields` of its request.
+
+    Raises InputError `runtime-unsupported` for options of ONNX files where no target is one.
+    """
     from torchgauge.targets.target import TargetRequest
 
     named = {
@@ -200,6 +208,9 @@ def target_request(options: argparse.Namespace, **fields: Any) -> TargetRequest:
     }
     if "provider" in options and "runtime" not in fields:
         fields["runtime"] = runtime_options(options)
+    if "runtime" in fields:
+        baselines = (getattr(options, name, None) for name in ("baseline", "base_target"))
+        check_in_runtime(fields["runtime"], options.target, *filter(None, baselines))
     return TargetRequest(**named | fields)
 
 

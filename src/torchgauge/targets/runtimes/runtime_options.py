@@ -66,6 +66,18 @@ def in_runtime(spec: str) -> bool:
     return is_onnx(spec) or is_program(spec)
 
 
+def check_in_runtime(options: RuntimeOptions, *specs: str) -> None:
+    """Raise InputError `runtime-unsupported` for options of a runtime where no target has one."""
+    if options != USUAL_RUNTIME and not any(in_runtime(spec) for spec in specs):
+        raise InputError(
+            f"{specs[0]} runs in torch.",
+            id="runtime-unsupported",
+            cause="Runtimes, providers, levels of optimisation and libraries of custom operators "
+            "are those of ONNX files.",
+            remedy="Leave the option out, or give an .onnx file.",
+        )
+
+
 def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(
