@@ -4,7 +4,8 @@
 
 Each model is written by the dynamo exporter at its newest opset, and by the TorchScript exporter at
 opsets 14 and 17, with the count of the torch model and its parameters in NAME.json. What is there
-already is left. Weights are random; the transformers are small configurations.
+already is left. Weights are random; the transformers are small configurations. The dynamo exporter
+needs onnxscript: `pip install onnxscript`.
 """
 
 from __future__ import annotations
