@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def schemas() -> dict[Path, bytes]:
-    """Return the text of each file: "torchgauge.profile/2" is in profile-2.json."""
+    """Return the text of each file: "torchgauge.profile/1" is in profile-1.json."""
     files = {}
     for name in codec.KINDS:
         kind, _, version = name.removeprefix("torchgauge.").partition("/")

@@ -120,7 +120,7 @@ def test_tables_read_back(file):
 
 def test_the_command_prints_and_writes(file, tmp_path, capsys):
     assert main(["snapshot", str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["schema"] == "torchgauge.snapshot/2"
+    assert json.loads(capsys.readouterr().out)["schema"] == "torchgauge.snapshot/1"
     assert main(["snapshot", str(file), "--csv"]) == 0
     assert capsys.readouterr().out.startswith("device,peak_bytes")
     out = tmp_path / "out"
@@ -180,7 +180,7 @@ def test_saved_records_of_snapshots_compare_as_their_files_do(tmp_path, capsys):
 
 
 def test_a_snapshot_and_a_run_cannot_be_compared(tmp_path, capsys):
-    (tmp_path / "run.json").write_text('{"schema": "torchgauge.profile/2"}')
+    (tmp_path / "run.json").write_text('{"schema": "torchgauge.profile/1"}')
     path = leaking(tmp_path / "s.pickle", 1)
     assert main(["compare", str(path), str(tmp_path / "run.json")]) == 2
     assert capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_the_record_as_json_is_read_back(target, capsys, tmp_path):
     assert record.cost.macs == MACS
     assert record.size.parameters == 8 * 16 + 16 + 16 * 4 + 4
     assert record.cost.counted_on == "meta"
-    assert json.loads(out)["schema"] == "torchgauge.count/2"
+    assert json.loads(out)["schema"] == "torchgauge.count/1"
 
 
 def test_the_table_as_csv_adds_up(target, capsys):

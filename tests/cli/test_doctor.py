@@ -39,7 +39,7 @@ def test_the_verb_prints_json_and_exits_with_zero():
     done = torchgauge("doctor", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record["schema"] == "torchgauge.diagnosis/2"
+    assert record["schema"] == "torchgauge.diagnosis/1"
     assert len(record["checks"]) == len(every.ALL_CHECKS) + 1
     assert {check["status"] for check in record["checks"]} <= {"clear", "found", "unknown"}
     assert record["noise"] is None

@@ -78,7 +78,7 @@ def traces():
     yield "schema.json", json.dumps({"schema": EVIL}).encode(), ["report"]
     yield (
         "field.json",
-        json.dumps({"schema": "torchgauge.profile/2", EVIL: EVIL}).encode(),
+        json.dumps({"schema": "torchgauge.profile/1", EVIL: EVIL}).encode(),
         ["report"],
     )
     yield "newer.json", json.dumps({"schema": f"torchgauge.{EVIL}/9"}).encode(), ["report"]

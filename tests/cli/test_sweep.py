@@ -59,7 +59,7 @@ def test_its_json_is_a_valid_record(by, capsys):
     by()
     assert sweep("--batch", "1,2,4", "--where", "latency<15ms", "--json") == 0
     content = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator(published("torchgauge.sweep/2")).validate(content)
+    jsonschema.Draft202012Validator(published("torchgauge.sweep/1")).validate(content)
     assert [one["cell"] for one in content["best"]] == [0, 1, 0]
 
 
@@ -181,4 +181,4 @@ def test_a_tiny_model_end_to_end(tmp_path):
     )  # fmt: skip
     content = json.loads(done.stdout)
     assert [one["status"] for one in content["cells"]] == ["done", "done"]
-    jsonschema.Draft202012Validator(published("torchgauge.sweep/2")).validate(content)
+    jsonschema.Draft202012Validator(published("torchgauge.sweep/1")).validate(content)

@@ -180,7 +180,7 @@ def test_a_format_that_the_record_cannot_have_keeps_the_verdict(measured, tmp_pa
 def test_json_on_standard_output_is_the_record_alone(measured, capsys):
     assert main(["profile", "m.py:make", "--threshold", "latency:9ms", "--json"]) == 3
     said = capsys.readouterr()
-    assert json.loads(said.out)["schema"] == "torchgauge.profile/2"
+    assert json.loads(said.out)["schema"] == "torchgauge.profile/1"
     assert "✗ latency" in said.err
 
 

@@ -9,7 +9,6 @@ from tests.support import history_runs as runs
 from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError
 from torchgauge.history.location import location
-from torchgauge.history.migrations import LATEST
 from torchgauge.history.store import Store
 
 TABLE = "CREATE TABLE mine (a TEXT)"
@@ -109,10 +108,12 @@ def test_reading_leaves_the_log_of_a_writer_that_was_killed(history):
     assert now == kept
 
 
-def test_an_older_history_is_read_from_a_copy_and_brought_up_by_the_first_write(history):
+def test_an_older_history_is_read_from_a_copy_and_brought_up_by_the_first_write(
+    history, monkeypatch
+):
     with Store.open(str(history)) as store:
         held = store.runs()
-        store.migrate(1)
+    runs.second_version(monkeypatch)
     before = content(history.parent)
     with Store.open(str(history), create=False) as store:
         assert store.runs() == held
@@ -121,7 +122,7 @@ def test_an_older_history_is_read_from_a_copy_and_brought_up_by_the_first_write(
         assert store.add(new) == (new.run.uuid, True)
         assert len(store.runs()) == 3
     with sqlite3.connect(history) as connection:
-        assert connection.execute("SELECT version FROM torchgauge_store").fetchall() == [(LATEST,)]
+        assert connection.execute("SELECT version FROM torchgauge_store").fetchall() == [(2,)]
     connection.close()
 
 

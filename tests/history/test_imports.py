@@ -88,7 +88,7 @@ def test_a_line_that_was_edited_is_another_record(tmp_path):
         (line(runs.run()) + b"cut off", "history-line"),
         (line(runs.run()) + line(runs.run())[:-40], "history-line"),
         (
-            line(runs.run()).replace(b"torchgauge.profile/2", b"torchgauge.profile/9"),
+            line(runs.run()).replace(b"torchgauge.profile/1", b"torchgauge.profile/9"),
             "record-newer",
         ),
         (line(runs.run()).replace(b'"uuid":', b'"uid":'), "history-line"),

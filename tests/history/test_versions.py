@@ -57,15 +57,19 @@ def test_a_new_store_is_what_the_program_reads(store):
     }
 
 
-def test_down_and_up_again_keeps_every_run(store, location):
+def test_up_and_down_again_keeps_every_run(store, location, monkeypatch):
     made = [runs.run(day, layers={"a": 10 + day, "b": 20}, labels={"l": "1"}) for day in range(3)]
     for one in made:
         store.add(one)
     before, held = layer_rows(store), store.runs()
     assert before
-    store.migrate(1)
-    assert "layers" not in store.read(lambda c: inspect(c).get_table_names())
+    runs.second_version(monkeypatch)
     with Store.open(location) as again:  # opening brings it up
+        assert "notes" in again.read(lambda c: inspect(c).get_table_names())
+        again.migrate(1)
+        assert "notes" not in again.read(lambda c: inspect(c).get_table_names())
+        assert again.runs() == held
+    with Store.open(location) as again:
         assert again.runs() == held == [one.run for one in made]
         assert layer_rows(again) == before
         again.migrate(0)
@@ -74,8 +78,8 @@ def test_down_and_up_again_keeps_every_run(store, location):
         assert empty.runs() == []
 
 
-def test_reference_work_and_scopes_come_and_go(store, location):
-    """What an older version cannot hold comes back from the records; runs without have none."""
+def test_reference_work_and_scopes_are_columns(store):
+    """Runs without have none; they go with their run."""
     work = {"python": 0.001, "waiting": 1.5}
     store.add(runs.run(0, work=work, scope="runs"))
     store.add(runs.run(1))
@@ -88,16 +92,9 @@ def test_reference_work_and_scopes_come_and_go(store, location):
             [(row.low, row.scope) for row in connection.execute(scopes)],
         )
 
-    expected = (list(work.items()), [(0.0099, "runs"), (0.0099, None)])
-    assert store.read(held) == expected
-    store.migrate(2)
-    assert "yardsticks" not in store.read(lambda c: inspect(c).get_table_names())
-    columns = store.read(lambda c: [one["name"] for one in inspect(c).get_columns("metrics")])
-    assert "scope" not in columns
-    with Store.open(location) as again:  # opening brings it up
-        assert again.read(held) == expected
-        again.remove([again.find("latest").uuid, again.runs()[0].uuid])
-        assert again.read(held) == ([], [])
+    assert store.read(held) == (list(work.items()), [(0.0099, "runs"), (0.0099, None)])
+    store.remove([run.uuid for run in store.runs()])
+    assert store.read(held) == ([], [])
 
 
 def test_a_newer_store_is_refused(store, location):
@@ -148,14 +145,14 @@ def test_a_version_that_is_no_number_is_damage(tmp_path):
     assert error.value.id == "store-damaged"
 
 
-def test_an_older_store_is_imported_and_stays_old(tmp_path):
+def test_an_older_store_is_imported_and_stays_old(tmp_path, monkeypatch):
     old, new = tmp_path / "old.db", tmp_path / "new.db"
     made = [runs.run(day, layers={"a": day + 1}) for day in range(3)]
     with Store.open(str(old)) as store:
         for one in made:
             store.add(one)
-        store.migrate(1)
     content = old.read_bytes()
+    runs.second_version(monkeypatch)
     with Store.open(str(new)) as store:
         for one in entries(old, Facts()):
             assert store.add(one) == (one.run.uuid, True)

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from sqlalchemy import inspect, text
-from tests.support import history_runs as runs
+from sqlalchemy import text
 
 from torchgauge.errors import RecordError
 from torchgauge.history.store import Store
@@ -66,15 +65,6 @@ def test_windows_that_were_read_before_are_left_out(store):
     (late,) = read_windows(store, read_before=read_before)
     assert late.labels["process"] == "host:2"
     assert sorted(read_before.values()) == [60.0, 60.0, 120.0]
-
-
-def test_an_older_version_has_runs_and_no_windows(store, location):
-    store.add(runs.run())
-    add_windows(store, [window(60.0)], "host:1")
-    store.migrate(4)
-    assert "windows" not in store.read(lambda c: inspect(c).get_table_names())
-    with Store.open(location) as again:  # opening brings it up
-        assert (len(again.runs()), read_windows(again)) == (1, [])
 
 
 def test_a_damaged_window_is_reported(store):

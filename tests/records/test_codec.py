@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import records
+from tests.support.paths import ROOT
 
 from torchgauge.errors import InputError, RecordError
 from torchgauge.records import codec
@@ -29,7 +30,7 @@ def test_a_diagnosis_comes_back_too():
 
 def test_the_file_is_json_that_others_can_read(tmp_path):
     content = json.loads(records.profile().save(tmp_path / "run.json").read_text())
-    assert content["schema"] == "torchgauge.profile/2"
+    assert content["schema"] == "torchgauge.profile/1"
     assert content["latency"]["median"] == 0.010
     assert content["memory"]["timeline"] == [[0, 600, []], [10, 1000, []]]
     assert content["latency"]["percentile_intervals"]["p99"] is None
@@ -54,7 +55,7 @@ def test_unknown_parts_stay_unknown():
         (b'{"schema": "other/1"}', "record-foreign"),
         (b'{"traceEvents": []}', "record-foreign"),
         (b'{"schema": "torchgauge.profile/999"}', "record-newer"),
-        (b'{"schema": "torchgauge.profile/2"}', "record-invalid"),
+        (b'{"schema": "torchgauge.profile/1"}', "record-invalid"),
     ],
 )
 def test_what_is_no_record_is_named(data, id):
@@ -64,15 +65,33 @@ def test_what_is_no_record_is_named(data, id):
 
 
 def test_a_file_of_a_hundred_thousand_brackets_is_named():
-    data = b'{"schema": "torchgauge.profile/2", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    data = b'{"schema": "torchgauge.profile/1", "a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     with pytest.raises(RecordError) as caught:
         codec.decode(data)
     assert caught.value.id == "record-unreadable"
 
 
-def test_a_newer_record_names_both_versions():
-    with pytest.raises(RecordError, match=r"torchgauge.profile/999.*torchgauge.profile/2"):
-        codec.decode(b'{"schema": "torchgauge.profile/999"}')
+@pytest.mark.parametrize("schema", codec.KINDS)
+def test_a_newer_record_names_both_versions(schema):
+    with pytest.raises(RecordError, match=rf"schema {schema}9; .* reads {schema}\.") as caught:
+        codec.decode(json.dumps({"schema": f"{schema}9"}).encode())
+    assert caught.value.id == "record-newer"
+
+
+@pytest.mark.parametrize("number", ["02", "²", "9" * 5000])
+def test_a_number_that_no_schema_ever_had_is_not_read(number):
+    with pytest.raises(RecordError):
+        codec.decode(json.dumps({"schema": f"torchgauge.profile/{number}"}).encode())
+
+
+@pytest.mark.parametrize("schema", codec.KINDS)
+def test_a_saved_file_of_every_kind_is_read(schema):
+    """The files are as the first version of each schema wrote them."""
+    name = schema.removeprefix("torchgauge.").replace("/", "-")
+    data = (ROOT / "tests" / "data" / "records" / f"{name}.json").read_bytes()
+    record = codec.decode(data)
+    assert record.schema == schema
+    assert codec.decode(codec.encode(record)) == record
 
 
 def test_a_hand_edited_field_is_named():

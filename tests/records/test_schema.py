@@ -74,4 +74,4 @@ def test_what_is_no_record_is_not_valid(break_it):
     content = json.loads(codec.encode(records.profile()))
     break_it(content)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(published("torchgauge.profile/2")).validate(content)
+        jsonschema.Draft202012Validator(published("torchgauge.profile/1")).validate(content)

@@ -1,10 +1,13 @@
 """Runs made by hand: of any moment, commit, latency and layers."""
 
 import datetime
+import types
 
 import msgspec
+from sqlalchemy import text
 from tests.support import records
 
+from torchgauge.history import versions
 from torchgauge.history.content import entry
 from torchgauge.records.latency.yardstick import Yardstick
 from torchgauge.records.record import Interval
@@ -60,3 +63,13 @@ def run(day=0, *, commit=None, branch="main", labels=None, **figures):
     """Return a run of `day` at a commit that is named after it."""
     said = Facts(commit=commit or f"c{day}", branch=branch, labels=labels or {})
     return entry(profile(day, **figures), said)
+
+
+def second_version(monkeypatch):
+    """Let the program read a version 2 of the store, with one more table."""
+    step = types.SimpleNamespace(
+        up=lambda connection: connection.execute(text("CREATE TABLE notes (run INTEGER)")),
+        down=lambda connection: connection.execute(text("DROP TABLE notes")),
+    )
+    monkeypatch.setattr(versions, "STEPS", (*versions.STEPS, step))
+    monkeypatch.setattr(versions, "LATEST", len(versions.STEPS))

@@ -9,7 +9,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
-SCHEMA = "torchgauge.advice/2"
+SCHEMA = "torchgauge.advice/1"
 
 Outcome = Literal["accepted", "rejected", "failed", "untried"]
 Goal = Literal["time", "memory"]

@@ -15,7 +15,6 @@ from torchgauge.records.comparison import Comparison
 from torchgauge.records.consistency import faults
 from torchgauge.records.doctor import Diagnosis
 from torchgauge.records.generation.generation import Generation
-from torchgauge.records.migration import migrated
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import SCHEMA, Profile
 from torchgauge.records.record import Record
@@ -94,7 +93,7 @@ def _is_large(timeline: Timeline | None) -> bool:
 
 
 def decode(data: bytes, origin: str = "the data") -> Saved:
-    """Return the record that `data` holds, with current field names if it has an older schema.
+    """Return the record that `data` holds.
 
     Raises RecordError: `record-unreadable` (no JSON, truncated), `record-foreign` (no record of
     torchgauge), `record-newer` (a later schema than this version knows), `record-invalid` (a field
@@ -113,9 +112,9 @@ def decode(data: bytes, origin: str = "the data") -> Saved:
             if data.lstrip().startswith(b"{")
             else "Give a file that torchgauge wrote (--output-dir, profile.save).",
         ) from error
-    kind, is_current = _kind_of(schema, origin)
+    kind = _kind_of(schema, origin)
     try:
-        record = msgspec.json.decode(data, type=kind) if is_current else migrated(data, kind)
+        record = msgspec.json.decode(data, type=kind)
         for fault in faults(record):
             raise _invalid(origin, schema, f"{fault.message} - at `$.{fault.path}`")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -132,16 +131,14 @@ def _invalid(origin: str, schema: str, cause: str) -> RecordError:
     )
 
 
-def _kind_of(schema: str, origin: str) -> tuple[type[Saved], bool]:
-    """Return the type of the records of a schema, and whether it is the current schema."""
+def _kind_of(schema: str, origin: str) -> type[Saved]:
+    """Return the type of the records of a schema."""
     if schema in KINDS:
-        return KINDS[schema], True
+        return KINDS[schema]
     kind, _, version = schema.partition("/")
     latest = {name.partition("/")[0]: name for name in KINDS}.get(kind)
     if latest is None or not version.isdecimal():
         raise _foreign(origin)
-    if version in map(str, range(1, int(latest.partition("/")[2]))):
-        return KINDS[latest], False
     raise RecordError(
         f"{origin} has schema {schema}; this torchgauge reads {latest}.",
         id="record-newer",
@@ -173,7 +170,7 @@ def load(path: Path) -> Saved:
 
 
 def json_schema(schema: str = SCHEMA) -> dict[str, Any]:
-    """Return the JSON Schema of the records of one kind, such as "torchgauge.profile/2"."""
+    """Return the JSON Schema of the records of one kind, such as "torchgauge.profile/1"."""
     document = msgspec.json.schema(KINDS[schema])
     record = document["$defs"][KINDS[schema].__name__]
     record["properties"]["schema"] = {"const": schema}

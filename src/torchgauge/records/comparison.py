@@ -11,7 +11,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
-SCHEMA = "torchgauge.comparison/2"
+SCHEMA = "torchgauge.comparison/1"
 
 Judgement = Literal["better", "worse", "same", "inconclusive", "unknown"]
 

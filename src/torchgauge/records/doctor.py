@@ -10,7 +10,7 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import How, Record
 
-SCHEMA = "torchgauge.diagnosis/2"
+SCHEMA = "torchgauge.diagnosis/1"
 
 Status = Literal["clear", "found", "unknown"]
 

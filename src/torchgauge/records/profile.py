@@ -29,7 +29,7 @@ from torchgauge.records.work.utilization import Utilization
 if TYPE_CHECKING:
     from torchgauge.records.timeline.table import Table
 
-SCHEMA = "torchgauge.profile/2"
+SCHEMA = "torchgauge.profile/1"
 
 
 class ProbeRun(Record, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from torchgauge.records.exported import Csv, Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 
-SCHEMA = "torchgauge.snapshot/2"
+SCHEMA = "torchgauge.snapshot/1"
 GROWTH = "torchgauge.growth/1"
 Category = Literal["parameters", "gradients", "optimizer", "activations", "unknown"]
 OomCause = Literal["fragmentation", "full", "elsewhere", "limit", "unknown"]

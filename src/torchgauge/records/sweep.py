@@ -15,7 +15,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
-SCHEMA = "torchgauge.sweep/2"
+SCHEMA = "torchgauge.sweep/1"
 
 Status = Literal["done", "out of memory", "unsupported", "crashed", "failed", "skipped"]
 Objective = Literal["latency", "throughput", "memory"]

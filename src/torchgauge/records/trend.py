@@ -8,7 +8,7 @@ from typing import Literal
 from torchgauge.records import rendering
 from torchgauge.records.record import How, Interval, IntervalScope, Record
 
-SCHEMA = "torchgauge.trend/2"
+SCHEMA = "torchgauge.trend/1"
 CONFIRM = (
     "Advice, not proof: a paired run of both commits "
     "(`torchgauge gate --base-ref REVISION TARGET`) confirms it."

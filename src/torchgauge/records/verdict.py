@@ -11,7 +11,7 @@ from torchgauge.records.comparison import Comparison
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 
-SCHEMA = "torchgauge.verdict/2"
+SCHEMA = "torchgauge.verdict/1"
 
 Outcome = Literal["pass", "fail", "inconclusive", "not comparable"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from torchgauge.history.migrations import v1_runs, v2_layers, v3_yardsticks, v4_digests, v5_windows
+from torchgauge.history.migrations import v1_tables
 
-STEPS: tuple[ModuleType, ...] = (v1_runs, v2_layers, v3_yardsticks, v4_digests, v5_windows)
+STEPS: tuple[ModuleType, ...] = (v1_tables,)
 LATEST = len(STEPS)

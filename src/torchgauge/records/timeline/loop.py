@@ -24,7 +24,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.host_delay import HostDelay
 from torchgauge.records.work.utilization import Utilization
 
-SCHEMA = "torchgauge.loop/2"
+SCHEMA = "torchgauge.loop/1"
 Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
 
 

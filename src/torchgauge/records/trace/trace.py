@@ -23,7 +23,7 @@ from torchgauge.records.trace.unknown_role import UnknownRole
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.utilization import Utilization
 
-SCHEMA = "torchgauge.trace/2"
+SCHEMA = "torchgauge.trace/1"
 Layers = Literal["torchgauge", "torch"]
 
 

@@ -10,7 +10,7 @@ from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.host_delay import Cause
 
-SCHEMA = "torchgauge.trace_diff/2"
+SCHEMA = "torchgauge.trace_diff/1"
 Part = Literal[
     "compute",
     "communication",

@@ -13,7 +13,7 @@ from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import OtherDevice
 from torchgauge.records.work.size import Size
 
-SCHEMA = "torchgauge.count/2"
+SCHEMA = "torchgauge.count/1"
 
 
 class Count(Exported, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Version 1: runs with their labels, headline figures and whole records."""
+"""Version 1: runs with what is asked of them in columns, and windows of monitors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,22 @@ def up(connection: Connection) -> None:
         f"CREATE TABLE labels ({_RUN}, key TEXT NOT NULL, value TEXT NOT NULL, "
         f"PRIMARY KEY (run, key)) {flat}",
         f"CREATE TABLE metrics ({_RUN}, name TEXT NOT NULL, unit TEXT NOT NULL, "
-        f"how TEXT NOT NULL, value {real} NOT NULL, low {real}, high {real}, "
+        f"how TEXT NOT NULL, value {real} NOT NULL, low {real}, high {real}, scope TEXT, "
         f"PRIMARY KEY (run, name)) {flat}",
+        f"CREATE TABLE yardsticks ({_RUN}, kind TEXT NOT NULL, seconds {real} NOT NULL, "
+        f"PRIMARY KEY (run, kind)) {flat}",
+        f"CREATE TABLE layers ({_RUN}, path TEXT NOT NULL, metric TEXT NOT NULL, "
+        f"value {real} NOT NULL, PRIMARY KEY (run, path, metric)) {flat}",
+        "CREATE TABLE windows (monitor TEXT NOT NULL, series TEXT NOT NULL, "
+        f'labels TEXT NOT NULL, process TEXT NOT NULL, "end" {real} NOT NULL, '
+        f"data {blob} NOT NULL, "
+        f'PRIMARY KEY (monitor, series, labels, process, "end")) {flat}',
+        'CREATE INDEX windows_by_end ON windows ("end")',
     ):
         connection.execute(text(statement))
 
 
 def down(connection: Connection) -> None:
     """Remove the tables, and with them every run."""
-    for table in ("metrics", "labels", "runs"):
+    for table in ("windows", "layers", "yardsticks", "metrics", "labels", "runs"):
         connection.execute(text(f"DROP TABLE {table}"))
