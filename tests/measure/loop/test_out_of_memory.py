@@ -5,6 +5,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import trace_rules
 
 import torchgauge as tg
 from torchgauge.cli.main import main
@@ -108,13 +109,16 @@ def test_what_autograd_alone_holds_is_found():
 
 
 def test_a_gpu_s_snapshot_is_written_as_its_memory_runs_out(tmp_path, monkeypatch):
-    """The allocator, its history and its error are fakes: the order of calls is torch's."""
+    """The allocator, its history and its error are fakes: the order of calls is torch's.
+
+    A torch for the CPU lacks the function that attaches the observer, but lists its name.
+    """
+    attach = "_cuda_attach_out_of_memory_observer"
+    assert f"torch._C.{attach}" in trace_rules.torch_c_binding_in_graph_functions
     observers, history = [], []
     monkeypatch.setattr(torch.cuda, "_lazy_call", lambda function: function())
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(
-        torch._C, "_cuda_attachOutOfMemoryObserver", observers.append, raising=False
-    )
+    monkeypatch.setattr(torch._C, attach, observers.append, raising=False)
     monkeypatch.setattr(
         torch.cuda.memory, "_record_memory_history", lambda **how: history.append(how)
     )

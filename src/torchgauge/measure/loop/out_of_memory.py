@@ -253,7 +253,7 @@ class OutOfMemoryWatch:
         if not self._on:
             return
         torch.cuda.memory._record_memory_history(max_entries=_HISTORY)  # noqa: SLF001
-        attach: Any = vars(torch._C)["_cuda_attachOutOfMemoryObserver"]  # noqa: SLF001
+        attach: Any = vars(torch._C)["_cuda_attach_out_of_memory_observer"]  # noqa: SLF001
         attach(self._observed)
 
     def _observed(self, device: int, *_sizes: int) -> None:
