@@ -68,6 +68,10 @@ class InputError(TorchgaugeError):
     """What the user gave cannot be used: a target, an input, an option, a file."""
 
 
+class BuildError(InputError):
+    """What makes the model raised: a factory, or a library's constructor."""
+
+
 class RecordError(TorchgaugeError):
     """A saved record cannot be read, or would hold a value no record may hold."""
 

@@ -202,7 +202,7 @@ def count_request(request: TargetRequest, options: CountOptions) -> Count:
     with turn():
         if request.in_own_process:
             return count_in_separate_process(CountSource(request, options=options))
-        return count(request, options)
+        return count(request, options, count_in_separate_process)
 
 
 def diagnose(*, quick: bool = False, progress: bool | None = None) -> Diagnosis:

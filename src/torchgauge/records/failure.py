@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from torchgauge.errors import MeasurementError, ModelError, TorchgaugeError, user_traceback
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.records.record import Record
 
 
@@ -40,7 +40,7 @@ class Failure(Record, frozen=True, kw_only=True):
 
     def error(self) -> TorchgaugeError:
         """Return the error again, of the class it had."""
-        kinds = (*TorchgaugeError.__subclasses__(), ModelError)
+        kinds = (*TorchgaugeError.__subclasses__(), *InputError.__subclasses__())
         named = {kind.__name__: kind for kind in kinds}
         kind: type[TorchgaugeError] = named.get(self.kind, MeasurementError)
         error = kind(self.message, id=self.id, cause=self.cause, remedy=self.remedy)

@@ -104,3 +104,29 @@ def test_experts_in_float32_count_on_meta_as_on_the_cpu(name):
     assert (meta.matmul_flops, meta.causal_matmul_flops) == (
         real.matmul_flops, real.causal_matmul_flops
     )  # fmt: skip
+
+
+class Constants(nn.Module):
+    """Tensors that a module makes on the CPU for good, beside a layer on meta."""
+
+    SCALE = torch.arange(4.0)
+    PLACES = torch.tensor([2, 0, 1])
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = x * self.SCALE
+        x += self.SCALE
+        return self.layer(x)[:, self.PLACES]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_constants_on_the_cpu_count_on_meta_as_on_real_tensors(backward):
+    model, x = Constants(), torch.ones(5, 4)
+    real = tg.count_cost(model, x, backward=backward)
+    meta = tg.count_cost(model.to("meta"), x.to("meta"), backward=backward)
+    assert meta.counted_on == "meta"
+    assert meta.macs == (2 if backward else 1) * 5 * 4 * 3
+    assert (meta.totals, meta.bytes) == (real.totals, real.bytes)

@@ -48,10 +48,13 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
             layers=layer_choice.chosen(source, original(source, parent_settings), options)
         )
     if work == "count":
+        from torchgauge.measure.processes.separate_process import count_in_separate_process
         from torchgauge.measure.work import count
 
         assert isinstance(source, count.CountSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(count=count.count(source.target, source.options))
+        return ChildAnswer(
+            count=count.count(source.target, source.options, count_in_separate_process)
+        )
     if work == "parallel":
         from torchgauge.measure.parallel import rank_count
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import msgspec
 from torch import nn
@@ -19,7 +20,7 @@ from torchgauge.measure.forward import opened
 from torchgauge.measure.memory.simulated_step import simulate
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.count_options import CountOptions
-from torchgauge.measure.work.counted import counted, measure_cost
+from torchgauge.measure.work.counted import countable_with_values, counted, measure_cost, noted
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import Cost
@@ -49,22 +50,40 @@ def cost_of(source: Source, *, backward: bool) -> Cost:
     return counted(source, opened(source), backward=backward).cost
 
 
-def count(request: TargetRequest, options: CountOptions) -> Count:
+def count(
+    request: TargetRequest, options: CountOptions, in_fresh_process: Callable[[CountSource], Count]
+) -> Count:
     """Return size and cost, with the loss that the request names.
+
+    With `options.fall_back` whatever fails on the meta device, while the model is built or called,
+    is done again on the CPU `in_fresh_process`: here tables that the model's code keeps may have
+    been made of meta tensors.
 
     Raises what loading raises, and MeasurementError where the call raises on the last device tried.
     """
+    on_cpu = CountSource(
+        dataclasses.replace(request, device="cpu"),
+        options=dataclasses.replace(options, fall_back=False),
+    )
     if request.loss is not None:  # a mistake in it shows now, not after the model was built
         train = named_training(request.loss, None, precision=None, device="cpu")
         options = dataclasses.replace(options, train=train)
     source = Source.of_request(request)
-    placement = opened(source)
-    if options.fall_back:
-        cost, placement = counted(source, placement, backward=options.backward)
-    else:
+    placement = None
+    try:
+        placement = opened(source)
         cost = measure_cost(placement, backward=options.backward)
-    # A model that is counted on the CPU for its values is simulated there as well.
-    return _count(dataclasses.replace(request, device=placement.device), placement, cost, options)
+    except TorchgaugeError as error:
+        fall_back = options.fall_back and countable_with_values(error, source.device, placement)
+        if not fall_back:
+            raise
+        failed = error
+    else:
+        request = dataclasses.replace(request, device=placement.device)
+        return _count(request, placement, cost, options)
+    record = in_fresh_process(on_cpu)
+    size = 0 if record.size is None else record.size.bytes
+    return msgspec.structs.replace(record, cost=noted(record.cost, failed, size))
 
 
 def _count(

@@ -12,7 +12,7 @@ import torch
 
 from torchgauge import units
 from torchgauge.analyze.onnx.graph_cost import graph_cost
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import BuildError, InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure.forward import opened
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
@@ -75,19 +75,34 @@ def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
     try:
         return Counted(measure_cost(placement, backward=backward), placement)
     except MeasurementError as error:
+        if not countable_with_values(error, placement.device, placement):
+            raise
         failed = error
-    size = _bytes(placement)
-    if placement.device != "meta" or size > LARGEST:
-        raise failed
     with torch.device("cpu"):  # the caller may have made another one the default, such as meta
         real = opened(source.on_cpu())
         cost = measure_cost(real, backward=backward)
+    return Counted(noted(cost, failed, _bytes(real)), real)
+
+
+def countable_with_values(
+    error: TorchgaugeError, device: str | None, placement: Placement | None
+) -> bool:
+    """Whether what failed may not fail on tensors with values, and the model is small enough.
+
+    `placement` is the model, where it was loaded.
+    """
+    of_user = isinstance(error, MeasurementError | BuildError) or error.id == "not-a-module"
+    return of_user and device == "meta" and (placement is None or _bytes(placement) <= LARGEST)
+
+
+def noted(cost: Cost, failed: TorchgaugeError, size: int) -> Cost:
+    """Return the cost with a note that it was counted on `size` bytes of values, and why."""
     warning = MeasurementWarning(
         id="counted-on-cpu",
         message=f"Counted on real tensors ({units.size(size)}): {failed.cause or failed.message}",
         probe="cost",
     )
-    return Counted(msgspec.structs.replace(cost, warnings=(*cost.warnings, warning)), real)
+    return msgspec.structs.replace(cost, warnings=(*cost.warnings, warning))
 
 
 def _bytes(placement: Placement) -> int:

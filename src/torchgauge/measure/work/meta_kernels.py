@@ -6,6 +6,9 @@ type, so such a call is asked once more of operands in bfloat16, and its result 
 
 torch._check_tensor_all asks whether all values are true, and raises where they are not. Where there
 are no values the check is taken for passed: what it guards does not depend on it.
+
+A tensor that a module made when it was imported has values, and lies on the CPU: beside operands
+on meta the operator is asked of its shape.
 """
 
 from __future__ import annotations
@@ -29,19 +32,25 @@ def called(function: Any, args: Any, kwargs: Any) -> Any:
     try:
         return function(*args, **kwargs)
     except RuntimeError:  # NotImplementedError is one
-        dtype = _common_dtype(args, kwargs)
-        if dtype not in _REFUSED or not _is_functional(function):
-            raise
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         try:
-            return _in_bfloat16(function, args, kwargs, dtype)
+            if {tensor.device.type for tensor in tensors} == {"cpu", "meta"}:
+                if _is_functional(function) or (tensors[0].is_meta and "out" not in kwargs):
+                    args, kwargs = tree_map(_without_values, (tuple(args), dict(kwargs)))
+                    return called(function, args, kwargs)
+            elif _is_functional(function) and (dtype := _common_dtype(tensors)) in _REFUSED:
+                return _in_bfloat16(function, args, kwargs, dtype)
         except RuntimeError:
-            pass  # the type was not the reason
+            pass  # neither was the reason
         raise
 
 
-def _common_dtype(args: Any, kwargs: Any) -> torch.dtype | None:
+def _without_values(leaf: Any) -> Any:
+    return leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _common_dtype(tensors: list[torch.Tensor]) -> torch.dtype | None:
     """Return the one floating type of all operands; None where they differ, or one has values."""
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     if len(dtypes) != 1 or not all(map(_has_no_values, tensors)):
         return None

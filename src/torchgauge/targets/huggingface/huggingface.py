@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import BuildError, InputError, missing_extra
 from torchgauge.targets.huggingface.huggingface_config import configure
 from torchgauge.targets.huggingface.huggingface_heads import architecture_of, class_named
 from torchgauge.targets.huggingface.huggingface_images import in_vocabulary
@@ -171,7 +171,7 @@ def _failed(name: str, error: Exception) -> InputError:
     if isinstance(error, InputError):
         return error
     untrusted = "weights_only" in str(error) or "Weights only load failed" in str(error)
-    return InputError(
+    return BuildError(
         f"transformers could not load {name}: {type(error).__name__}.",
         id="weights-untrusted" if untrusted else "hf-load-failed",
         cause=next(iter(str(error).splitlines()), ""),

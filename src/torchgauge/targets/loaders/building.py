@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from torchgauge.errors import InputError
+from torchgauge.signals import restoring
 
 
 def build(make: Callable[[], Any], device: str) -> Any:
@@ -20,10 +21,27 @@ def build(make: Callable[[], Any], device: str) -> Any:
         with torch.device(device):
             return make()
     try:
-        with torch.device(device):
+        with _imports_with_values(), torch.device(device):
             return make()
-    except (RuntimeError, InputError) as error:
-        if "meta" not in f"{error} {error.__cause__}".lower():
-            raise
-    model = make()
+    except Exception:  # noqa: BLE001 - where values are not the reason, it raises again
+        model = make()
     return model.to(device) if isinstance(model, torch.nn.Module) else model
+
+
+@restoring
+def _imports_with_values() -> Iterator[None]:
+    """Let modules that the block imports make real tensors: they stay after it, for all to use."""
+    owner: Any = importlib._bootstrap  # type: ignore[attr-defined]  # noqa: SLF001 - every import of Python's passes here
+    original = owner._load_unlocked  # noqa: SLF001
+
+    def load(spec: Any) -> Any:
+        if torch.get_default_device().type != "meta":  # of another thread
+            return original(spec)
+        with torch.device("cpu"):
+            return original(spec)
+
+    owner._load_unlocked = load  # noqa: SLF001
+    try:
+        yield
+    finally:
+        owner._load_unlocked = original  # noqa: SLF001

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.errors import InputError, text_of
+from torchgauge.errors import BuildError, InputError, text_of
 from torchgauge.forks import Owner
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.inputs.batching import with_batch
@@ -48,17 +48,20 @@ def load(request: TargetRequest) -> Target:
             `factory-raised` (the factory's own exception is its `__cause__`), `factory-result`,
             `input-missing`, `input-batch`, `input-spec`.
     """
-    module, name = _split(request.spec)
+    # Imported without a device: what a module makes for good must have values.
+    factory = named_factory(request.spec)
     # A user's function is called as the user would call it, and its model is moved afterwards:
     # under a GPU as default device, generators and arrays it makes on the CPU would not fit.
-    result = build(lambda: _make(module, name), "meta" if request.device == "meta" else "cpu")
+    result = build(
+        lambda: _make(factory, request.spec), "meta" if request.device == "meta" else "cpu"
+    )
     model, factory_inputs = _model_and_inputs(result, request.spec)
     return Target(
         model=model,
         inputs=_inputs(request, model, factory_inputs),
         spec=request.spec,
         kind="python",
-        name=type(model).__name__ if isinstance(model, torch.nn.Module) else name,
+        name=type(model).__name__ if isinstance(model, torch.nn.Module) else _name(request.spec),
         weights="as the factory made them",
     )
 
@@ -79,6 +82,10 @@ def _split(spec: str) -> tuple[str, str]:
     )
 
 
+def _name(spec: str) -> str:
+    return spec.rpartition(":")[2]
+
+
 def named_factory(spec: str) -> Any:
     """Return what a file or module has under the name after the colon. Raises as `load`."""
     module, name = _split(spec)
@@ -88,16 +95,15 @@ def named_factory(spec: str) -> Any:
     return factory
 
 
-def _make(module: str, name: str) -> Any:
-    factory = named_factory(f"{module}:{name}")
+def _make(factory: Any, spec: str) -> Any:
     if isinstance(factory, torch.nn.Module):
         return factory
     if not callable(factory):
-        raise _wrong_result(f"{module}:{name}", factory)
-    needed = _required_arguments(factory)
+        raise _wrong_result(spec, factory)
+    needed, name = _required_arguments(factory), _name(spec)
     if needed:
         raise InputError(
-            f"{module}:{name} needs arguments: {', '.join(needed)}.",
+            f"{spec} needs arguments: {', '.join(needed)}.",
             id="factory-arguments",
             cause="A factory is called without any.",
             remedy=f"Write a function without required arguments that calls {name} with them.",
@@ -108,8 +114,8 @@ def _make(module: str, name: str) -> Any:
     except (Exception, SystemExit) as error:  # the user's factory may raise anything
         if owner.in_fork:
             raise
-        raise InputError(
-            f"{module}:{name} raised {text_of(error)}",
+        raise BuildError(
+            f"{spec} raised {text_of(error)}",
             id="factory-raised",
             cause="The factory failed; its own traceback says where.",
             remedy=f"Call {name}() on its own first; it must work without arguments.",
