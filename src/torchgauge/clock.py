@@ -20,6 +20,12 @@ class SystemClock:
     now = staticmethod(time.perf_counter_ns)
 
 
+class CpuClock:
+    """The time for which the threads of this process ran, whatever else runs on the machine."""
+
+    now = staticmethod(time.process_time_ns)
+
+
 def resolution(clock: Clock, readings: int = 200) -> float:
     """Return the smallest step seen between two different readings, in seconds."""
     steps = []

@@ -41,9 +41,11 @@ def test_what_is_faster_is_accepted_with_the_interval_of_fresh_blocks():
 
 
 def test_what_gains_nothing_or_too_little_is_rejected():
-    world = World({"same": 1.0, "slow": 0.8, "little": 1.005})
+    world = World({"same": 1.0, "slow": 0.8, "little": 1.005}, noise=0.0005)
     found, trials = tried(world, *map(candidate, world.truth))
     assert {one.outcome for one in trials.values()} == {"rejected"}
+    assert trials["slow"].screening.blocks == SCREENING + 1
+    assert "no gain above 1.0 %" in trials["slow"].reason
     assert trials["slow"].confirmation is None
     assert found.best is None
 
@@ -64,7 +66,66 @@ def test_a_lucky_screening_is_not_confirmed():
 
 def test_a_gain_just_above_the_minimum_is_not_surely_above_it():
     _, trials = tried(World({"some": 1.03}, noise=0.05, seed=3), candidate("some"))
-    assert trials["some"].outcome == "rejected"
+    some = trials["some"]
+    assert some.outcome == "undecided"
+    assert some.confirmation.interval.low < 1.01 < some.confirmation.interval.high
+    assert "not significantly above 1.0 %" in some.reason
+
+
+def test_an_interval_that_holds_a_gain_rejects_nothing():
+    """Nor does a screening whose interval holds one."""
+    for seed in range(20):
+        _, trials = tried(World({"same": 1.0}, noise=0.1, seed=seed), candidate("same"))
+        one = trials["same"]
+        assert one.speed_up.interval.high > 1.01
+        assert one.outcome == "undecided"
+
+
+BUSY = {"core_share": 0.6, "cpu": {"fast": 1.16}}
+
+
+def test_wall_time_on_a_busy_machine_confirms_nothing_that_cpu_time_contradicts():
+    found, trials = tried(World({"fast": 1.9}, noise=0.03, **BUSY), candidate("fast"))
+    one = trials["fast"]
+    assert one.confirmation.value == pytest.approx(1.9, rel=0.05)
+    assert one.confirmation.cpu.value == pytest.approx(1.16, rel=0.05)
+    assert one.confirmation.cpu.core_share == 0.6
+    assert one.outcome == "undecided"
+    assert "contradict" in one.reason
+    assert "by CPU time" in one.reason
+    assert found.best is None
+
+
+def test_on_an_idle_machine_wall_time_decides():
+    """More threads take more CPU time, and are faster."""
+    world = World({"fast": 1.9}, cpu={"fast": 0.8}, core_share=0.99)
+    assert tried(world, candidate("fast"))[1]["fast"].outcome == "accepted"
+
+
+def test_wall_and_cpu_time_that_agree_are_confirmed_on_a_busy_machine():
+    world = World({"fast": 1.2}, core_share=None)  # nobody knows whether it is busy
+    one = tried(world, candidate("fast"))[1]["fast"]
+    assert one.outcome == "accepted"
+    assert one.confirmation.cpu.busy
+
+
+def test_a_gain_that_load_hides_in_screening_is_confirmed_or_undecided():
+    world = World({"fast": 0.97}, noise=0.002, **BUSY)
+    assert tried(world, candidate("fast"))[1]["fast"].outcome == "undecided"
+
+
+def test_combinations_are_judged_alike():
+    class OnTop(World):
+        """Together wall time shows what CPU time does not."""
+
+        def block(self, a, b, *, layers):
+            self.cpu = {"a": 1.0, "b": 1.0} if a.ids else {}
+            return super().block(a, b, layers=layers)
+
+    world = OnTop({"a": 1.3, "b": 1.2}, core_share=0.6)
+    found, _ = tried(world, candidate("a"), candidate("b"))
+    assert [one.outcome for one in found.combinations] == ["undecided"]
+    assert found.best.candidates == ("a",)
 
 
 def test_a_broken_output_is_rejected_before_it_is_timed():

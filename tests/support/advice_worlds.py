@@ -43,15 +43,18 @@ class World:
     `noise` is the standard deviation of d. `checks` and `errors` replace what a check or a block
     of a candidate gives. A block takes `seconds`, or what `slow` says of the candidate in it;
     looking and checks take `look_seconds`, and so does choosing layers, which gives
-    `choice`. What runs into the end of `budget` is stopped then.
+    `choice`. What runs into the end of `budget` is stopped then. `cpu` are the speed-ups by CPU
+    time where they are others, `core_share` the share of time that threads have a core.
     """
 
     timing = 0.0
 
     def __init__(
         self, truth, *, noise=0.004, seed=0, checks=(), errors=(), seconds=1.0, look_seconds=0.0,
-        slow=(), **changes,
+        slow=(), cpu=(), core_share=1.0, **changes,
     ):  # fmt: skip
+        self.cpu = dict(cpu)
+        self.core_share = core_share
         self.truth = truth
         self.noise = noise
         self.random = random.Random(seed)
@@ -106,8 +109,10 @@ class World:
         gain = self._of(b) / self._of(a)
         d = -math.log(gain) + self.random.gauss(0, self.noise)
         before = STEP / self._of(a)
+        cpu = -math.log(math.prod(self.cpu.get(name, gain) for name in b.ids))
+        cpu += self.random.gauss(0, min(self.noise, 0.01))
         return Block(d, before, before * math.exp(d), {"fc": d} if layers else {}, {"fc": before},
-                     seconds)  # fmt: skip
+                     seconds, cpu, self.core_share)  # fmt: skip
 
     def _of(self, side):
         return math.prod(self.truth.get(name, 1.0) for name in side.ids)

@@ -1,5 +1,6 @@
 """Advice made by hand: one trial of every outcome, with names that break careless writers."""
 
+import msgspec
 from tests.support import records
 from tests.support.exported_records import ODD, target
 
@@ -8,6 +9,7 @@ from torchgauge.records.advice import (
     Assumed,
     Best,
     Combination,
+    CpuSpeedUp,
     LayerGain,
     OutputCheck,
     SpeedUp,
@@ -49,6 +51,14 @@ REJECTED = Trial(
     reason=f"Its output differs by more than is allowed. {ODD}", code="pass",
     output=OutputCheck(passed=False, bound=0.1, max_relative=0.4, max_absolute=1.0),
 )  # fmt: skip
+UNDECIDED = Trial(
+    id="channels-last", title="channels last", outcome="undecided", how="measured",
+    reason="1.90 times as fast [1.60, 2.20], 1.16 [1.10, 1.22] by CPU time: they contradict.",
+    code="pass", confirmation=msgspec.structs.replace(
+        speed_up(1.9, 1.6, 2.2),
+        cpu=CpuSpeedUp(value=1.16, interval=Interval(low=1.1, high=1.22), core_share=0.6)),
+    p=1e-3, output=OUTPUT,
+)  # fmt: skip
 FAILED = Trial(
     id="bf16-cast", title="bf16 weights", outcome="failed", how="measured",
     reason="A measuring process was killed by SIGABRT.", code="pass",
@@ -63,7 +73,7 @@ UNTRIED = Trial(
 def advice(**changes):
     known = {
         "target": target(), "environment": records.environment(),
-        "trials": (ACCEPTED, SHELL, REJECTED, FAILED, UNTRIED),
+        "trials": (ACCEPTED, SHELL, UNDECIDED, REJECTED, FAILED, UNTRIED),
         "combinations": (
             Combination(candidates=("compile", "malloc-keep"), against=("compile",),
                         outcome="accepted", reason="1.06 times as fast on top of compile.",

@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from torchgauge import units
-from torchgauge.advice.budget import Budget, BudgetOver
-from torchgauge.advice.candidate import Candidate, fixed
+from torchgauge.advice.budget import BudgetOver
+from torchgauge.advice.candidate import fixed
 from torchgauge.advice.combining import combined
 from torchgauge.advice.durations import Durations, by_worth
-from torchgauge.advice.trying import NOT_SURE, Attempt, speed_up_of, spread
-from torchgauge.advice.world import Block, Side, World
+from torchgauge.advice.trying import Attempt, Measuring, judge, speed_up_of
+from torchgauge.advice.world import Side
 from torchgauge.analyze.advice.speed_up import (
     FEWEST_CONFIRMING,
-    MINIMUM_GAIN,
     SCREENING,
     break_even,
     confirmed,
@@ -24,9 +23,7 @@ from torchgauge.analyze.advice.speed_up import (
     promising,
 )
 from torchgauge.errors import TorchgaugeError
-from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.layer_choice import LayerChoice
-from torchgauge.progress import Progress
 from torchgauge.records.advice import Best, Combination, Trial
 from torchgauge.records.model_facts import Facts
 
@@ -45,30 +42,13 @@ class ExperimentResult:
     interrupted: bool
 
 
-class Experiment:
+class Experiment(Measuring):
     """Tries candidates on the world's model.
 
     `tolerance` replaces each candidate's own. `budget` bounds the whole: those that save most per
     second of trying come first, and what would not end within it stays untried. Ctrl-C keeps what
     was found until then.
     """
-
-    def __init__(
-        self,
-        world: World,
-        candidates: Sequence[Candidate],
-        progress: Progress,
-        *,
-        tolerance: float | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        self.world = world
-        self.candidates = candidates
-        self.progress = progress
-        self.tolerance = tolerance
-        self.budget = budget or Budget()
-        self.combinations: list[Combination] = []
-        self.best: Best | None = None
 
     def run(self) -> ExperimentResult:
         """Try everything; raises what the original runs into, and only that."""
@@ -83,7 +63,7 @@ class Experiment:
         try:
             self._screen(attempts)
             self._confirm([attempt for attempt in attempts if attempt.outcome is None])
-            self._combine([attempt for attempt in attempts if attempt.outcome == "accepted"], facts)
+            combined(self, attempts, facts)
         except KeyboardInterrupt:
             interrupted = True
         for attempt in attempts:
@@ -91,36 +71,6 @@ class Experiment:
                 attempt.leave(interrupted=interrupted)
         trials = tuple(attempt.trial() for attempt in attempts)
         return ExperimentResult(facts, trials, tuple(self.combinations), self.best, interrupted)
-
-    def check(self, side: Side, tolerance: float) -> CheckResult:
-        """Compare a version's outputs with the original's; raises BudgetOver as well."""
-        self.progress.update("comparing outputs")
-        began = self.budget.now()
-        checked = self.world.check(side, tolerance)
-        self.durations.add_check(side, self.budget.now() - began, checked.one_off)
-        return checked
-
-    def blocks(self, a: Side, b: Side, number: int, *, layers: bool = False) -> list[Block]:
-        """Time two versions in several blocks: all, or as many as end within the budget."""
-        blocks: list[Block] = []
-        while len(blocks) < number:
-            block_seconds, missing = self.durations.block(b), number - len(blocks)
-            if not self.budget.fits(block_seconds):
-                break
-            time_left = units.time(block_seconds * missing, 2)
-            status = f"block {len(blocks) + 1} of {number}, {time_left} left"
-            self.progress.update(status, len(blocks) / number)
-            try:
-                block = self.world.block(a, b, layers=layers)
-            except BudgetOver:
-                break
-            self.durations.add_block(b, block.duration)
-            blocks.append(block)
-        return blocks
-
-    def allowed(self, candidate: Candidate) -> float:
-        """Return the relative error that a candidate's output may have."""
-        return candidate.tolerance if self.tolerance is None else self.tolerance
 
     def _screen(self, attempts: list[Attempt]) -> None:
         """Check and time those not ended; of some layers joins where of all breaks the output."""
@@ -132,10 +82,7 @@ class Experiment:
             needed = self.durations.trial(candidate)
             reserved = self._confirmation_seconds(attempts)
             if not self.budget.fits(needed + reserved):
-                attempt.needed, attempt.remaining = (
-                    needed,
-                    (self.budget.remaining() or 0.0) - reserved,
-                )
+                attempt.leave_out(needed, (self.budget.remaining() or 0.0) - reserved)
                 continue
             self.progress.start(f"{len(by_id) - len(waiting)} of {len(by_id)}: {candidate.id}")
             self._guarded(attempt, self._screen_attempt)
@@ -160,10 +107,7 @@ class Experiment:
         except TorchgaugeError as error:
             attempt.fail(error)
         except BudgetOver:
-            attempt.needed, attempt.remaining = (
-                self.durations.trial(attempt.candidate),
-                self.budget.remaining(),
-            )
+            attempt.leave_out(self.durations.trial(attempt.candidate), self.budget.remaining())
 
     def _screen_attempt(self, attempt: Attempt) -> None:
         if attempt.candidate.choosing is not None:
@@ -177,20 +121,17 @@ class Experiment:
             return
         attempt.fresh = self.blocks(Side(), _side(attempt), SCREENING)
         if len(attempt.fresh) < SCREENING:
-            attempt.needed, attempt.remaining = (
-                self.durations.trial(attempt.candidate),
-                self.budget.remaining(),
-            )
+            attempt.leave_out(self.durations.trial(attempt.candidate), self.budget.remaining())
             return
+        if attempt.candidate.goal == "time" and not promising(speed_up_of(attempt.fresh)):
+            attempt.fresh += self.blocks(Side(), _side(attempt), 1)  # two would reject nothing
         attempt.screening, attempt.fresh = speed_up_of(attempt.fresh), []
         if attempt.candidate.goal == "memory":
             attempt.end("accepted", _memory(attempt))
         elif not promising(attempt.screening):
-            attempt.end(
-                "rejected", f"{spread(attempt.screening)} in screening: nothing to confirm."
-            )
-        elif _too_long(attempt):
-            attempt.end("rejected", "A call takes longer than the limit.")
+            attempt.end(*judge(attempt.screening, " in screening"))
+        else:
+            _limit(attempt)
 
     def _confirm(self, attempts: Sequence[Attempt]) -> None:
         winners = [attempt for attempt in attempts if attempt.screening is not None]
@@ -201,7 +142,7 @@ class Experiment:
         def confirm(attempt: Attempt) -> None:
             attempt.fresh = self.blocks(Side(), _side(attempt), number, layers=_has_layers(attempt))
             if len(attempt.fresh) < FEWEST_CONFIRMING:
-                attempt.needed, attempt.remaining = number * block_seconds, self.budget.remaining()
+                attempt.leave_out(number * block_seconds, self.budget.remaining())
                 return
             attempt.confirmation = speed_up_of(attempt.fresh)
             p_values[attempt.candidate.id] = gain_p(attempt.confirmation.differences)
@@ -218,10 +159,7 @@ class Experiment:
             for index, attempt in enumerate(winners):
                 block_seconds, pending = self.durations.block(_side(attempt)), len(winners) - index
                 if not self.budget.fits(FEWEST_CONFIRMING * block_seconds):
-                    attempt.needed, attempt.remaining = (
-                        FEWEST_CONFIRMING * block_seconds,
-                        self.budget.remaining(),
-                    )
+                    attempt.leave_out(FEWEST_CONFIRMING * block_seconds, self.budget.remaining())
                     continue
                 share = FOR_CONFIRMING if len(winners) > 1 else 1.0
                 number = confirming_blocks(self.budget.remaining(share), pending, block_seconds)
@@ -233,9 +171,6 @@ class Experiment:
             for name, is_confirmed in confirmed(p_values).items():
                 _judge(by_id[name], is_confirmed=is_confirmed)
 
-    def _combine(self, accepted: Sequence[Attempt], facts: Facts) -> None:
-        combined(self, accepted, facts)
-
 
 def _side(attempt: Attempt) -> Side:
     return Side((attempt.candidate,))
@@ -243,14 +178,8 @@ def _side(attempt: Attempt) -> Side:
 
 def _judge(attempt: Attempt, *, is_confirmed: bool) -> None:
     assert attempt.confirmation is not None  # noqa: S101 - it has a p
-    if is_confirmed and attempt.confirmation.interval.low > 1 + MINIMUM_GAIN:
-        if _too_long(attempt):
-            attempt.end("rejected", "A call takes longer than the limit.")
-            return
-        gain = units.percent(attempt.confirmation.interval.low - 1)
-        attempt.end("accepted", f"{spread(attempt.confirmation)}: significantly, by {gain}.")
-    else:
-        attempt.end("rejected", f"{spread(attempt.confirmation)} on fresh blocks: {NOT_SURE}.")
+    attempt.end(*judge(attempt.confirmation, " on fresh blocks", confirmed=is_confirmed))
+    _limit(attempt)
 
 
 def _memory(attempt: Attempt) -> str:
@@ -261,11 +190,17 @@ def _memory(attempt: Attempt) -> str:
     return f"{units.size(before, 3)} → {units.size(after, 3)} at its peak{price} the speed."
 
 
-def _too_long(attempt: Attempt) -> bool:
+def _limit(attempt: Attempt) -> None:
+    """End what is not accepted for its latency; on a busy machine that shows nothing."""
     limit, timing = attempt.facts.latency_limit, attempt.confirmation or attempt.screening
-    return (
-        limit is not None and timing is not None and timing.after * attempt.candidate.times > limit
-    )
+    if limit is None or timing is None or timing.after * attempt.candidate.times <= limit:
+        return
+    if attempt.outcome in (None, "accepted"):
+        busy = timing.cpu is not None and timing.cpu.busy
+        suffix = ", while others use the machine" if busy else ""
+        attempt.end(
+            "undecided" if busy else "rejected", f"A call takes longer than the limit{suffix}."
+        )
 
 
 def _has_layers(attempt: Attempt) -> bool:

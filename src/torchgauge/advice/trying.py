@@ -9,15 +9,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgauge import units
+from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import Candidate
-from torchgauge.advice.world import Block
-from torchgauge.analyze.advice.speed_up import MINIMUM_GAIN, MINIMUM_MEMORY, speed_up
+from torchgauge.advice.durations import Durations
+from torchgauge.advice.world import Block, Side, World
+from torchgauge.analyze.advice.speed_up import (
+    MINIMUM_GAIN,
+    MINIMUM_MEMORY,
+    outcome_of,
+    speed_up,
+)
 from torchgauge.analyze.compare.compared_memory import PROCESS_SPREAD
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.outputs import DIFFERS
-from torchgauge.records.advice import Outcome, SpeedUp, Trial
+from torchgauge.progress import Progress
+from torchgauge.records.advice import Best, Combination, Outcome, SpeedUp, Trial
 from torchgauge.records.model_facts import Facts
+from torchgauge.records.record import Interval
 
 FEWEST_TOLD = 3
 
@@ -44,6 +53,10 @@ class Attempt:
     def end(self, outcome: Outcome, reason: str) -> None:
         """Say what became of it."""
         self.outcome, self.reason = outcome, reason
+
+    def leave_out(self, needed: float, remaining: float | None) -> None:
+        """Note what it would have taken, and what the budget had."""
+        self.needed, self.remaining = needed, remaining
 
     def fail(self, error: TorchgaugeError) -> None:
         """End it with what it ran into."""
@@ -76,7 +89,9 @@ class Attempt:
         cause = "Ctrl-C" if interrupted else "the budget"
         parts = [] if self.screening is None else [f"{spread(self.screening)} in screening"]
         if self.fresh:
-            gain = units.significant(math.exp(-_mean_difference(self.fresh)))
+            gain = units.significant(
+                math.exp(-statistics.fmean(block.difference for block in self.fresh))
+            )
             number = f"{len(self.fresh)} block{'s' if len(self.fresh) > 1 else ''}"
             parts.append(f"{gain} times as fast in {number}, too few to judge")
         elif not parts and "output" in self.trial_fields:
@@ -119,6 +134,59 @@ class Attempt:
         )
 
 
+class Measuring:
+    """Checks and times versions of the world's model, as far as the budget goes."""
+
+    durations: Durations
+
+    def __init__(
+        self,
+        world: World,
+        candidates: Sequence[Candidate],
+        progress: Progress,
+        *,
+        tolerance: float | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        self.world = world
+        self.candidates = candidates
+        self.progress = progress
+        self.tolerance = tolerance
+        self.budget = budget or Budget()
+        self.combinations: list[Combination] = []
+        self.best: Best | None = None
+
+    def check(self, side: Side, tolerance: float) -> CheckResult:
+        """Compare a version's outputs with the original's; raises BudgetOver as well."""
+        self.progress.update("comparing outputs")
+        began = self.budget.now()
+        checked = self.world.check(side, tolerance)
+        self.durations.add_check(side, self.budget.now() - began, checked.one_off)
+        return checked
+
+    def blocks(self, a: Side, b: Side, number: int, *, layers: bool = False) -> list[Block]:
+        """Time two versions in several blocks: all, or as many as end within the budget."""
+        blocks: list[Block] = []
+        while len(blocks) < number:
+            block_seconds, missing = self.durations.block(b), number - len(blocks)
+            if not self.budget.fits(block_seconds):
+                break
+            time_left = units.time(block_seconds * missing, 2)
+            status = f"block {len(blocks) + 1} of {number}, {time_left} left"
+            self.progress.update(status, len(blocks) / number)
+            try:
+                block = self.world.block(a, b, layers=layers)
+            except BudgetOver:
+                break
+            self.durations.add_block(b, block.duration)
+            blocks.append(block)
+        return blocks
+
+    def allowed(self, candidate: Candidate) -> float:
+        """Return the relative error that a candidate's output may have."""
+        return candidate.tolerance if self.tolerance is None else self.tolerance
+
+
 def rejection_reason(result: CheckResult) -> str:
     """Say by how much an output or a metric is off."""
     check = result.output
@@ -140,22 +208,47 @@ def speed_up_of(blocks: Sequence[Block]) -> SpeedUp:
         statistics.geometric_mean(times)
         for times in zip(*((block.before, block.after) for block in blocks), strict=True)
     )
-    return speed_up([block.difference for block in blocks], before, after)
+    cpu = [block.cpu for block in blocks if block.cpu is not None]
+    shares = [block.core_share for block in blocks if block.core_share is not None]
+    return speed_up(
+        [block.difference for block in blocks],
+        before,
+        after,
+        cpu if len(cpu) == len(blocks) else (),
+        min(shares) if len(shares) == len(blocks) else None,
+    )
+
+
+def judge(gain: SpeedUp, context: str, *, confirmed: bool = False) -> tuple[Outcome, str]:
+    """Return the outcome of a speed-up and the reason; `context` follows it in the text."""
+    outcome = outcome_of(gain, confirmed=confirmed)
+    minimum = units.percent(MINIMUM_GAIN)
+    if outcome == "accepted":
+        reason = f"significantly, by {units.percent(min(i.low for i in gain.intervals) - 1)}"
+    elif outcome == "rejected":
+        reason = f"no gain above {minimum}"
+    elif not gain.clocks_agree:
+        reason = "wall time and CPU time contradict each other"
+    else:
+        reason = f"not significantly above {minimum}"
+    return outcome, f"{spread(gain)}{context}: {reason}."
 
 
 def spread(gain: SpeedUp) -> str:
     """Return a speed-up with its interval: '1.18 times as fast [1.12, 1.25]'.
 
-    The interval of two blocks is too wide to tell anything.
+    The interval of two blocks is too wide to tell anything. On a busy machine CPU time's follows.
     """
+    text = f"{units.significant(gain.value)} times as fast{_ends(gain, gain.interval)}"
+    if gain.cpu is None or not gain.cpu.busy:
+        return text
+    by_cpu = f"{units.significant(gain.cpu.value)}{_ends(gain, gain.cpu.interval)} by CPU time"
+    share = gain.cpu.core_share
+    load = "" if share is None else f", as threads had a core for {units.percent(share)} of it"
+    return f"{text}, {by_cpu} (the machine may be busy{load})"
+
+
+def _ends(gain: SpeedUp, interval: Interval) -> str:
     if gain.blocks < FEWEST_TOLD:
-        return f"{units.significant(gain.value)} times as fast"
-    low, high = (units.significant(end) for end in (gain.interval.low, gain.interval.high))
-    return f"{units.significant(gain.value)} times as fast [{low}, {high}]"
-
-
-def _mean_difference(blocks: Sequence[Block]) -> float:
-    return statistics.fmean(block.difference for block in blocks)
-
-
-NOT_SURE = f"not significantly above {units.percent(MINIMUM_GAIN)}"
+        return ""
+    return f" [{units.significant(interval.low)}, {units.significant(interval.high)}]"

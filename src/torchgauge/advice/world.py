@@ -64,7 +64,11 @@ class Side(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One ABBA block: d = ln(B ÷ A) of a call, typical seconds, and each layer's d and seconds."""
+    """One ABBA block: d = ln(B ÷ A) of a call, typical seconds, and each layer's d and seconds.
+
+    `cpu` is d of CPU time, `core_share` the share of the time in which threads could run that they
+    ran, the least of the four processes'; None where the system does not tell.
+    """
 
     difference: float
     before: float
@@ -72,6 +76,8 @@ class Block(NamedTuple):
     layers: dict[str, float] = {}  # noqa: RUF012 - never changed
     layer_seconds: dict[str, float] = {}  # noqa: RUF012
     duration: float = 0.0
+    cpu: float | None = None
+    core_share: float | None = None
 
 
 class World(Protocol):
@@ -207,6 +213,7 @@ class Processes:
         pace = self.pace
         if not layers:
             pace = dataclasses.replace(pace, layer_rounds=0, rounds=max(2, pace.rounds // 2))
+        pace = dataclasses.replace(pace, cpu=True)
         with self._budget_errors():
             sides = self._side(a, b), self._side(b)
             timed = block(*sides, pace, self.budget.until_stop(), self.server)
@@ -250,10 +257,14 @@ def _block(timed: Timed, times: float) -> Block:
     after = statistics.geometric_mean([*visits[1], *visits[2]])
     first, last = timed.layers[0], timed.layers[3]
     own = {path: (first[path] + last[path]) / 2 for path in first if path in last}
+    differences, shares = timed.differences(), timed.figures.get("core_share")
+    cpu = differences.get("cpu_time")
     return Block(
-        difference=timed.differences()["latency"] - math.log(times),
+        difference=differences["latency"] - math.log(times),
         before=before,
         after=after / times,
+        cpu=None if cpu is None else cpu - math.log(times),
+        core_share=None if shares is None else min(map(statistics.fmean, shares)),
         layers=timed.layer_differences(),
         layer_seconds=own,
         duration=timed.duration,

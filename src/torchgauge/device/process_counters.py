@@ -15,6 +15,7 @@ from torchgauge.device.memory_rooms import memory_rooms
 from torchgauge.device.system_files import SystemFiles
 
 _PROCESSES = Path("/proc")
+Scheduled = tuple[dict[str, float], float | None]
 
 
 class ProcessReading(NamedTuple):
@@ -61,7 +62,7 @@ def read_process(number: int) -> ProcessReading | None:
             traffic = process.io_counters() if hasattr(process, "io_counters") else None
     except READ_ERRORS:
         return None
-    threads, waiting = _scheduled(number)
+    threads, waiting = scheduled(number)
     return ProcessReading(
         cpu=float(times.user + times.system),
         memory=_memory(number, process),
@@ -102,8 +103,8 @@ def _memory(number: int, process: psutil.Process) -> int | None:
         return None
 
 
-def _scheduled(number: int) -> tuple[dict[str, float], float | None]:
-    """Return the seconds that each of its threads ran, and all waited for a core (Linux)."""
+def scheduled(number: int) -> Scheduled:
+    """Return the seconds that each thread of a process ran, and all waited for a core (Linux)."""
     threads, waiting = {}, 0
     try:
         for thread in (_PROCESSES / str(number) / "task").iterdir():

@@ -11,16 +11,36 @@ from torchgauge.records.target import TargetDescription
 
 SCHEMA = "torchgauge.advice/1"
 
-Outcome = Literal["accepted", "rejected", "failed", "untried"]
+Outcome = Literal["accepted", "undecided", "rejected", "failed", "untried"]
 Goal = Literal["time", "memory"]
 Language = Literal["python", "shell"]
+
+
+BUSY = 0.95  # the share of the time in which threads could run that they run on an idle machine
+
+
+class CpuSpeedUp(Record, frozen=True, kw_only=True):
+    """A speed-up by the CPU time of the processes, of calls in the same blocks.
+
+    `interval` holds 95 %. `core_share` is the least share of the time in which the threads could
+    run that they ran; None where the system does not tell.
+    """
+
+    value: float
+    interval: Interval
+    core_share: float | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work may have slowed the calls, so that wall time alone shows nothing."""
+        return self.core_share is None or self.core_share < BUSY
 
 
 class SpeedUp(Record, frozen=True, kw_only=True):
     """How many times as fast: the original's time ÷ the candidate's, of several ABBA blocks.
 
     `interval` holds 95 %; `differences` are d = ln(candidate ÷ original) by block, `before` and
-    `after` the typical seconds of a call.
+    `after` the typical seconds of a call, of wall time. `cpu` is None in older files.
     """
 
     value: float
@@ -28,11 +48,25 @@ class SpeedUp(Record, frozen=True, kw_only=True):
     differences: tuple[float, ...]
     before: float
     after: float
+    cpu: CpuSpeedUp | None = None
 
     @property
     def blocks(self) -> int:
         """How many blocks of four fresh processes it comes from."""
         return len(self.differences)
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """The intervals that decide: of wall time, and of CPU time where the machine was busy."""
+        if self.cpu is None or not self.cpu.busy:
+            return (self.interval,)
+        return self.interval, self.cpu.interval
+
+    @property
+    def clocks_agree(self) -> bool:
+        """Whether one speed-up fits both wall and CPU time, as far as the latter decides."""
+        ends = [(interval.low, interval.high) for interval in self.intervals]
+        return max(low for low, _ in ends) <= min(high for _, high in ends)
 
 
 class OutputCheck(Record, frozen=True, kw_only=True):
@@ -101,7 +135,8 @@ class Trial(Record, frozen=True, kw_only=True):
     `code` applies it (at most three lines): Python after the model is made, of names `model`,
     `args`, `kwargs` and `optimizer`, or shell lines before the program is started. `goal` says
     whether it is judged by time or by memory. `screening` chose it; only `confirmation`, on fresh
-    blocks, counts. `p` is of the hypothesis that it gains no more than the advice's `minimum_gain`.
+    blocks, makes it accepted. It is "undecided" where the intervals hold a gain and none. `p` is of
+    the hypothesis that it gains no more than the advice's `minimum_gain`.
     Memory is the peak of one call in bytes. `one_off` are seconds that only the first call takes,
     `break_even` the calls after which they are saved. `needed` are the seconds that a candidate
     which the budget left untried would have taken, estimated. `left_out` are layers that a

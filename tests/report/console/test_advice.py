@@ -32,7 +32,7 @@ def lines(advice, width=80):
 def test_it_fits_and_names_every_candidate_once_under_its_outcome(width):
     shown = lines(ADVICE, width)
     assert max(map(len, shown)) <= width
-    for sign, trial in zip("✓✓✗!–", ADVICE.trials, strict=True):
+    for sign, trial in zip("✓✓?✗!–", ADVICE.trials, strict=True):
         assert sum(line.lstrip().startswith(f"{sign} {trial.id}  ") for line in shown) == 1
 
 
@@ -78,8 +78,10 @@ def test_markdown_has_a_row_for_each_and_code_in_fences():
     found = ADVICE.to_markdown()
     (held,) = tables(found)
     assert [row[0] for row in held[1:]] == ["🟢 ✓ compile", "🟢 ✓ malloc-keep"]
-    listed = [line for line in found.splitlines() if re.match("- [✗!–] ", line)]
-    assert [line.split()[2] for line in listed] == ["int8-dynamic:", "bf16-cast:", "fsdp:"]
+    listed = [line for line in found.splitlines() if re.match("- [?✗!–] ", line)]
+    assert [line.split()[2] for line in listed] == [
+        "channels-last:", "int8-dynamic:", "bf16-cast:", "fsdp:"
+    ]  # fmt: skip
     fences = [one for one in MarkdownIt().parse(found) if one.type == "fence"]
     assert ("python", "model = torch.compile(model)\n") in [(f.info, f.content) for f in fences]
     assert ("sh", f"{advices.SHELL.code}\n") in [(f.info, f.content) for f in fences]
@@ -88,9 +90,9 @@ def test_markdown_has_a_row_for_each_and_code_in_fences():
 def test_the_page_s_data_is_json_with_every_trial():
     data = json.loads(json.dumps(page_advice.advice(ADVICE)))
     assert [row["id"] for row in data["rows"]] == [
-        "compile", "malloc-keep", "int8-dynamic", "bf16-cast", "fsdp"
+        "compile", "malloc-keep", "channels-last", "int8-dynamic", "bf16-cast", "fsdp"
     ]  # fmt: skip
-    first, shell, rejected, _, untried = data["rows"]
+    first, shell, _, rejected, _, untried = data["rows"]
     assert (first["speed_up"], first["stage"], first["one_off"]) == (1.3, "confirmed", 12 * 10**9)
     assert first["layers"] == [{"path": ODD, "change": -0.4, "saved": 2_000_000}]
     assert shell["language"] == "shell"

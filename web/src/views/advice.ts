@@ -13,6 +13,7 @@ const HEIGHT = 24;
 const EDGE = 8;
 const GROUPS: [outcome: string, title: string][] = [
   ["accepted", "Confirmed on fresh samples"],
+  ["undecided", "Tried and undecided"],
   ["rejected", "Tried and rejected"],
   ["failed", "Tried and failed"],
   ["untried", "Not tried here"],

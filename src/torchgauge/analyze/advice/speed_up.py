@@ -10,7 +10,7 @@ from torchgauge.analyze.latency.noise import CONFIDENCE
 from torchgauge.analyze.statistics.holm import holm
 from torchgauge.analyze.statistics.paired import estimate, p_value
 from torchgauge.imports import imported
-from torchgauge.records.advice import LayerGain, SpeedUp
+from torchgauge.records.advice import CpuSpeedUp, LayerGain, Outcome, SpeedUp
 from torchgauge.records.record import Interval
 
 ALPHA = 1 - CONFIDENCE
@@ -25,21 +25,58 @@ FEWEST_CONFIRMING, MOST_CONFIRMING = 4, 12
 LAYERS = 5
 
 
-def speed_up(differences: Sequence[float], before: float, after: float) -> SpeedUp:
-    """Return the speed-up from d = ln(candidate ÷ original) of two blocks or more."""
-    estimated = estimate(differences)
+def speed_up(
+    differences: Sequence[float],
+    before: float,
+    after: float,
+    cpu: Sequence[float] = (),
+    core_share: float | None = None,
+) -> SpeedUp:
+    """Return the speed-up from d = ln(candidate ÷ original) of two blocks or more.
+
+    `cpu` are the blocks' d of CPU time, `core_share` as in the record.
+    """
+    value, interval = _gain(differences)
+    by_cpu = None
+    if cpu:
+        cpu_value, cpu_interval = _gain(cpu)
+        by_cpu = CpuSpeedUp(value=cpu_value, interval=cpu_interval, core_share=core_share)
     return SpeedUp(
-        value=math.exp(-estimated.mean),
-        interval=Interval(low=math.exp(-estimated.high), high=math.exp(-estimated.low)),
+        value=value,
+        interval=interval,
         differences=tuple(differences),
         before=before,
         after=after,
+        cpu=by_cpu,
     )
 
 
+def _gain(differences: Sequence[float]) -> tuple[float, Interval]:
+    mean, low, high, *_ = estimate(differences)
+    return math.exp(-mean), Interval(low=math.exp(-high), high=math.exp(-low))
+
+
 def promising(screening: SpeedUp) -> bool:
-    """Tell whether a screened candidate is worth fresh blocks: it gained as much as is asked."""
-    return screening.value > 1 + MINIMUM_GAIN
+    """Tell whether a screened candidate is worth fresh blocks: it gained as much as is asked.
+
+    On a busy machine CPU time may show what wall time hides.
+    """
+    values = [screening.value]
+    if screening.cpu and screening.cpu.busy:
+        values.append(screening.cpu.value)
+    return max(values) > 1 + MINIMUM_GAIN
+
+
+def outcome_of(gain: SpeedUp, *, confirmed: bool) -> Outcome:
+    """Return the outcome by the intervals, of CPU time too where the machine was busy.
+
+    Where they hold both a gain and none, or contradict each other, nothing is decided. `confirmed`:
+    the blocks are fresh, and p is small enough beside that of others.
+    """
+    if all(interval.high <= 1 + MINIMUM_GAIN for interval in gain.intervals):
+        return "rejected"
+    gains = all(interval.low > 1 + MINIMUM_GAIN for interval in gain.intervals)
+    return "accepted" if confirmed and gains and gain.clocks_agree else "undecided"
 
 
 def gain_p(differences: Sequence[float]) -> float:

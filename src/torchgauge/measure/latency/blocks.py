@@ -31,6 +31,7 @@ class Pace:
 
     `concurrent`: the four processes wait beside each other, so that their imports overlap and each
     is visited in every round. Else one runs after the other, and is visited once for as long.
+    `cpu`: calls are timed by the processes' CPU time too.
     """
 
     rounds: int = 4
@@ -38,13 +39,15 @@ class Pace:
     calls: int = 3
     layer_rounds: int = 3
     concurrent: bool = True
+    cpu: bool = False
 
     @property
     def question(self) -> Question:
         """What a process is asked in one visit."""
         if self.concurrent:
-            return Question(self.seconds, self.calls)
-        return Question(self.seconds * self.rounds, self.calls * self.rounds, layers=True)
+            return Question(self.seconds, self.calls, cpu=self.cpu)
+        seconds, calls = self.seconds * self.rounds, self.calls * self.rounds
+        return Question(seconds, calls, layers=True, cpu=self.cpu)
 
 
 def fitting_pace(device: str, models: float) -> Pace:

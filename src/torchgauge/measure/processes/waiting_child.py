@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 import torch
 
-from torchgauge.clock import SystemClock
+from torchgauge.clock import CpuClock, SystemClock
+from torchgauge.device.process_counters import Scheduled, scheduled
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
@@ -78,7 +79,9 @@ def _serve(
         raise _on_meta()
     clock, device = SystemClock(), open_device(placement.device)
     with device.current(), prepared(placement, options.train) as step:
-        call = timed_call(placement, step, options, clock, device)
+        call, cpu_call = (
+            timed_call(placement, step, options, by, device) for by in (clock, CpuClock())
+        )
         warm = _calls(call, clock.now, WARMUP, WARMUP_CALLS)
         check_home(foreign)
         say(
@@ -92,11 +95,17 @@ def _serve(
         for line in questions:
             question = msgspec.json.decode(line, type=Question)
             _calls(call, clock.now, WAKING, 1)
+            before = scheduled(os.getpid())
             timings = _calls(call, clock.now, question.seconds, question.calls)
+            metrics = figures(timings, placement.target.batch)
+            if question.cpu:
+                metrics |= _core_share(before, scheduled(os.getpid()))
+                timings = _calls(cpu_call, clock.now, question.seconds / 2, question.calls)
+                metrics["cpu_time"] = statistics.median(timing.total for timing in timings) * 1e-9
             layers = {}
             if question.layers:
                 layers = layer_seconds(placement, step, synchronized_clock(clock, device))
-            say(Answer(figures=figures(timings, placement.target.batch), layers=layers))
+            say(Answer(figures=metrics, layers=layers))
 
 
 def _calls(
@@ -126,6 +135,14 @@ def figures(timings: list[Timing], batch: int | None) -> dict[str, float]:
         if name in timings[0].stages:
             metrics[name] = statistics.median(timing.stages[name] * 1e-9 for timing in timings)
     return {name: value for name, value in metrics.items() if value > 0}
+
+
+def _core_share(before: Scheduled, after: Scheduled) -> dict[str, float]:
+    """Return the share of the time in which threads could run that they ran, where it is known."""
+    ran = sum(seconds - before[0].get(thread, 0.0) for thread, seconds in after[0].items())
+    if before[1] is None or after[1] is None or ran <= 0:
+        return {}
+    return {"core_share": ran / (ran + max(0.0, after[1] - before[1]))}
 
 
 def _on_meta() -> InputError:

@@ -57,11 +57,15 @@ class Build(NamedTuple):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Time at least this many seconds and calls; with `layers` also every layer by itself."""
+    """Time at least this many seconds and calls.
+
+    With `layers` also every layer by itself; with `cpu` further calls, half as long, by CPU time.
+    """
 
     seconds: float
     calls: int
     layers: bool = False
+    cpu: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):

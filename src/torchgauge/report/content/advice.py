@@ -24,7 +24,12 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.visible import one_line
 
-TONES: dict[str, Tone] = {"rejected": "", "failed": "bad", "untried": "faint"}
+TONES: dict[str, Tone] = {
+    "undecided": "doubtful",
+    "rejected": "",
+    "failed": "bad",
+    "untried": "faint",
+}
 COLUMNS = (
     Column("speed-up", get=lambda trial: words.times(trial.speed_up)),
     Column("95 %", priority=1, get=lambda trial: words.interval(trial.speed_up)),

@@ -15,9 +15,10 @@ from torchgauge.records.advice import (
 )
 from torchgauge.visible import one_line
 
-SIGNS = {"accepted": "✓", "rejected": "✗", "failed": "!", "untried": "–"}
+SIGNS = {"accepted": "✓", "undecided": "?", "rejected": "✗", "failed": "!", "untried": "–"}
 TITLES = {
     "accepted": "Confirmed",
+    "undecided": "Tried and undecided",
     "rejected": "Tried and rejected",
     "failed": "Tried and failed",
     "untried": "Not tried",
@@ -72,8 +73,12 @@ def facts(advice: Advice) -> list[tuple[str, str]]:
 
 
 def times(speed_up: SpeedUp | None) -> str:
-    """Return a speed-up: '1.18×'."""
-    return "" if speed_up is None else f"{units.significant(speed_up.value)}×"
+    """Return a speed-up: '1.18×', with that of CPU time where the machine was busy."""
+    if speed_up is None:
+        return ""
+    cpu = speed_up.cpu
+    suffix = f" (CPU {units.significant(cpu.value)}×)" if cpu is not None and cpu.busy else ""
+    return f"{units.significant(speed_up.value)}×{suffix}"
 
 
 def interval(speed_up: SpeedUp | None) -> str:
