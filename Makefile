@@ -13,7 +13,7 @@ SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torch
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-thorough test-all gpu page bundle browser pictures lint types contract docs bench clean
+.PHONY: demo test test-thorough test-all gpu wheels page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -28,10 +28,14 @@ test-thorough: $(VENV)/dev
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
 
-# All that a GPU can show, in at most 15 minutes. Sets up nothing: PYTHON is taken as it is, and says
+# All that a GPU can show, in at most 6 minutes. Sets up nothing: PYTHON is taken as it is, and says
 # what it lacks. Without a GPU every row says so.
 gpu:
 	PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) benchmarks/gpu.py $(GPU_OPTIONS)
+
+# A folder of what a machine without a network lacks: WHEELS_OPTIONS="--present packages.txt".
+wheels: $(VENV)/dev
+	$(BIN)/python benchmarks/gpu_wheels.py $(WHEELS_OPTIONS)
 
 # The report page: `page` bundles web/ into the package, `bundle` compares the two, `browser` tests
 # it in Chromium.

@@ -1,41 +1,50 @@
-"""What a GPU can show of torchgauge, in one run of at most 15 minutes: `make gpu`.
+"""What a GPU can show of torchgauge, in one run of at most 6 minutes: `make gpu`.
 
     make gpu PYTHON=python3
     make gpu PYTHON=python3 GPU_OPTIONS="--minutes 9 --recordings recordings"
     python benchmarks/gpu.py --page docs/gpu.md --table-of build/gpu/results.jsonl
 
-Each row runs in a process of its own with a time limit, so that a failure or a hang costs one row.
-Results are written as they come, to results.jsonl and results.md. Nothing is installed: the Python
-that is given is used, and what it lacks is said. Without a GPU every row says so.
-`--device cpu --tiny` tries the code of the rows with small models.
+Each row runs in a process of its own for at most 40 s, so that a failure or a hang costs one row.
+Results are written as they come, to results.jsonl and results.md, and what rows print to rows.log.
+Nothing is installed: the Python that is given is used, and what it lacks is said
+(`gpu_wheels.py` makes a folder of it). Without a GPU every row says so.
+`--device cpu --tiny` tries the code of the rows with small models on the CPU, and once more with a
+GPU that is a fake.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib
-import importlib.util
+import importlib.metadata
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gpu_rows import results
 from gpu_rows.every import ROWS, Row
 from gpu_rows.line import Line
 
-REQUIRED = ("torch", "msgspec", "numpy", "scipy", "psutil", "cloudpickle", "rich", "rich_argparse")
-OPTIONAL = ("pytest", "hypothesis", "torchvision", "transformers", "triton", "pynvml")
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+# Of rows alone.
+OPTIONAL = ("pytest", "hypothesis", "torchvision", "transformers", "triton", "nvidia-ml-py", "zeus")
 PROBE = """
 import torch
 name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 print(torch.__version__, torch.version.cuda, name, sep="\\n")
 """
 PROBE_SECONDS = 300
+LEAST_SECONDS = 10  # with less time left no row is begun
+RESULTS, LOG = "results.jsonl", "rows.log"
 _ERROR = re.compile(r"[\w.]+(Error|Exception)\b")
 
 
@@ -57,7 +66,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=15, help="for all rows together")
+    parser.add_argument("--minutes", type=float, default=6, help="for all rows together")
+    parser.add_argument("--limit", type=float, default=40, help="seconds of a row, at most")
     parser.add_argument("--rows", help="only those whose names hold one of these, by commas")
     parser.add_argument("--out", type=Path, default=Path("build/gpu"), help="folder of the results")
     parser.add_argument("--recordings", type=Path, help="keep small recordings in this folder")
@@ -76,7 +86,8 @@ def run_all(options: argparse.Namespace) -> int:
     deadline = time.monotonic() + options.minutes * 60
     run = Run(options.out)
     reason, facts = why_not(options.device)
-    print("\n".join([*facts, *absent()]), flush=True)
+    missing = absent([*required(), *OPTIONAL])
+    print(*facts, *([f"absent: {', '.join(missing)}"] if missing else []), sep="\n", flush=True)
     if reason:
         run.add(*results.not_run(reason, [row.name for row in rows]))
         return 0 if reason == "no GPU" else 1
@@ -84,10 +95,10 @@ def run_all(options: argparse.Namespace) -> int:
         options.recordings.mkdir(parents=True, exist_ok=True)
     for row in rows:
         left = deadline - time.monotonic()
-        if left < min(row.limit, 10):
+        if left < min(options.limit, LEAST_SECONDS):
             run.add(*results.not_run("the time was over", [row.name]))
-            continue
-        run.add(*lines_of(row, options, min(row.limit, left)))
+        else:
+            run.show(lines_of(row, options, min(options.limit, left)))
     return int(run.broken)
 
 
@@ -95,15 +106,21 @@ class Run:
     """What was found so far, on the terminal and in two files."""
 
     def __init__(self, folder: Path) -> None:
-        self.json, self.markdown = folder / "results.jsonl", folder / "results.md"
-        self.json.unlink(missing_ok=True)
+        self.json, self.markdown = folder / RESULTS, folder / "results.md"
+        for name in (RESULTS, LOG):
+            (folder / name).unlink(missing_ok=True)
         self.lines: list[Line] = []
 
     def add(self, *lines: Line) -> None:
         """Write lines down before anything else runs."""
         for line in lines:
-            self.lines.append(line)
             results.append(self.json, line)
+        self.show(lines)
+
+    def show(self, lines: Iterable[Line]) -> None:
+        """Print lines that are written already, and make the table with them."""
+        for line in lines:
+            self.lines.append(line)
             note = f" ({line.note})" if line.note else ""
             parts = (line.row, line.of, line.ours, line.beside, line.verdict + note)
             print(" | ".join(part for part in parts if part), flush=True)
@@ -124,10 +141,21 @@ def chosen(names: str | None) -> list[Row]:
     return rows
 
 
-def absent() -> list[str]:
-    """Return what the Python lacks, in words."""
-    missing = [name for name in (*REQUIRED, *OPTIONAL) if importlib.util.find_spec(name) is None]
-    return [f"absent: {', '.join(missing)}"] if missing else []
+def required() -> list[str]:
+    """Return the names of the packages that every row needs: torch, and the project's."""
+    texts = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+    return ["torch", *(re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in texts)]
+
+
+def absent(names: Iterable[str]) -> list[str]:
+    """Return the packages that the Python lacks."""
+    missing = []
+    for name in names:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    return missing
 
 
 def why_not(device: str) -> tuple[str, list[str]]:
@@ -135,7 +163,7 @@ def why_not(device: str) -> tuple[str, list[str]]:
 
     It is asked in another process: this one is to hold nothing of the GPU's memory.
     """
-    if importlib.util.find_spec("torch") is None:
+    if absent(["torch"]):
         return "no GPU", ["torch is absent"]
     try:
         done = subprocess.run(
@@ -148,33 +176,40 @@ def why_not(device: str) -> tuple[str, list[str]]:
     facts = [f"torch {version or 'broken'}, CUDA {cuda or 'None'}, {name or 'no GPU'}"]
     if device == "cuda" and not name:
         return "no GPU", facts
-    missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    missing = absent(required())
     return (f"{', '.join(missing)} is absent" if missing else ""), facts
 
 
 def lines_of(row: Row, options: argparse.Namespace, limit: float) -> list[Line]:
     """Run one row in a process of its own, and return its lines, with one for how it ended.
 
-    What the machine is remembered by (roofs, runs) is that of this folder, not the user's.
+    The process writes its lines itself, so that they are there whatever ends this one. What the
+    machine is remembered by (roofs, runs) is that of this folder, not the user's.
     """
-    path = options.out / "row.jsonl"
-    path.unlink(missing_ok=True)
-    log_path = options.out / "row.log"
-    with log_path.open("w") as log:
+    path, log_path = options.out / RESULTS, options.out / LOG
+    before, begun = len(results.read(path)), time.monotonic()
+    with log_path.open("a") as log:
+        print(f"\n=== {row.name}", file=log, flush=True)
+        written = log.tell()
         process = subprocess.Popen(
             command_of(row, options),
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,
             env=os.environ | {"TORCHGAUGE_STATE": str((options.out / "state").resolve())},
         )
         code = waited_for(process, limit)
-    lines = results.read(path)
+    print(f"=== {row.name}: {time.monotonic() - begun:.1f} s", flush=True)
+    lines = results.read(path)[before:]
     if code is None:
-        lines.append(Line(row.subject, verdict="timed out", note=f"after {limit:.0f} s"))
-    elif code:
-        lines.append(Line(row.subject, verdict="failed", note=last_words(log_path, code)))
-    return [Line(**(line.as_dict() | {"row": row.name})) for line in lines]
+        ending = Line(row.subject, verdict="timed out", note=f"after {limit:.0f} s", row=row.name)
+    elif code or not lines:
+        note = last_words(log_path.read_text(errors="replace")[written:], code)
+        ending = Line(row.subject, verdict="failed", note=note, row=row.name)
+    else:
+        return lines
+    results.append(path, ending)
+    return [*lines, ending]
 
 
 def command_of(row: Row, options: argparse.Namespace) -> list[str]:
@@ -193,31 +228,39 @@ def waited_for(process: subprocess.Popen[bytes], limit: float) -> int | None:
         return process.wait(limit)
     except subprocess.TimeoutExpired:
         return None
-    finally:  # after Ctrl-C too: it is in a session of its own
+    finally:  # after Ctrl-C too: it is in a group of its own
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def last_words(log: Path, code: int) -> str:
+def last_words(log: str, code: int) -> str:
     """Return the last line that a process wrote which names an error, else the last one."""
-    written = [text.strip() for text in log.read_text(errors="replace").splitlines()]
-    written = [text for text in written if text]
+    written = [text.strip() for text in log.splitlines() if text.strip(" =")]
     errors = [text for text in written if _ERROR.match(text)]
     words = (errors or written or ["nothing was written"])[-1]
     return f"exit code {code}: {words[:300]}"
 
 
 def run_row(options: argparse.Namespace) -> int:
-    """Run one row here, and write its lines as they come."""
+    """Run one row here, and write its lines as they come; in a trial also with a fake GPU."""
     from gpu_rows.machine import Machine
+    from gpu_rows.pretended import tried
+    from torchgauge.measure.processes.child import end_with
 
+    end_with(os.getppid())
     row = next(row for row in ROWS if row.name == options.row)
-    device = "cuda:0" if options.device == "cuda" else "cpu"
-    machine = Machine(device, options.tiny, options.recordings)
     function = getattr(importlib.import_module(f"gpu_rows.{row.module}"), row.function)
-    for line in function(machine, *row.arguments):
-        results.append(options.out / "row.jsonl", line)
+
+    def lines(machine: Machine) -> Iterator[Line]:
+        yield from function(machine, *row.arguments)
+
+    device = "cuda:0" if options.device == "cuda" else "cpu"
+    found = lines(Machine(device, options.tiny, options.recordings))
+    if options.device == "cpu":
+        found = itertools.chain(found, tried(lines, options.tiny, options.recordings))
+    for line in found:
+        results.append(options.out / RESULTS, dataclasses.replace(line, row=row.name))
     return 0
 
 

@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One process's work: `function` of `module` yields lines, within `limit` seconds.
+    """One process's work: `function` of `module` yields lines.
 
     `subject` says what is shown. `arguments` are given to the function after the machine.
     """
@@ -15,51 +15,52 @@ class Row:
     name: str
     subject: str
     module: str
-    function: str
-    limit: float
     arguments: tuple[str, ...] = ()
+    function: str = "lines"
 
 
-MODELS = ("ResNet-50", "BERT", "Llama 1B")
-MODES = ("eager", "compiled", "CUDA graphs")
+MODELS = ("BERT", "ResNet-50", "Llama 1B")
+TESTS = ("tests/measure/memory/test_memory_cuda.py", "tests/gpu/test_on_a_gpu.py")
 
 
-def _attribution() -> list[Row]:
-    return [
-        Row(
-            f"attribution {mode}: {model}",
-            "device time attributed to layers and named buckets",
-            "attribution",
-            "lines",
-            60 if mode == "eager" else 100,
-            (model, mode),
-        )
-        for mode in MODES
-        for model in MODELS
-    ]
+def _each(
+    name: str, subject: str, module: str, *more: str, models: tuple[str, ...] = MODELS
+) -> list[Row]:
+    return [Row(f"{name}: {model}", subject, module, (model, *more)) for model in models]
 
 
-def _per_model(name: str, subject: str, module: str, limit: float, *more: str) -> list[Row]:
-    return [
-        Row(f"{name}: {model}", subject, module, "lines", limit, (model, *more)) for model in MODELS
-    ]
+def _attribution(mode: str, *models: str) -> list[Row]:
+    subject = "device time attributed to layers and named buckets"
+    return _each(f"attribution {mode}", subject, "attribution", mode, models=models)
 
 
 ROWS: tuple[Row, ...] = (
-    Row("gpu tests", "the tests that need a GPU", "gpu_tests", "lines", 150),
-    *_attribution()[: len(MODELS)],
-    *_per_model("latency", "host clock and CUDA events beside other loops", "latency", 45),
-    *_per_model("memory inference", "the peak, to the byte", "memory", 45, "inference"),
-    *_per_model("memory training", "the peak, to the byte; estimates", "memory", 60, "training"),
-    Row("findings", "injected faults, each named", "faults", "lines", 100),
-    Row("roofs", "measured peaks beside published ones", "roofs", "lines", 60),
-    Row("MFU", "model FLOP/s utilisation beside hand arithmetic", "mfu", "lines", 60),
-    Row("snapshots", "a memory snapshot read back", "snapshots", "lines", 40),
-    *_attribution()[len(MODELS) :],
-    Row("tables", "operators and kernels beside key_averages", "tables", "lines", 60),
-    Row("coverage", "the interval over 10 processes", "coverage", "lines", 180),
-    Row("recording", "the cost of recording beside torch.profiler", "recording_cost", "lines", 60),
-    Row("operators", "a bound for each of 30 operators", "operators", "lines", 90),
-    Row("power", "NVML series, throttling, energy", "power", "lines", 40),
-    Row("recordings", "small recordings for tests", "recordings", "lines", 60),
-)
+    # The first run: what every other figure rests on.
+    *(Row(f"gpu tests: {file}", "a file of tests that need a GPU", "gpu_tests", (file,))
+      for file in TESTS),
+    *_each("latency", "host clock and CUDA events next to other loops", "latency"),
+    *_each("memory inference", "the peak, to the byte", "memory", "inference"),
+    *_attribution("eager", *MODELS),
+    *_each("tables", "operators and kernels beside key_averages", "tables", models=MODELS[:2]),
+    Row("roofs", "measured peaks beside published ones", "roofs"),
+    Row("NVML", "the series, throttling, energy under the power readings", "power"),
+    *_attribution("compiled", "BERT"),
+    *_attribution("CUDA graphs", "BERT"),
+    Row("snapshots", "a memory snapshot read back", "snapshots"),
+    Row("recordings", "small recordings for tests", "recordings"),
+    Row("operators", "a bound for each of 30 operators", "operators"),
+    # The second run.
+    *(Row(f"findings: {kind}", "injected faults, each named", "faults", (kind,))
+      for kind in ("traces", "snapshots", "profiles")),
+    Row("out of memory", "--on-oom as memory runs out", "out_of_memory"),
+    *_each("memory training", "the peak, to the byte; estimates", "memory", "training"),
+    Row("generation", "prefill and decode of Llama 1B", "generation"),
+    Row("MFU", "model FLOP/s utilisation beside hand arithmetic", "mfu"),
+    Row("energy", "joules of a call beside NVML's counter", "power", function="of_calls"),
+    *(Row(f"interval: process {number}", "the interval over processes", "coverage")
+      for number in range(1, 5)),
+    *_each("recording", "the cost of recording beside torch.profiler", "recording_cost",
+           models=MODELS[:2]),
+    *_attribution("compiled", *MODELS[1:]),
+    *_attribution("CUDA graphs", *MODELS[1:]),
+)  # fmt: skip

@@ -48,9 +48,9 @@ def verdict(fault: Fault, faulty: Named, clean: Named) -> Line:
     )
 
 
-def lines(machine: Machine) -> Iterator[Line]:
-    """Yield a line per fault; one that fails costs its own line."""
-    for fault in FAULTS:
+def lines(machine: Machine, kind: str) -> Iterator[Line]:
+    """Yield a line per fault that `kind` names; one that fails costs its own line."""
+    for fault in FAULTS[kind]:
         if fault.needs_gpu and not machine.on_gpu:
             yield absent(fault.title, "no GPU")
             continue
@@ -308,17 +308,23 @@ def blocking(machine: Machine, faulty: bool) -> Named:
             os.environ["CUDA_LAUNCH_BLOCKING"] = before
 
 
-FAULTS = (
+TRACES = (
     Fault("copies from pageable memory", "pageable-copies", of_steps(pageable)),
     Fault(".item() in the step", "synchronisation", of_steps(item)),
     Fault("tiny kernels", "idle-host", of_steps(tiny)),
     Fault("a slow data loader", "input-pipeline", of_steps(waiting_for_data)),
     Fault("fp32 without TF32", "fp32-products", full_fp32),
     Fault("recorded without a synchronize", "launched-before", not_awaited),
+)
+SNAPSHOTS = (
     Fault("tensors kept in a list", "kept", of_allocations(leak)),
     Fault("fragments", "fragmented", of_allocations(fragments)),
     Fault("out of memory", "oom-", of_allocations(out_of_memory)),
+)
+PROFILES = (
     Fault("fp16 overflow", "output-not-finite", overflow, needs_gpu=False),
     Fault("a graph break", "graph_breaks", graph_break, needs_gpu=False),
     Fault("CUDA_LAUNCH_BLOCKING", "slowing-variable", blocking, needs_gpu=False),
 )
+# What names them: findings in a trace, in a snapshot, or warnings and figures of a profile.
+FAULTS = {"traces": TRACES, "snapshots": SNAPSHOTS, "profiles": PROFILES}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpu_rows.line import Line, absent, judged
+from gpu_rows import pytest_words
+from gpu_rows.line import Line, absent
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
@@ -18,49 +20,49 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 # Without these no test of the project is collected.
 NEEDED = ("pytest", "hypothesis")
-_OUTCOMES = re.compile(r"(\d+) (passed|failed|errors?|skipped)")
+# A test's verdict, as `pytest -v` writes it with the words of `pytest_words`.
+_TESTED = re.compile(r"(tests/\S+) (PASSED|FAILED|ERROR|SKIPPED)(?: — (.*))?")
+_VERDICTS = {"PASSED": "met", "SKIPPED": "not run"}
 
 
-def files() -> list[Path]:
+def files() -> list[str]:
     """Return the files of tests that have some for a GPU: others need packages of their own."""
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [path for path in tests if re.search(r"pytest\.mark\.gpu\b", path.read_text())]
+    marked = [path for path in tests if re.search(r"pytest\.mark\.gpu\b", path.read_text())]
+    return [str(path.relative_to(ROOT)) for path in marked]
 
 
-def outcomes(summary: str) -> dict[str, int]:
-    """Return the counts of pytest's last line: "2 failed, 7 passed in 3.1s"."""
-    return {outcome.removesuffix("s"): int(count) for count, outcome in _OUTCOMES.findall(summary)}
-
-
-def lines(machine: Machine) -> Iterator[Line]:
-    """Yield the outcome of all of them, and a line for each that failed."""
+def lines(machine: Machine, file: str) -> Iterator[Line]:
+    """Yield a line for each test of a file as it ends."""
     if not machine.on_gpu:
-        yield absent("pytest -m gpu", "no GPU")
+        yield absent(file, "no GPU")
         return
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        yield absent("pytest -m gpu", f"{', '.join(missing)} is absent")
+        yield absent(file, f"{', '.join(missing)} is absent")
         return
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--tb=short", "-p",
-               "no:cacheprovider", *map(str, files())]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    print(done.stdout, done.stderr, sep="\n")
-    yield from told(done.stdout)
+    command = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", "--tb=short", "-p",
+               "no:cacheprovider", "-p", pytest_words.__name__, "-o",
+               "console_output_style=classic", file]  # fmt: skip
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1",
+                 "COLUMNS": "400", pytest_words.PRETENDED: str(int(machine.pretended))}  # fmt: skip
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
+        env=os.environ | variables,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        yield from told(process.stdout)
+        code = process.wait()
+    if code not in (0, 1):  # all passed, some failed
+        yield Line(file, verdict="failed", note=f"pytest's exit code {code}")
 
 
-def told(output: str) -> Iterator[Line]:
-    """Yield the lines of what pytest printed."""
-    output_lines = output.strip().splitlines()
-    counts = outcomes(output_lines[-1] if output_lines else "")
-    broken = counts.get("failed", 0) + counts.get("error", 0)
-    yield judged(
-        "pytest -m gpu",
-        ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no outcome",
-        goal="none fails",
-        met=bool(counts.get("passed")) and not broken,
-        **counts,
-    )
-    for text in output_lines:
-        if text.startswith(("FAILED ", "ERROR ")):
-            name, _, why = text.partition(" - ")
-            yield Line(name.partition(" ")[2], verdict="failed", note=why)
+def told(output: Iterable[str]) -> Iterator[Line]:
+    """Yield the lines of what pytest prints."""
+    for text in output:
+        print(text, end="", flush=True)
+        if tested := _TESTED.match(text):
+            name, outcome, reason = tested.groups()
+            verdict = _VERDICTS.get(outcome, "failed")
+            yield Line(name.partition("::")[2], verdict=verdict, note=reason or "")

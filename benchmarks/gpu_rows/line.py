@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-Verdict = Literal["met", "missed", "measured", "failed", "timed out", "not run"]
+Verdict = Literal["met", "missed", "measured", "tried", "failed", "timed out", "not run"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Line:
     """What a row says of one thing: `of` names it, `ours` is torchgauge's figure as text.
 
     `beside` is the truth or the other tool, `goal` what the comparison is to show, `note` the
-    reason of a failure. `figures` are the numbers that the texts were made of, in SI units.
+    reason of a failure. `figures` are the numbers that the texts were made of, in SI units. The
+    verdict "tried" is of code that ran with fakes alone.
     """
 
     of: str

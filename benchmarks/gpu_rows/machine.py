@@ -47,11 +47,13 @@ class Machine:
     """The device of a run: "cuda:0", or "cpu" for a trial of the code.
 
     `tiny` takes small models and few repetitions. `recordings` is the folder to keep recordings in.
+    `pretended` is a GPU that is a fake.
     """
 
     device: str
     tiny: bool = False
     recordings: Path | None = None
+    pretended: bool = False
 
     @property
     def on_gpu(self) -> bool:
@@ -72,10 +74,12 @@ class Machine:
         return 0.2 if self.tiny else budget
 
     def request(self, name: str, *, device: str = "", training: bool = False) -> TargetRequest:
-        """Return one of the models as the command line asks for it."""
+        """Return one of the models as the command line asks for it; it is trained in fp32."""
         from torchgauge.targets.target import TargetRequest
 
-        settings = (TINY if self.tiny else SPECS)[name]
+        settings = dict((TINY if self.tiny else SPECS)[name])
+        if training:
+            settings.pop("precision", None)
         return TargetRequest(device=device or self.device, training=training, **settings)
 
     def model(self, name: str, *, training: bool = False) -> Placement:

@@ -86,7 +86,7 @@ def estimated(of: str, machine: Machine, name: str, peak: int) -> Line:
     from torchgauge.api import count_request
     from torchgauge.measure.work.count_options import CountOptions
 
-    request = machine.request(name, device="meta")
+    request = machine.request(name, device="meta", training=True)
     counted = count_request(request, CountOptions(backward=True, optimizer="adamw")).training
     if counted is None:
         return Line(of, verdict="missed", note="no estimate")

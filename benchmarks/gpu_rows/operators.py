@@ -50,7 +50,7 @@ def cases(device: str, size: int) -> list[tuple[str, str, Callable[..., Any], tu
     ones = torch.ones(size, device=device, dtype=half)
     batch = tensor(16, size // 4, size // 4)
     heads = tensor(4, 16, size // 4, 64)
-    image, kernel = tensor(16, 64, size // 32, size // 32), tensor(64, 64, 3, 3)
+    image, kernel = tensor(16, 256, size // 32, size // 32), tensor(256, 256, 3, 3)
     rows = torch.randint(size, (size,), device=device)
     small = tensor(8)
     return [
@@ -102,14 +102,14 @@ def lines(machine: Machine) -> Iterator[Line]:
     limits = known_roofs(machine.device) or quick(machine.device)
     fp32: Fp32 = switches()
     found = []
-    for name, expected, call, arguments in cases(machine.device, 64 if machine.tiny else 4096):
+    for name, expected, call, arguments in cases(machine.device, 64 if machine.tiny else 8192):
         with torch.inference_mode():
             cost = tg.count_cost(call, arguments)
             latency = tg.measure_latency(
                 call,
                 arguments,
                 device=machine.device,
-                iterations=machine.few(50),
+                iterations=machine.few(20),
                 processes=1,
                 progress=False,
             )
@@ -127,9 +127,9 @@ def told(one: Bounded) -> Line:
     return judged(
         one.name,
         f"{one.bound * 1e6:,.2f} µs at least, {one.kind or 'unknown'}",
-        f"{one.time * 1e6:,.2f} µs measured: {one.efficiency:.0%}; expected {one.expected}",
-        goal=f"0 < bound ≤ {MOST} × time",
-        met=0 < one.bound <= MOST * one.time,
+        f"{one.time * 1e6:,.2f} µs measured: {one.efficiency:.0%}",
+        goal=f"{one.expected}, 0 < bound ≤ {MOST} × time",
+        met=one.kind == one.expected and 0 < one.bound <= MOST * one.time,
         bound=one.bound,
         time=one.time,
         kind=one.kind,
@@ -145,8 +145,8 @@ def together(found: list[Bounded]) -> Line:
         "all operators",
         f"{known} of {len(found)} have a bound",
         f"{right} as expected of their shapes",
-        goal="all have one",
-        met=known == len(found),
+        goal="all as expected",
+        met=right == len(found),
         known=known,
         right=right,
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,44 @@ def lines(machine: Machine) -> Iterator[Line]:
     yield energies(energy(use.samples), spent)
     if machine.recordings is not None:
         keep(machine, use)
+
+
+def of_calls(machine: Machine) -> Iterator[Line]:
+    """Yield the joules of a call of one model beside the counter's around calls by hand."""
+    import torchgauge as tg
+    from gpu_rows.machine import call_of
+
+    if not machine.on_gpu or importlib.util.find_spec("zeus") is None:
+        yield absent("energy of a call", "it needs a GPU and the package zeus")
+        return
+    placement = machine.model("ResNet-50")
+    found = tg.measure_energy(placement.model, placement.inputs)
+    ours = {counter.part: counter for counter in found.counters}["gpu"]
+    call, counter, calls = call_of(placement), Counter(machine), 0
+    before, end = counter.joules(), time.monotonic() + machine.seconds(3.0)
+    while time.monotonic() < end:
+        call()
+        machine.synchronize()
+        calls += 1
+    after = counter.joules()
+    by_hand = None if before is None or after is None else (after - before) / calls
+    yield each(ours.joules, by_hand, ours.reason)
+
+
+def each(ours: float | None, by_hand: float | None, reason: str = "") -> Line:
+    """Return the line of a call's joules beside the counter's by hand."""
+    if ours is None or not by_hand:
+        why = reason or "the counter does not move"
+        return Line("energy of a call", verdict="missed", note=why)
+    return judged(
+        "energy of a call",
+        f"{ours:.4g} J",
+        f"{by_hand:.4g} J by the counter",
+        goal="within 10 %",
+        met=abs(ours / by_hand - 1) <= NEAR,
+        joules=ours,
+        by_hand=by_hand,
+    )
 
 
 def told(use: GpuUse, duration: float) -> Iterator[Line]:

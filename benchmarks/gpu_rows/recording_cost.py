@@ -21,28 +21,27 @@ def ratio(rounds: Sequence[tuple[float, float, float]]) -> float:
     return statistics.median(2 * recorded / (before + after) for before, recorded, after in rounds)
 
 
-def lines(machine: Machine) -> Iterator[Line]:
-    """Yield both ratios of two models."""
+def lines(machine: Machine, name: str) -> Iterator[Line]:
+    """Yield both ratios of one model."""
     from torch import nn
 
     from gpu_rows.latency import host_loop
     from gpu_rows.machine import call_of
 
-    for name in ("ResNet-50", "BERT"):
-        placement = machine.model(name)
-        call, steps = call_of(placement), machine.few(STEPS)
-        assert isinstance(placement.model, nn.Module)
+    placement = machine.model(name)
+    call = call_of(placement)
+    assert isinstance(placement.model, nn.Module)
 
-        def timed(call: Callable[[], Any] = call, steps: int = steps) -> float:
-            call()
-            return host_loop(call, machine.synchronize, steps)
+    def timed() -> float:
+        call()
+        return host_loop(call, machine.synchronize, machine.few(STEPS))
 
-        ways = {"ours": in_recording(machine, placement.model), "torch": in_profiler(machine)}
-        rounds: dict[str, list[tuple[float, float, float]]] = {way: [] for way in ways}
-        for _ in range(machine.few(ROUNDS)):
-            for way, recorded in ways.items():
-                rounds[way].append((timed(), recorded(timed), timed()))
-        yield compared(name, ratio(rounds["ours"]), ratio(rounds["torch"]))
+    ways = {"ours": in_recording(machine, placement.model), "torch": in_profiler(machine)}
+    rounds: dict[str, list[tuple[float, float, float]]] = {way: [] for way in ways}
+    for _ in range(machine.few(ROUNDS)):
+        for way, recorded in ways.items():
+            rounds[way].append((timed(), recorded(timed), timed()))
+    yield compared(name, ratio(rounds["ours"]), ratio(rounds["torch"]))
 
 
 def compared(name: str, ours: float, beside: float) -> Line:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from gpu_rows.machine import Machine
 
 LARGEST = 16 * 2**20
+FILES = ("training.json.gz", "recorded.json")
+# The readings are those of the row "NVML".
+GPU_FILES = (*FILES, "snapshot.pickle", "nvml.jsonl")
 
 
 def lines(machine: Machine) -> Iterator[Line]:
@@ -28,13 +31,19 @@ def lines(machine: Machine) -> Iterator[Line]:
     if machine.on_gpu:
         snapshot(machine, folder / "snapshot.pickle")
     facts(machine, folder / "recorded.json")
-    sizes = trimmed(folder)
-    yield judged(
+    yield told(trimmed(folder), GPU_FILES if machine.on_gpu else FILES)
+
+
+def told(sizes: dict[str, int], expected: tuple[str, ...]) -> Line:
+    """Return the line of the recordings that are in the folder."""
+    missing = [name for name in expected if not sizes.get(name)]
+    return judged(
         "recordings",
         ", ".join(f"{name} {size:,} B" for name, size in sizes.items()),
         f"{sum(sizes.values()):,} B together",
-        goal="≤ 16 MiB",
-        met=sum(sizes.values()) <= LARGEST,
+        goal="each, ≤ 16 MiB",
+        met=sum(sizes.values()) <= LARGEST and not missing,
+        note="without " + ", ".join(missing) if missing else "",
         bytes=sum(sizes.values()),
     )
 

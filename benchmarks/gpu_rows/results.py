@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,19 +15,18 @@ HEAD = ("row", "of", "torchgauge", "beside it", "goal", "verdict")
 
 
 def append(path: Path, line: Line) -> None:
-    """Add a line to a file of JSON lines."""
+    """Add a line to a file of JSON lines; the last one may have been cut."""
+    cut = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     with path.open("a") as file:
-        file.write(json.dumps(line.as_dict()) + "\n")
+        file.write("\n" * cut + json.dumps(line.as_dict()) + "\n")
 
 
 def read(path: Path) -> list[Line]:
-    """Return the lines of a file; the last may be cut, where its writer was killed."""
+    """Return the lines of a file, without those that were cut where their writer was killed."""
     lines = []
     for text in path.read_text().splitlines() if path.exists() else ():
-        try:
+        with contextlib.suppress(json.JSONDecodeError):
             lines.append(Line(**json.loads(text)))
-        except json.JSONDecodeError:
-            break
     return lines
 
 

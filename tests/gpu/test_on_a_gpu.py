@@ -18,7 +18,7 @@ def model():
 
 
 def test_device_time_and_latency(model):
-    profile = tg.profile(model, torch.randn(512, 2048), device="cuda", iterations=50)
+    profile = tg.profile(model, torch.randn(512, 2048), device="cuda", iterations=50, roofs=False)
     assert profile.complete, profile.warnings
     assert profile.target.device.startswith("cuda:")
     assert 0 < profile.latency.device_time <= profile.latency.median
@@ -45,8 +45,9 @@ def test_training_memory(model):
 def test_precisions(model, precision):
     before = torch.backends.cuda.matmul.allow_tf32
     profile = tg.profile(
-        model, torch.randn(64, 2048), device="cuda", precision=precision, iterations=20
-    )
+        model, torch.randn(64, 2048), device="cuda", precision=precision, iterations=20,
+        detail="summary", roofs=False,
+    )  # fmt: skip
     assert profile.complete, profile.warnings
     assert profile.target.precision == precision
     assert torch.backends.cuda.matmul.allow_tf32 == before
@@ -62,7 +63,9 @@ def test_a_cold_cache_is_not_faster(model):
 
 def test_gpu_metrics_are_read(model):
     pytest.importorskip("pynvml")
-    profile = tg.profile(model, torch.randn(512, 2048), device="cuda", iterations=20)
+    profile = tg.profile(
+        model, torch.randn(512, 2048), device="cuda", iterations=20, detail="summary", roofs=False
+    )
     (gpu,) = profile.system.gpus
     assert gpu.memory.max > 0
     assert gpu.power.mean > 0
@@ -73,3 +76,9 @@ def test_running_out_of_memory_says_what_was_asked_and_free():
         tg.measure_latency(lambda: torch.empty(2**46, device="cuda", dtype=torch.uint8))
     assert caught.value.id == "out-of-memory"
     assert "were requested" in caught.value.cause
+
+
+def test_layers_are_marked_for_nsight_systems(model):
+    with tg.nvtx(model.cuda()):
+        model(torch.randn(1, 2048, device="cuda"))
+    torch.cuda.synchronize()

@@ -13,11 +13,13 @@ from gpu_rows import (
     attribution,
     coverage,
     faults,
+    generation,
     gpu_tests,
     latency,
     memory,
     mfu,
     operators,
+    out_of_memory,
     power,
     recording_cost,
     recordings,
@@ -25,7 +27,9 @@ from gpu_rows import (
     snapshots,
     tables,
 )
+from gpu_rows.every import ROWS
 from gpu_rows.line import judged
+from gpu_rows.machine import Machine
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.records.memory.memory import Fragmentation
 from torchgauge.records.system import GpuSample, GpuUse, Use
@@ -57,6 +61,15 @@ def test_device_time_is_attributed_to_layers_and_named_buckets_alone():
     assert found.attributed == pytest.approx(0.8)
 
 
+def test_device_time_without_any_beside_it_is_missed():
+    found = attribution.Shares(1e-3, 0.995, 0.0)
+    verdicts = [
+        [line.verdict for line in attribution.compared("m", shares, beside)]
+        for shares, beside in ((found, 1.04e-3), (found, 0.0), (None, 1e-3))
+    ]
+    assert verdicts == [["met", "met"], ["met", "missed"], ["missed"]]
+
+
 def test_device_time_of_key_averages_counts_once():
     def event(microseconds, kind, annotation=False):
         return SimpleNamespace(
@@ -73,7 +86,7 @@ def test_a_tree_without_a_device_has_no_shares():
 
 
 def run(median, low=None, high=None):
-    return coverage.Measured(median, None if low is None else (low, high))
+    return coverage.Measured(median, low, high)
 
 
 def test_an_interval_is_held_against_the_median_of_the_other_processes():
@@ -81,14 +94,24 @@ def test_an_interval_is_held_against_the_median_of_the_other_processes():
     # The others' medians: 1.15, 1.1, 1.05.
     assert coverage.held(runs) == 2
     line = coverage.counted("m", runs)
-    assert line.verdict == "missed"
+    assert (line.verdict, line.figures["held"]) == ("measured", 2)  # of too few
     assert line.figures["spread"] == pytest.approx(0.2)
+    assert coverage.counted("m", [*runs, run(1.0, 0.9, 1.2)]).verdict == "missed"
+    assert coverage.counted("m", [run(1.0, 0.9, 1.1)] * 4).verdict == "met"
 
 
 def test_runs_that_claim_no_interval_are_not_judged():
-    line = coverage.counted("m", [run(1.0), run(1.1)])
+    line = coverage.counted("m", [run(1.0), run(1.1)] * 2)
     assert line.verdict == "measured"
-    assert "2 runs claim no interval" in line.note
+    assert "4 runs claim no interval" in line.note
+
+
+def test_rows_of_intervals_are_kept_in_a_file(tmp_path, monkeypatch):
+    runs = iter([run(1.0, 0.9, 1.1), run(1.05)])
+    monkeypatch.setattr(coverage, "once", lambda *_: next(runs))
+    file = tmp_path / "state" / "intervals.jsonl"
+    (first,), (second,) = (list(coverage.lines(None, file)) for _ in range(2))
+    assert (first.figures["runs"], second.figures["runs"], second.figures["held"]) == (1, 2, 1)
 
 
 def test_latency_is_near_or_not_on_each_clock():
@@ -96,6 +119,8 @@ def test_latency_is_near_or_not_on_each_clock():
     host, timer, device = latency.compared("m", medians)
     assert (host.verdict, timer.verdict, device.verdict) == ("met", "measured", "missed")
     del medians["device"]
+    assert [line.verdict for line in latency.compared("m", medians)][-1] == "missed"
+    del medians["events"]
     assert [line.verdict for line in latency.compared("m", medians)][-1] == "not run"
 
 
@@ -130,6 +155,7 @@ def test_tables_agree_by_name_and_calls():
     assert found.share == pytest.approx(1 / 3)
     assert tables.compared("m", ours, beside).verdict == "missed"
     assert tables.compared("m", beside, beside).verdict == "met"
+    assert tables.compared("m", {}, {}).verdict == "missed"
     slower = {"mm": tables.Used(2, 4e-3), "add": tables.Used(2, 1e-3)}
     assert tables.compared("m", slower, beside).verdict == "missed"
 
@@ -219,13 +245,13 @@ def test_thirty_operators_have_a_bound_below_their_time():
     cached = operators.Bounded("add", 1.05e-6, 1e-6, "memory", "memory")
     wrong = operators.Bounded("mm", 2e-6, 1e-6, "compute", "compute")
     unbounded = operators.Bounded("x", 0.0, 1e-6, None, "memory")
-    assert [operators.told(one).verdict for one in (cached, wrong, unbounded)] == [
-        "met",
-        "missed",
-        "missed",
-    ]
-    line = operators.together([cached, unbounded])
-    assert (line.verdict, line.figures) == ("missed", {"known": 1, "right": 1})
+    unknown = operators.Bounded("x", 5e-7, 1e-6, None, "compute")
+    other = operators.Bounded("x", 5e-7, 1e-6, "overhead", "compute")
+    verdicts = [operators.told(one).verdict for one in (cached, wrong, unbounded, unknown, other)]
+    assert verdicts == ["met"] + ["missed"] * 4
+    line = operators.together([cached, other, unbounded])
+    assert (line.verdict, line.figures) == ("missed", {"known": 2, "right": 1})
+    assert operators.together([cached]).verdict == "met"
 
 
 def test_the_work_of_a_llama_by_hand():
@@ -272,6 +298,14 @@ def test_a_series_needs_readings_of_every_figure():
     assert throttling.verdict == "missed"
 
 
+def test_the_energy_of_a_call_is_beside_the_counter_by_hand():
+    assert power.each(0.9, 1.0).verdict == "met"
+    assert power.each(0.8, 1.0).verdict == "missed"
+    unknown = power.each(None, 1.0, "It did not move.")
+    assert (unknown.verdict, unknown.note) == ("missed", "It did not move.")
+    assert power.each(0.9, 0.0).verdict == power.each(0.9, None).verdict == "missed"
+
+
 def test_the_counter_of_energy_may_be_absent():
     class Error(Exception):
         pass
@@ -308,18 +342,20 @@ def test_a_fault_that_fails_costs_its_own_line(monkeypatch):
 
     good = faults.Fault("good", "named", lambda _, faulty: {"named"} if faulty else set())
     broken, other = faults.Fault("broken", "x", fails), faults.Fault("other", "x", good.names)
-    monkeypatch.setattr(faults, "FAULTS", (broken, good, other))
-    lines = list(faults.lines(SimpleNamespace(on_gpu=True)))
+    monkeypatch.setattr(faults, "FAULTS", {"made": (broken, good, other)})
+    lines = list(faults.lines(SimpleNamespace(on_gpu=True), "made"))
     assert [line.verdict for line in lines] == ["failed", "met", "missed"]
     assert lines[0].note == "RuntimeError: no such kernel"
     assert lines[2].note == "named instead: named"
-    absent = list(faults.lines(SimpleNamespace(on_gpu=False)))
+    absent = list(faults.lines(SimpleNamespace(on_gpu=False), "made"))
     assert {(line.verdict, line.note) for line in absent} == {("not run", "no GPU")}
 
 
 def test_there_are_ten_faults_and_more():
-    assert len(faults.FAULTS) >= 10
-    assert len({fault.title for fault in faults.FAULTS}) == len(faults.FAULTS)
+    titles = [fault.title for kind in faults.FAULTS.values() for fault in kind]
+    assert len(set(titles)) == len(titles) >= 10
+    kinds = {row.arguments[0] for row in ROWS if row.module == "faults"}
+    assert kinds == set(faults.FAULTS)
 
 
 def test_recordings_keep_below_their_limit(tmp_path):
@@ -339,13 +375,58 @@ def test_a_snapshot_to_keep_says_nothing_of_folders():
     }
 
 
-def test_pytests_last_line_is_read():
-    output = "....F\nFAILED tests/gpu/test_a.py::test_b - assert 1 == 2\n1 failed, 4 passed in 3s\n"
-    whole, failed = gpu_tests.told(output)
-    assert (whole.verdict, whole.figures) == ("missed", {"failed": 1, "passed": 4})
-    assert (failed.of, failed.note) == ("tests/gpu/test_a.py::test_b", "assert 1 == 2")
-    (skipped,) = gpu_tests.told("9 skipped in 1s")
-    assert skipped.verdict == "missed"
-    (good,) = gpu_tests.told("9 passed, 1 skipped in 1s")
-    assert good.verdict == "met"
-    assert {path.name for path in gpu_tests.files()} >= {"test_on_a_gpu.py", "test_memory_cuda.py"}
+def test_a_test_s_verdict_is_read_as_it_is_printed():
+    output = iter([
+        "tests/gpu/test_a.py::test_b PASSED\n",
+        "tests/gpu/test_a.py::test_c[tf32] FAILED — assert 1 == 2\n",
+        "tests/gpu/test_a.py::test_d SKIPPED — torch sees no GPU (torch sees no GPU)\n",
+        "tests/gpu/test_a.py:10: AssertionError\n",
+    ])  # fmt: skip
+    lines = gpu_tests.told(output)
+    passed = next(lines)
+    assert (passed.of, passed.verdict) == ("test_b", "met")
+    assert [(line.of, line.verdict, line.note) for line in lines] == [
+        ("test_c[tf32]", "failed", "assert 1 == 2"),
+        ("test_d", "not run", "torch sees no GPU (torch sees no GPU)"),
+    ]
+    assert set(gpu_tests.files()) == {row.arguments[0] for row in ROWS if row.module == "gpu_tests"}
+
+
+def test_both_stages_of_generation_are_beside_generate_by_hand():
+    ours, beside = generation.Stages(0.0102, 0.0011), generation.Stages(0.01, 0.001)
+    assert [line.verdict for line in generation.compared(ours, beside)] == ["met", "missed"]
+    unknown = generation.compared(generation.Stages(None, None), beside)
+    assert [line.verdict for line in unknown] == ["missed"] * 2
+    assert generation.bounded(2.1e-3, 4_000_000, 2e9).verdict == "met"
+    assert generation.bounded(1.9e-3, 4_000_000, 2e9).verdict == "missed"
+    assert generation.bounded(2.1e-3, 4_000_000, None).verdict == "missed"
+    assert generation.bounded(None, 4_000_000, 2e9).verdict == "missed"
+
+
+def test_generate_by_hand_is_called_for_one_token_and_for_several():
+    calls = []
+
+    def generate(ids, *, max_new_tokens, min_new_tokens, do_sample):
+        calls.append((tuple(ids.shape), max_new_tokens))
+
+    generation.by_hand(Machine("cpu", tiny=True), SimpleNamespace(generate=generate), 8, 4)
+    assert calls == [((1, 8), 1), ((1, 8), 4)] * 3
+
+
+def test_what_on_oom_writes_is_beside_the_program_s_own_figures():
+    event = SimpleNamespace(requested=2**25, total=2**25 - 2**20, layer="1 (Keeps)")
+    same = out_of_memory.compared(event, 2**25 - 2**20, {"oom-limit"}, 2**25, 2**25 - 2**20)
+    assert [line.verdict for line in same] == ["met"] * 5
+    event = SimpleNamespace(requested=None, total=1, layer="")
+    other = out_of_memory.compared(event, None, {"kept"}, 2**25, 2)
+    assert [line.verdict for line in other] == ["missed"] * 5
+
+
+def test_recordings_are_each_there():
+    kept = recordings.told({"training.json.gz": 5, "recorded.json": 5}, recordings.FILES)
+    assert kept.verdict == "met"
+    lacking = recordings.told({"training.json.gz": 5}, recordings.FILES)
+    assert (lacking.verdict, lacking.note) == ("missed", "without recorded.json")
+    assert (
+        recordings.told({"training.json.gz": 2**24 + 1}, recordings.FILES[:1]).verdict == "missed"
+    )
