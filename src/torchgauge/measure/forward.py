@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -18,6 +17,7 @@ from torchgauge.errors import ModelError, TorchgaugeError, text_of
 from torchgauge.forks import Owner
 from torchgauge.measure.memory.memory_limit import process_limit
 from torchgauge.quantities import reported_size
+from torchgauge.targets.hygiene.recursion import recursion_limit
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
@@ -86,7 +86,7 @@ def translated(
         return ModelError(
             f"{subject} recursed deeper than Python allows.",
             id="recursion-limit",
-            cause=f"The limit is {sys.getrecursionlimit():,} calls. {cause}",
+            cause=f"The limit is {recursion_limit():,} calls. {cause}",
             remedy="Where modules are nested that deep, call sys.setrecursionlimit() in the file "
             "that makes the model; else look for a call without an end.",
         )

@@ -11,6 +11,7 @@ from torch import nn
 
 from torchgauge.errors import InputError, text_of
 from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 
 
 def check_model(model: Any) -> None:
@@ -73,7 +74,8 @@ def check_tree(module: nn.Module) -> None:
 def copied(module: Any, memo: dict[int, Any] | None = None) -> Any:
     """Return a deep copy of a module. Raises InputError `not-copyable`."""
     try:
-        return copy.deepcopy(module, memo)
+        with deeper(recursion_limit()):  # a copy takes six frames where a call takes four
+            return copy.deepcopy(module, memo)
     except Exception as error:  # the user's own __deepcopy__ or __reduce__ may raise anything
         raise InputError(
             "The model cannot be copied, and the original is not changed.",

@@ -21,6 +21,7 @@ from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.live_bytes import LiveBytes
 from torchgauge.measure.work.internals import is_compiled
 from torchgauge.targets import hygiene, members
+from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.placement import DTYPES, Placement
 from torchgauge.targets.training.named_training import mean_of_outputs
@@ -148,7 +149,7 @@ def stand_ins(module: nn.Module, inputs: Inputs, fakes: StandIns) -> tuple[nn.Mo
     """
     for tensor in members.tensors(module):
         fakes(tensor)
-    with fakes:
+    with fakes, deeper(recursion_limit()):
         # A copy of a parameter asks no mode: what is in the memo is not copied.
         return copy.deepcopy(module, fakes.fakes), inputs.map(fakes)
 

@@ -35,6 +35,7 @@ from torchgauge.records.parallel.rank_memory import (
 )
 from torchgauge.records.target import TargetDescription
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 from torchgauge.targets.placement import Placement, native_precision
 from torchgauge.targets.target import Target
 from torchgauge.targets.training.training import Training
@@ -125,6 +126,7 @@ def _count_rank(
     target, options = variant.target, variant.options
     groups = groups_of(options.mesh, rank)
     with (
+        deeper(recursion_limit()),
         fake_job(options.mesh, rank) as mesh,
         running("cpu", "A rank's training step", remedy_of),
         # Devices for which a job can be judged are GPUs, all of them.

@@ -36,6 +36,7 @@ from torchgauge.records.serving.serving import Serving
 from torchgauge.records.work.count import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 from torchgauge.workers import NOWHERE, killed_after, worker
 
 CHILD = Path(__file__).with_name("child.py")
@@ -186,7 +187,8 @@ def write_request(
             cloudpickle.dump(child_place, file)
         cloudpickle.dump(settings.read(), file)
         try:
-            cloudpickle.dump(request, file)
+            with deeper(recursion_limit()):
+                cloudpickle.dump(request, file)
         except OSError:
             raise
         except Exception as error:  # pickling runs the user's code

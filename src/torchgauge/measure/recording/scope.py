@@ -15,6 +15,7 @@ from torch import nn
 from torchgauge.measure.work.internals import never_compiled
 from torchgauge.signals import restoring
 from torchgauge.targets.hygiene.functions import ORIGINAL
+from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 
 Call = Callable[..., Any]
 
@@ -71,7 +72,8 @@ def wrapped(
     `modules` are those whose classes may override `__call__`: such a class is wrapped as well.
     With `only` modules of these classes alone are wrapped, and calls of others cost nothing.
     Blocks may overlap, on any threads. Dynamo neither compiles what is wrapped around nor breaks up
-    what it compiles inside.
+    what it compiles inside. Modules nest as deep as without: a call of one takes four frames of
+    torch's, and a fifth or, where its class overrides `__call__`, a sixth of what wraps it.
     """
     global _wraps
     classes = None if only is None else frozenset(only)
@@ -80,7 +82,8 @@ def wrapped(
         _wraps = (*_wraps, added)
         _install()
     try:
-        yield
+        with deeper(recursion_limit() // 2):
+            yield
     finally:
         with _lock:
             _wraps = tuple(active for active in _wraps if active is not added)

@@ -14,6 +14,7 @@ from torchgauge.signals import restoring
 from torchgauge.targets.hygiene.functions import save_functions
 from torchgauge.targets.hygiene.kept import Restoration, not_restored
 from torchgauge.targets.hygiene.process import save_process, save_randomness
+from torchgauge.targets.hygiene.recursion import FRAMES, deeper
 from torchgauge.targets.hygiene.structure import (
     save_gradients,
     save_hooks,
@@ -52,6 +53,7 @@ def untouched(
             undo.push(restoration.guarded(part, restore))
 
         put_back("the process's settings", save_process())
+        undo.enter_context(deeper(FRAMES))
         put_back("random states", save_randomness())
         module = module_of(model)
         put_back("functions", save_functions(module))

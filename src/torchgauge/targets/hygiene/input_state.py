@@ -17,7 +17,7 @@ from torchgauge.errors import InputError
 from torchgauge.targets.hygiene.kept import Restoration, listed
 from torchgauge.targets.hygiene.state import INPUT, State
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.tensors import strided
+from torchgauge.targets.inputs.tensors import extent, strided
 
 # Bytes of tensors that are copied beforehand: those that an object holds (a cache), and those that
 # the call is given directly, which few models write to.
@@ -90,7 +90,7 @@ class InputState:
         if self._restoration.inputs:
             raise _used_up("an iterator or a large array", "It cannot be put back.")
         for item in self._tensors:
-            if not item.tensor.is_set_to(item.alias):
+            if extent(item.tensor) != extent(item.alias):
                 with torch.inference_mode(mode=False):
                     item.tensor.data = item.alias
             if item.saved is not None and (item.written or item.counts_a_write):

@@ -22,7 +22,7 @@ from torchgauge.targets import members
 from torchgauge.targets.hygiene.kept import Restoration, Role
 from torchgauge.targets.inputs.fake_tensors import any_fake
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.tensors import strided
+from torchgauge.targets.inputs.tensors import extent, strided
 
 COPIED = 1 << 20  # bytes; copying them takes about a millisecond
 SMALL = 1 << 10  # bytes; a tensor below that is copied together with others
@@ -217,7 +217,7 @@ def _put_back(item: _Watched, restoration: Restoration, *, training: bool) -> No
 
 
 def _same_storage(first: torch.Tensor, second: torch.Tensor) -> bool:
-    return _same_layout(first, second) and first.is_set_to(second)
+    return _same_layout(first, second) and extent(first) == extent(second)
 
 
 def _same_layout(first: torch.Tensor, second: torch.Tensor) -> bool:

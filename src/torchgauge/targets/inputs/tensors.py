@@ -42,10 +42,11 @@ def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 def identity(tensor: torch.Tensor) -> object:
     """Return what two tensors of the same numbers share: their extents in the same storages."""
-    return tuple(map(_extent, strided(tensor))) or id(tensor)
+    return tuple(map(extent, strided(tensor))) or id(tensor)
 
 
-def _extent(tensor: torch.Tensor) -> object:
+def extent(tensor: torch.Tensor) -> object:
+    """Return what tells which memory a tensor shows: is_set_to, which quantized ones lack."""
     storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - data_ptr is 0 on the meta device
     return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
