@@ -20,7 +20,6 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from torchgauge import api
 from torchgauge.advice.advice_options import AdviceOptions
 from torchgauge.advice.budget import Budget
 from torchgauge.advice.candidate import Candidate, fixed
@@ -28,6 +27,7 @@ from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.trying import speed_up_of
 from torchgauge.advice.world import Processes, Side
+from torchgauge.api.advices import advise_request
 from torchgauge.gates.builds import request_build
 from torchgauge.progress import Silent
 from torchgauge.records import codec
@@ -90,7 +90,7 @@ def steps(
                 settings = AdviceOptions(
                     candidates=options["candidates"], budget=Budget(options["budget"])
                 )
-                advice = api.advise_request(request(spec, folder), settings)
+                advice = advise_request(request(spec, folder), settings)
                 record = json.loads(codec.encode(advice))
                 yield {"model": model, "advice": record}
             again = {tuple(line["again"]) for line in kept if "again" in line}

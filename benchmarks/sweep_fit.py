@@ -23,7 +23,7 @@ import numpy as np
 
 from torchgauge import units
 from torchgauge.analyze.sweep.scaling import Point, fit, scaling_of
-from torchgauge.api import sweep_request
+from torchgauge.api.sweeps import sweep_request
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.sweep import Cell, Sweep
 from torchgauge.sweeps.sweep_options import SweepOptions

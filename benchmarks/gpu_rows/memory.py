@@ -83,7 +83,7 @@ def compared(of: str, ours: Memory, theirs: Account) -> Iterator[Line]:
 
 def estimated(of: str, machine: Machine, name: str, peak: int) -> Line:
     """Return the line of the estimate of a training step's memory beside the measured peak."""
-    from torchgauge.api import count_request
+    from torchgauge.api.measurements import count_request
     from torchgauge.measure.work.count_options import CountOptions
 
     request = machine.request(name, device="meta", training=True)

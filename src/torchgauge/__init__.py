@@ -10,93 +10,101 @@ TYPE_CHECKING = False  # importing typing would be a good part of an import that
 if TYPE_CHECKING:
     from typing import Any
 
-    from torchgauge.api import (
-        advise,
-        compare,
-        convert_trace,
-        count_cost,
-        count_parallel,
-        detect_regressions,
-        diagnose,
-        gate,
-        load,
-        load_baseline,
-        measure_energy,
-        measure_generation,
-        measure_latency,
-        measure_memory,
-        measure_serving,
-        measure_size,
-        monitor,
-        nvtx,
-        plan_capacity,
-        profile,
-        read_snapshot,
-        read_trace,
-        replay_operator,
-        sweep,
-        timeline,
-        watch_generation,
-    )
-    from torchgauge.compat.model_profiler import ModelProfiler
-    from torchgauge.compat.profiler import Profiler, quick_profile
-    from torchgauge.errors import (
-        InputError,
-        MeasurementError,
-        MissingExtraError,
-        RecordError,
-        TorchgaugeError,
-    )
-    from torchgauge.formulas.registry import flop_formula
-    from torchgauge.formulas.work import Work
-    from torchgauge.measure.loop.mark import mark
-    from torchgauge.measure.loop.schedule import Schedule
-    from torchgauge.records.advice import Advice
-    from torchgauge.records.comparison import Comparison
-    from torchgauge.records.generation.generation import Generation
-    from torchgauge.records.latency.latency import Latency, Throughput
-    from torchgauge.records.memory.memory import Memory
-    from torchgauge.records.parallel.parallel import Parallel
-    from torchgauge.records.profile import Profile
-    from torchgauge.records.serving.capacity_plan import CapacityPlan
-    from torchgauge.records.serving.serving import Serving
-    from torchgauge.records.snapshot import Snapshot
-    from torchgauge.records.sweep import Sweep
-    from torchgauge.records.system import System
-    from torchgauge.records.trace.trace import Trace
-    from torchgauge.records.work.cost import Cost
-    from torchgauge.records.work.size import Size
-    from torchgauge.targets.inputs.inputs import Inputs
-    from torchgauge.targets.training.training import Training
+    from torchgauge.api.advices import advise as advise
+    from torchgauge.api.capacities import plan_capacity as plan_capacity
+    from torchgauge.api.comparisons import compare as compare
+    from torchgauge.api.comparisons import detect_regressions as detect_regressions
+    from torchgauge.api.gates import gate as gate
+    from torchgauge.api.generations import measure_generation as measure_generation
+    from torchgauge.api.generations import watch_generation as watch_generation
+    from torchgauge.api.loops import nvtx as nvtx
+    from torchgauge.api.loops import timeline as timeline
+    from torchgauge.api.measurements import count_cost as count_cost
+    from torchgauge.api.measurements import diagnose as diagnose
+    from torchgauge.api.measurements import measure_energy as measure_energy
+    from torchgauge.api.measurements import measure_latency as measure_latency
+    from torchgauge.api.measurements import measure_memory as measure_memory
+    from torchgauge.api.measurements import measure_size as measure_size
+    from torchgauge.api.monitors import monitor as monitor
+    from torchgauge.api.parallels import count_parallel as count_parallel
+    from torchgauge.api.profiles import profile as profile
+    from torchgauge.api.records import load as load
+    from torchgauge.api.records import load_baseline as load_baseline
+    from torchgauge.api.servings import measure_serving as measure_serving
+    from torchgauge.api.snapshots import read_snapshot as read_snapshot
+    from torchgauge.api.sweeps import sweep as sweep
+    from torchgauge.api.traces import convert_trace as convert_trace
+    from torchgauge.api.traces import read_trace as read_trace
+    from torchgauge.api.traces import replay_operator as replay_operator
+    from torchgauge.compat.model_profiler import ModelProfiler as ModelProfiler
+    from torchgauge.compat.profiler import Profiler as Profiler
+    from torchgauge.compat.profiler import quick_profile as quick_profile
+    from torchgauge.errors import InputError as InputError
+    from torchgauge.errors import MeasurementError as MeasurementError
+    from torchgauge.errors import MissingExtraError as MissingExtraError
+    from torchgauge.errors import RecordError as RecordError
+    from torchgauge.errors import TorchgaugeError as TorchgaugeError
+    from torchgauge.formulas.registry import flop_formula as flop_formula
+    from torchgauge.formulas.work import Work as Work
+    from torchgauge.measure.loop.mark import mark as mark
+    from torchgauge.measure.loop.schedule import Schedule as Schedule
+    from torchgauge.records.advice import Advice as Advice
+    from torchgauge.records.comparison import Comparison as Comparison
+    from torchgauge.records.generation.generation import Generation as Generation
+    from torchgauge.records.latency.latency import Latency as Latency
+    from torchgauge.records.latency.latency import Throughput as Throughput
+    from torchgauge.records.memory.memory import Memory as Memory
+    from torchgauge.records.parallel.parallel import Parallel as Parallel
+    from torchgauge.records.profile import Profile as Profile
+    from torchgauge.records.serving.capacity_plan import CapacityPlan as CapacityPlan
+    from torchgauge.records.serving.serving import Serving as Serving
+    from torchgauge.records.snapshot import Snapshot as Snapshot
+    from torchgauge.records.sweep import Sweep as Sweep
+    from torchgauge.records.system import System as System
+    from torchgauge.records.trace.trace import Trace as Trace
+    from torchgauge.records.work.cost import Cost as Cost
+    from torchgauge.records.work.size import Size as Size
+    from torchgauge.targets.inputs.inputs import Inputs as Inputs
+    from torchgauge.targets.training.training import Training as Training
 
 _HOMES = {
-    "torchgauge.api": (
-        "advise",
+    "torchgauge.api.advices": ("advise",),
+    "torchgauge.api.capacities": ("plan_capacity",),
+    "torchgauge.api.comparisons": (
         "compare",
-        "convert_trace",
-        "count_cost",
-        "count_parallel",
         "detect_regressions",
-        "diagnose",
-        "gate",
-        "load",
-        "load_baseline",
+    ),
+    "torchgauge.api.gates": ("gate",),
+    "torchgauge.api.generations": (
         "measure_generation",
+        "watch_generation",
+    ),
+    "torchgauge.api.loops": (
+        "nvtx",
+        "timeline",
+    ),
+    "torchgauge.api.measurements": (
+        "count_cost",
+        "diagnose",
         "measure_energy",
         "measure_latency",
         "measure_memory",
-        "measure_serving",
         "measure_size",
-        "monitor",
-        "nvtx",
-        "plan_capacity",
-        "profile",
-        "read_snapshot",
+    ),
+    "torchgauge.api.monitors": ("monitor",),
+    "torchgauge.api.parallels": ("count_parallel",),
+    "torchgauge.api.profiles": ("profile",),
+    "torchgauge.api.records": (
+        "load",
+        "load_baseline",
+    ),
+    "torchgauge.api.servings": ("measure_serving",),
+    "torchgauge.api.snapshots": ("read_snapshot",),
+    "torchgauge.api.sweeps": ("sweep",),
+    "torchgauge.api.traces": (
+        "convert_trace",
         "read_trace",
         "replay_operator",
-        "sweep",
-        "timeline",
-        "watch_generation",
     ),
     "torchgauge.cli.magics": ("load_ipython_extension", "unload_ipython_extension"),
     "torchgauge.compat.model_profiler": ("ModelProfiler",),
@@ -131,65 +139,7 @@ _HOMES = {
     "torchgauge.targets.training.training": ("Training",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "Advice",
-    "CapacityPlan",
-    "Comparison",
-    "Cost",
-    "Generation",
-    "InputError",
-    "Inputs",
-    "Latency",
-    "MeasurementError",
-    "Memory",
-    "MissingExtraError",
-    "ModelProfiler",
-    "Parallel",
-    "Profile",
-    "Profiler",
-    "RecordError",
-    "Schedule",
-    "Serving",
-    "Size",
-    "Snapshot",
-    "Sweep",
-    "System",
-    "Throughput",
-    "TorchgaugeError",
-    "Trace",
-    "Training",
-    "Work",
-    "advise",
-    "compare",
-    "convert_trace",
-    "count_cost",
-    "count_parallel",
-    "detect_regressions",
-    "diagnose",
-    "flop_formula",
-    "gate",
-    "load",
-    "load_baseline",
-    "mark",
-    "measure_energy",
-    "measure_generation",
-    "measure_latency",
-    "measure_memory",
-    "measure_serving",
-    "measure_size",
-    "monitor",
-    "nvtx",
-    "plan_capacity",
-    "profile",
-    "quick_profile",
-    "read_snapshot",
-    "read_trace",
-    "replay_operator",
-    "sweep",
-    "timeline",
-    "watch_generation",
-]
+__all__ = sorted(_HOME_OF.keys() - {"load_ipython_extension", "unload_ipython_extension"})
 
 
 def __getattr__(name: str) -> Any:

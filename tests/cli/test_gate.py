@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from tests.support import records
 
-from torchgauge import api
 from torchgauge.api import gates, profiles
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
@@ -91,7 +90,7 @@ def test_a_disk_that_fills_up_meanwhile_costs_no_verdict(tmp_path, monkeypatch, 
         out.touch()
         return SAVED
 
-    monkeypatch.setattr(api, "gate_targets", fills)
+    monkeypatch.setattr(gates, "gate_targets", fills)
     arguments = ["gate", "m.py:make", "--base-ref", "main", "--output-dir", str(out), *form]
     assert main(arguments) == 2
     said = capsys.readouterr()
@@ -149,14 +148,14 @@ def test_a_cancelled_job_ends_as_by_ctrl_c(default_signals, monkeypatch, sent):
             left.append("the work tree")
         return SAVED
 
-    monkeypatch.setattr(api, "gate_targets", cancelled)
+    monkeypatch.setattr(gates, "gate_targets", cancelled)
     assert main(["gate", "m.py:make", "--base-ref", "main"]) == 130
     assert left == ["the work tree"]
     assert signal.getsignal(sent) is signal.SIG_DFL
 
 
 def test_a_job_that_ignores_ctrl_c_ends_by_sigterm(monkeypatch):
-    monkeypatch.setattr(api, "gate_targets", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(gates, "gate_targets", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert main(["gate", "m.py:make", "--base-ref", "main"]) == 130

@@ -22,7 +22,7 @@ def measured(monkeypatch):
             requests.append(arguments)
             return record
 
-        monkeypatch.setattr("torchgauge.api.generation_request", request, raising=False)
+        monkeypatch.setattr("torchgauge.api.generations.generation_request", request, raising=False)
         return requests
 
     return use

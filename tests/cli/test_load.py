@@ -30,7 +30,7 @@ def sent(monkeypatch):
             requests.append((subject, settings))
             return record
 
-        monkeypatch.setattr("torchgauge.api.serving_request", request, raising=False)
+        monkeypatch.setattr("torchgauge.api.servings.serving_request", request, raising=False)
         return requests
 
     return use

@@ -11,7 +11,7 @@ import pytest
 from tests.support import exported_records, records
 
 import torchgauge as tg
-from torchgauge import api
+from torchgauge.api import profiles
 from torchgauge.cli.main import main
 from torchgauge.records.record import MeasurementWarning
 
@@ -45,7 +45,7 @@ def measured(monkeypatch):
         return measured.record
 
     measured = type("Measured", (), {"asked": asked, "record": records.profile()})()
-    monkeypatch.setattr(api, "profile_request", profile)
+    monkeypatch.setattr(profiles, "profile_request", profile)
     return measured
 
 

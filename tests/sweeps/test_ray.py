@@ -11,7 +11,7 @@ import pytest
 from tests.support.sweeps import cell
 
 import torchgauge as tg
-from torchgauge.api import sweep_request
+from torchgauge.api.sweeps import sweep_request
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.failure import Failure

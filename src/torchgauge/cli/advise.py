@@ -97,12 +97,12 @@ def run(options: argparse.Namespace) -> int:
     """Try, show, write; return the exit code."""
     settle(options)
     formats.check(options)
-    from torchgauge import api
+    from torchgauge.api.advices import advise_request
     from torchgauge.records import rendering
     from torchgauge.report.console.console import view
 
     with prints_to_stderr():
-        advice = api.advise_request(run_request(options), _advice_options(options))
+        advice = advise_request(run_request(options), _advice_options(options))
     written = formats.write(advice, options, "advice")
     if options.json:
         emit(rendering.text(advice, "json"))

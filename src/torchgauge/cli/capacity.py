@@ -184,16 +184,17 @@ def run(options: argparse.Namespace) -> int:
     """Plan, show, write; return the exit code: 4 of a plan that is refused or not verified."""
     formats.check_forms(options, FORMS, "A plan of capacity")
     formats.check(options)
-    from torchgauge import api
+    from torchgauge.api.capacities import capacity_request
+    from torchgauge.api.verifying import verified_by_load
     from torchgauge.measure.interrupts import Interrupts
     from torchgauge.records import codec
 
     record = codec.load(options.record_file)
     load = _load_of_verify(record, options)
-    plan = api.capacity_request(record, _capacity_options(options))
+    plan = capacity_request(record, _capacity_options(options))
     if options.verify is not None:
         with prints_to_stderr():
-            plan = api.verified_by_load(
+            plan = verified_by_load(
                 plan, options.verify, load=load, token_budget=options.token_budget
             )
     with Interrupts() as interrupts:  # a plan that is made is written before a Ctrl-C ends it

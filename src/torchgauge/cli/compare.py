@@ -99,14 +99,15 @@ def _code(record: Comparison | TraceDiff) -> ExitCode:
 
 def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Namespace) -> int:
     """Show how two traces differ, or what grew between two memory snapshots."""
-    from torchgauge import api
+    from torchgauge.api.snapshots import compare_snapshots
+    from torchgauge.api.traces import compare_traces
 
     formats.check(options, "TraceDiff" if kind == "trace" else "Growth")
     sides = options.baseline, options.target
     record: TraceDiff | Growth = (
-        api.compare_traces(*sides, rank=options.rank, timeline=formats.has_page(options))
+        compare_traces(*sides, rank=options.rank, timeline=formats.has_page(options))
         if kind == "trace"
-        else api.compare_snapshots(*sides)
+        else compare_snapshots(*sides)
     )
     written = formats.write(record, options, "comparison" if kind == "trace" else "growth")
     _show(record, options)
@@ -126,11 +127,12 @@ def _show(record: Comparison | TraceDiff | Growth, options: argparse.Namespace) 
 
 
 def _compared(options: argparse.Namespace) -> Comparison:
-    from torchgauge import api
+    from torchgauge.api.comparisons import compare
+    from torchgauge.api.gates import compare_targets
 
     saved = [_is_saved_run(side) for side in (options.baseline, options.target)]
     if all(saved):
-        return cast("Comparison", api.compare(options.baseline, options.target))
+        return cast("Comparison", compare(options.baseline, options.target))
     if any(saved):
         target = options.target if saved[0] else options.baseline
         raise InputError(
@@ -141,7 +143,7 @@ def _compared(options: argparse.Namespace) -> Comparison:
             f"torchgauge profile {command_argument(target)} --processes 10 --output-dir results",
         )
     with prints_to_stderr():
-        return api.compare_targets(run_request(options), options.baseline, blocks=options.blocks)
+        return compare_targets(run_request(options), options.baseline, blocks=options.blocks)
 
 
 def _is_saved_run(argument: str) -> bool:

@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
                 remedy="Add --backward.",
             )
     formats.check(options)
-    from torchgauge import api
+    from torchgauge.api.measurements import count_request
 
     request = target_request(
         options,
@@ -145,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
         loss=options.loss,
     )
     with prints_to_stderr():
-        count = api.count_request(request, _count_options(options))
+        count = count_request(request, _count_options(options))
     written = formats.write(count, options, "count")
     show(count, options)
     formats.say(written)
@@ -191,12 +191,12 @@ def _run_mesh(options: argparse.Namespace) -> int:
         savings=options.savings,
     )
     formats.check(options)
-    from torchgauge import api
+    from torchgauge.api.parallels import count_parallel_request
 
     options.device = "meta"
     request = target_request(options, batch=options.batch, loss=options.loss, training=True)
     with prints_to_stderr():
-        count = api.count_parallel_request(request, job)
+        count = count_parallel_request(request, job)
     written = formats.write(count, options, "count")
     show(count, options)
     formats.say(written)

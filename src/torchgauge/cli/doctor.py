@@ -29,11 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Examine, show; return the exit code."""
-    from torchgauge import api
+    from torchgauge.api.measurements import diagnose
     from torchgauge.records import rendering
 
     with prints_to_stderr():
-        diagnosis = api.diagnose(quick=options.quick)
+        diagnosis = diagnose(quick=options.quick)
     if options.json:
         emit(rendering.text(diagnosis, "json"))
     else:

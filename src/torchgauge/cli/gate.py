@@ -136,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
-    from torchgauge import api
+    from torchgauge.api.gates import gate_stored, gate_targets
     from torchgauge.gates.gate_options import MOST_BLOCKS, BaseRequest, GateOptions
     from torchgauge.measure.interrupts import Interrupts
 
@@ -152,10 +152,10 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
     with prints_to_stderr():
         if options.baseline is not None:
             baseline = stored_baseline(options)
-            verdict = api.gate_stored(baseline, run_request(options), parsed_options)
+            verdict = gate_stored(baseline, run_request(options), parsed_options)
         else:
             base = BaseRequest(options.base_ref, options.base_target, options.base_env)
-            verdict = api.gate_targets(run_request(options), base, parsed_options)
+            verdict = gate_targets(run_request(options), base, parsed_options)
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         written = formats.write_or_show(
             verdict, options, "verdict", lambda: _tell(verdict, options)
@@ -185,14 +185,14 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace) -> int:
-    from torchgauge import api
+    from torchgauge.api.gates import calibrate
     from torchgauge.records import rendering
     from torchgauge.report.console import blocks
     from torchgauge.report.content.doctor import calibration
 
     block_options = {} if options.blocks is None else {"blocks": options.blocks}
     with prints_to_stderr():
-        noise = api.calibrate(run_request(options), **block_options)
+        noise = calibrate(run_request(options), **block_options)
     if options.json:
         emit(rendering.text(noise, "json"))
     else:

@@ -164,8 +164,8 @@ def _shapes(text: str) -> tuple[tuple[int, int], ...]:
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
     limits = _checked(options)
-    from torchgauge import api
     from torchgauge.analyze.gate.shape_gate import judged_shapes
+    from torchgauge.api.generations import generation_request
     from torchgauge.measure.interrupts import Interrupts
 
     request = target_request(options, precision=options.precision)
@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
         draft = {"spec": options.assistant, "inputs": (), "weights": None}
         assistant = target_request(options, precision=options.precision, **draft)
     with prints_to_stderr():
-        generation = api.generation_request(request, _generation_options(options), assistant)
+        generation = generation_request(request, _generation_options(options), assistant)
     verdict = judged_shapes(limits, generation) if limits else None
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         tell_all = functools.partial(tell, generation, verdict, options)

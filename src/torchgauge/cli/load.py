@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
     """Send, show, write; return the exit code."""
     limits = _checked(options)
     load_settings = settings(options)
-    from torchgauge import api
     from torchgauge.analyze.gate.load_gate import judged_levels
+    from torchgauge.api.servings import serving_request
     from torchgauge.measure.interrupts import Interrupts
 
     subject = options.target
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         device = options.device or "auto"
         subject = target_request(options, precision=options.precision, device=device)
     with prints_to_stderr():
-        serving: Serving = api.serving_request(subject, **load_settings)
+        serving: Serving = serving_request(subject, **load_settings)
     verdict = None
     if limits:
         verdict = judged_levels(limits, serving, up_to=_highest_judged(serving))

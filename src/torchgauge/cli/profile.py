@@ -93,11 +93,11 @@ def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
     limits = _checked(options)
-    from torchgauge import api
     from torchgauge.analyze.gate.limits import judged
+    from torchgauge.api.profiles import profile_request
 
     with prints_to_stderr():
-        profile = api.profile_request(
+        profile = profile_request(
             run_request(options),
             latency_options(options, limits, options.effort),
             timeline_options(options),

@@ -60,10 +60,10 @@ def run(options: argparse.Namespace) -> int:
             id="option-conflict",
             remedy="Add --format folded.",
         )
-    from torchgauge import api
+    from torchgauge.api.records import load
 
     _check_saved(options.run_file)
-    record = api.load(options.run_file)
+    record = load(options.run_file)
     weight = {} if options.weight is None else {"weight": options.weight}
     stem = "ranks" if is_folder(options.run_file) else options.run_file.stem
     if printed:

@@ -140,10 +140,10 @@ def run(options: argparse.Namespace) -> int:
             remedy="Add --lines.",
         )
     formats.check(options)
-    from torchgauge import api
+    from torchgauge.api import loops
     from torchgauge.measure.loop.schedule import Schedule
 
-    timeline = api.timeline(
+    timeline = loops.timeline(
         schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
         memory_budget=options.memory_budget,
         all_threads=options.all_threads,
@@ -218,8 +218,8 @@ def _ranks(record: Loop, folder: Path) -> Ranks | None:
         return None
     if len(list(folder.glob("loop.rank*.json"))) < record.rank.world:
         return None
-    from torchgauge import api
+    from torchgauge.api.records import load_ranks
 
     with contextlib.suppress(InputError):  # the files of some ranks are an earlier run's
-        return api.load_ranks(folder)
+        return load_ranks(folder)
     return None

@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
-    from torchgauge import api
+    from torchgauge.api.snapshots import read_snapshot
     from torchgauge.records import rendering
     from torchgauge.report.console.console import view
     from torchgauge.report.content.document import Options
 
     formats.check(options, "Snapshot")
-    record = api.read_snapshot(options.path)
+    record = read_snapshot(options.path)
     written = formats.write(record, options, "snapshot")
     if options.json:
         emit(rendering.text(record, "json"))

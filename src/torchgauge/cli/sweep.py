@@ -162,8 +162,8 @@ def run(options: argparse.Namespace) -> int:
     settle(options)
     formats.check(options)
     formats.check_forms(options, FORMS, "A sweep")
-    from torchgauge import api
     from torchgauge.analyze.sweep.constraints import parse
+    from torchgauge.api.sweeps import sweep_request
 
     journal = options.resume
     if journal is None and options.output_dir is not None:
@@ -172,7 +172,7 @@ def run(options: argparse.Namespace) -> int:
     grid = {name: getattr(options, name) for name in AXES}
     grid["device"] = devices if len(devices) > 1 else None
     with prints_to_stderr():
-        sweep = api.sweep_request(
+        sweep = sweep_request(
             target_request(options, device=devices[0], runtime=_runtime(options)),
             grid,
             _sweep_options(options, journal),

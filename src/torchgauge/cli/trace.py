@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
-    from torchgauge import api
+    from torchgauge.api.traces import read_trace
 
     conversion.check(options)
     if options.replay is None and options.device is not None:
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         return _replay(options)
     formats.check(options, "Trace")
     is_range = options.begin is not None or options.end is not None
-    trace = api.read_trace(
+    trace = read_trace(
         options.path,
         rank=options.rank if is_range else None,
         begin=options.begin,
@@ -112,11 +112,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     """Time a recorded call of an operator again, and print both times; return the exit code."""
-    from torchgauge import api
+    from torchgauge.api.traces import replay_operator
     from torchgauge.report.console import blocks
     from torchgauge.report.tables.operator_replay import document
 
-    replay = api.replay_operator(
+    replay = replay_operator(
         options.path,
         options.replay,
         rank=options.rank,

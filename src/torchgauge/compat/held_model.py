@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgauge import api
+from torchgauge.api import profiles
 from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.compat.subject import given_inputs, is_torch
 from torchgauge.errors import InputError
@@ -70,7 +70,7 @@ class HeldModel:
             from torchgauge.compat.arrays.profile import profile
 
             return profile(self.model, inputs, SamplingPlan(warmup, iterations))
-        return api.profile(
+        return profiles.profile(
             self.model, inputs, device=self.device, precision=self.precision, detail=detail,
             warmup=warmup, iterations=iterations,
         )  # fmt: skip

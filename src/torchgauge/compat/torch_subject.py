@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchgauge import api
 from torchgauge.analyze.memory.training_memory import Trainable
+from torchgauge.api.measurements import count_cost, measure_latency, measure_memory, measure_size
 from torchgauge.compat.subject import Backward, Shape
 from torchgauge.device.roofs.roofs import known_roofs, quick
 from torchgauge.errors import MeasurementError
@@ -36,7 +36,7 @@ class TorchSubject:
 
     def parameters(self) -> int | None:
         """Return the elements of its parameters; None of a plain function."""
-        return None if self.module is None else api.measure_size(self.module).parameters
+        return None if self.module is None else measure_size(self.module).parameters
 
     def trainable(self) -> list[Trainable]:
         """Return the parameters that require a gradient."""
@@ -56,7 +56,7 @@ class TorchSubject:
         failed: MeasurementError | None = None
         for tensor in self._examples(shape):
             try:
-                api.count_cost(self.model, tensor)
+                count_cost(self.model, tensor)
             except MeasurementError as error:
                 failed = failed or error
             else:
@@ -106,28 +106,28 @@ class TorchSubject:
 
     def cost(self, inputs: Inputs) -> Cost:
         """Return the work of one call."""
-        return api.count_cost(self.model, inputs)
+        return count_cost(self.model, inputs)
 
     def latency(self, inputs: Inputs, warmup: int, iterations: int) -> Latency:
         """Return the time of a call."""
-        return api.measure_latency(
+        return measure_latency(
             self.model, inputs, warmup=warmup, iterations=iterations, progress=False
         )
 
     def memory(self, inputs: Inputs) -> Memory:
         """Return the memory of a call by part."""
-        return api.measure_memory(self.model, inputs)
+        return measure_memory(self.model, inputs)
 
     def backward(self, inputs: Inputs, warmup: int, iterations: int) -> Backward:
         """Return the phases of training steps with the outputs' mean as the loss."""
         train = Training(loss=mean_of_outputs, optimizer=torch.optim.SGD)
-        timed = api.measure_latency(
+        timed = measure_latency(
             self.model, inputs, train=train, warmup=warmup, iterations=iterations, progress=False
         )
         phases = {stage.name: stage.median for stage in timed.stages}
-        work = api.count_cost(self.model, inputs, backward=True).total(("backward",))
+        work = count_cost(self.model, inputs, backward=True).total(("backward",))
         flops = None if work.at_least else work.flops
-        peak = api.measure_memory(self.model, inputs, train=train).peak  # plain SGD keeps nothing
+        peak = measure_memory(self.model, inputs, train=train).peak  # plain SGD keeps nothing
         forward, backward = phases.get("forward"), phases.get("backward")
         return Backward(forward, backward, flops, estimated=False, peak=peak)
 

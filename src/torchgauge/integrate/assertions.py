@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchgauge import api, units
+from torchgauge import units
 from torchgauge.analyze.gate.limits import judge, parse_limit, percentile_of
+from torchgauge.api.measurements import count_cost, measure_latency, measure_memory, measure_size
+from torchgauge.api.profiles import profile
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.records.headline.figure import Figure
@@ -99,7 +101,7 @@ class Assertions:
         if not limits:
             raise _no_limit("assert_latency(model, inputs, below='5ms')")
         options = self._options
-        latency = api.measure_latency(
+        latency = measure_latency(
             model,
             inputs,
             train=options.train,
@@ -134,7 +136,7 @@ class Assertions:
     ) -> Cost:
         """Assert how much work a call does ("4G"): at most `below`, or exactly `equal`."""
         __tracebackhide__ = True
-        cost = api.count_cost(model, inputs, backward=bool(self._options.train))
+        cost = count_cost(model, inputs, backward=bool(self._options.train))
         unknown = visible(", ".join(list(cost.unknown)[:3]))
         remedy = "print(tg.count_cost(model, inputs)) tells which layers do the work"
         if unknown:
@@ -151,7 +153,7 @@ class Assertions:
     ) -> Size:
         """Assert how many elements the parameters have ("25M")."""
         __tracebackhide__ = True
-        size = api.measure_size(model)
+        size = measure_size(model)
         at_least = bool(size.uninitialized)
         remedy = (
             "Run the model once: lazy parameters have no shape yet" if at_least else PROFILE_HINT
@@ -167,7 +169,7 @@ class Assertions:
         if below is None:
             raise _no_limit("assert_memory(model, inputs, below='2GB')")
         limit = parse_limit(f"memory:{below}")
-        memory = api.measure_memory(
+        memory = measure_memory(
             model, inputs, train=self._options.train, device=self._options.device
         )
         parts = sorted(memory.parts.items(), key=lambda part: -part[1])[:3]
@@ -219,7 +221,7 @@ class Assertions:
 
     def _profile(self, model: Callable[..., Any], inputs: Any) -> Profile:
         options = self._options
-        return api.profile(
+        return profile(
             model,
             inputs,
             device=options.device,

@@ -167,10 +167,10 @@ def test_regressions_are_falsy_where_there_are_none_and_print():
 
 
 def test_a_baseline_is_loaded_and_gated_by_path(tmp_path):
-    from torchgauge import api
+    from torchgauge.api.gates import gate
 
     old, new = timed(*TEN).save(tmp_path / "a.json"), timed(*scaled(1.5)).save(tmp_path / "b.json")
     assert tg.load_baseline(old).latency.median == pytest.approx(0.01)
-    verdict = api.gate(old, new, tolerance="latency:5%:10%", thresholds=["memory:1GB"])
+    verdict = gate(old, new, tolerance="latency:5%:10%", thresholds=["memory:1GB"])
     assert outcomes(verdict)["latency"] == "fail"
     assert ruling(verdict).tolerance.refused == pytest.approx(0.1)

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from torchgauge import api
+from torchgauge.api.comparisons import compare
+from torchgauge.api.records import load
 from torchgauge.errors import InputError
 from torchgauge.integrate.agents.record_folder import RecordFolder
 from torchgauge.records import rendering
@@ -61,7 +62,7 @@ class Tools:
     def compare(self, baseline: str, current: str) -> str:
         """Say in 2,000 bytes what changed between two profiles, traces, snapshots or the like."""
         sides = self._record(baseline), self._record(current)
-        return rendering.text(api.compare(*sides), "brief")
+        return rendering.text(compare(*sides), "brief")
 
     def table(
         self, path: str, table: str = "layers", sort: str = "", offset: int = 0, limit: int = 20
@@ -106,7 +107,7 @@ class Tools:
 
 
 def _read(path: Path, _modified: int, _size: int) -> Any:
-    return api.load(path)
+    return load(path)
 
 
 def _findings(record: Any) -> list[Finding]:
