@@ -253,9 +253,9 @@ def resampled(bank: list[Any], change: float, gates: int, seed: int) -> dict[str
             ]
         )
         placed[:, 1:3] += math.log1p(change)
-        d = [difference(np.exp(one), (0, 3)) for one in placed]
+        logs = [tuple(four) for four in placed.mean(axis=2)]
         for blocks in (BLOCKS, 2 * BLOCKS):
-            outcome = decide([Paired(METRICS["latency"], "s", tuple(d[:blocks]), tolerance)])[0]
+            outcome = decide([Paired(METRICS["latency"], "s", tuple(logs[:blocks]), tolerance)])[0]
             if outcome != "undecided":
                 break
         found[outcome] += 1

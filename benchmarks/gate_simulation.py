@@ -25,7 +25,13 @@ from scipy.signal import lfilter
 from scipy.stats import binomtest, mannwhitneyu
 
 from torchgauge.analyze.gate.tolerances import default_tolerance
-from torchgauge.analyze.statistics.paired import Paired, blocks_for, decide
+from torchgauge.analyze.statistics.paired import (
+    ESTIMATING_BLOCKS,
+    Paired,
+    blocks_for,
+    decide,
+    hopeless,
+)
 from torchgauge.records.metric import METRICS
 
 Floats = NDArray[np.float64]
@@ -64,18 +70,21 @@ class Host:
         return found + math.log1p(change) * IS_B[:, None]
 
 
-def differences(times: Floats) -> Floats:
-    """Return d by gate and block, from visits' medians."""
-    medians = np.median(times, axis=-1)
-    by_round = (medians * (2 * IS_B - 1)).sum(axis=-1) / 2
-    return by_round.mean(axis=-1)
+def logs_of(times: Floats) -> Floats:
+    """Return log times by gate, block and process, from visits' medians."""
+    return np.asarray(np.median(times, axis=-1).mean(axis=-2))
 
 
-def decided(d: Floats, blocks: int) -> tuple[str, int]:
+def decided(logs: Floats, blocks: int) -> tuple[str, int]:
     """Return a gate's outcome by our rule, and the blocks that it took."""
+
+    def pair(used: int) -> Paired:
+        return Paired(METRICS["latency"], "s", tuple(map(tuple, logs[:used])), TOLERANCE)
+
+    if hopeless([pair(ESTIMATING_BLOCKS)], 2 * blocks):
+        return "inconclusive", ESTIMATING_BLOCKS
     for used in (blocks, 2 * blocks):
-        one = Paired(METRICS["latency"], "s", tuple(d[:used].tolist()), TOLERANCE)
-        if (found := decide([one])[0]) != "undecided":
+        if (found := decide([pair(used)])[0]) != "undecided":
             return found, used
     return "inconclusive", used
 
@@ -95,8 +104,8 @@ def simulate(host: Host, change: float, gates: int, blocks: int, seed: int) -> C
     found: Counter[str] = Counter()
     for first in range(0, gates, AT_ONCE):
         times = host.times(rng, min(AT_ONCE, gates - first), 2 * blocks, change)
-        for d in differences(times):
-            outcome, used = decided(d, blocks)
+        for logs in logs_of(times):
+            outcome, used = decided(logs, blocks)
             found[outcome] += 1
             found["blocks"] += used
         for name, fails in peers(times[:, :blocks]):
@@ -120,8 +129,8 @@ def main() -> None:
     options = parser.parse_args()
     for noise in options.processes:
         host = Host(processes=noise / 100)
-        quiet = differences(host.times(np.random.default_rng(0), 200, 8, 0.0))
-        s_d = float(quiet.std())
+        quiet = logs_of(host.times(np.random.default_rng(0), 200, 8, 0.0))
+        s_d = float((quiet @ (IS_B - 0.5)).std())
         blocks = options.blocks or max(8, blocks_for(s_d, TOLERANCE))
         print(f"\nprocess noise {noise:g} %, s_d {s_d:.2%}, {blocks} blocks, {options.gates} gates")
         for change in options.changes:

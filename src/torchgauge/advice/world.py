@@ -16,6 +16,7 @@ import msgspec
 from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.by_layer import ByLayer
 from torchgauge.advice.candidate import ORDERS, Candidate
+from torchgauge.analyze.statistics.permuted_blocks import FourLogs
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.advice.check import CheckResult, CheckSource
 from torchgauge.measure.advice.layer_choice import LayerChoice, LayerChoiceSource
@@ -64,7 +65,7 @@ class Side(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One ABBA block: d = ln(B ÷ A) of a call, typical seconds, and each layer's d and seconds.
+    """One ABBA block: d = ln(B ÷ A) of a call, typical seconds, logs and seconds by layer.
 
     `cpu` is d of CPU time, `core_share` the share of the time in which threads could run that they
     ran, the least of the four processes'; None where the system does not tell.
@@ -73,7 +74,7 @@ class Block(NamedTuple):
     difference: float
     before: float
     after: float
-    layers: dict[str, float] = {}  # noqa: RUF012 - never changed
+    layers: dict[str, FourLogs] = {}  # noqa: RUF012 - never changed
     layer_seconds: dict[str, float] = {}  # noqa: RUF012
     duration: float = 0.0
     cpu: float | None = None
@@ -265,7 +266,7 @@ def _block(timed: Timed, times: float) -> Block:
         after=after / times,
         cpu=None if cpu is None else cpu - math.log(times),
         core_share=None if shares is None else min(map(statistics.fmean, shares)),
-        layers=timed.layer_differences(),
+        layers=timed.layer_logs(),
         layer_seconds=own,
         duration=timed.duration,
     )

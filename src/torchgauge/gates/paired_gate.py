@@ -24,6 +24,7 @@ from torchgauge.analyze.statistics.paired import (
     Paired,
     blocks_for,
     decide,
+    hopeless,
     rulings,
 )
 from torchgauge.analyze.statistics.percentiles import samples_needed
@@ -31,7 +32,7 @@ from torchgauge.device import calibration
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.gates.gate_options import GateOptions
 from torchgauge.gates.gate_warnings import warnings_of
-from torchgauge.gates.paired_changes import BASE, CURRENT, typical, with_pairs
+from torchgauge.gates.paired_changes import paired, with_pairs
 from torchgauge.progress import Progress
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.metric import METRICS, figure_of
@@ -177,7 +178,7 @@ class _Gate:
         if planned is None:
             return
         from torchgauge.measure.latency.blocks import block
-        from torchgauge.measure.latency.load import other_load
+        from torchgauge.measure.latency.load import MOST_OTHER, other_load
         from torchgauge.measure.latency.noise import watch_share
         from torchgauge.measure.latency.paired_run import run
 
@@ -189,15 +190,21 @@ class _Gate:
             )
         progress.start("timing both builds in turn")
         other_share = watch_share()
+
+        def pairs(blocks: Sequence[Timed]) -> list[Paired]:
+            return self._paired(blocks, busy=(other_share() or 0.0) > MOST_OTHER)
+
         done = run(
             functools.partial(block, base, current, pace),
             planned,
             self.options.max_blocks,
-            self._decided,
+            lambda blocks: _decided(pairs(blocks)),
             progress,
+            lambda blocks, allowed: hopeless(pairs(blocks), allowed),
         )
-        self.warnings += other_load(other_share(), probe="gate")
-        self._judge(done, planned)
+        load = tuple(other_load(other_share(), probe="gate"))
+        self.warnings += load
+        self._judge(done, planned, busy=bool(load))
 
     def _plan(self) -> int | None:
         """Return how many blocks to run; None where more would be needed than are allowed."""
@@ -225,39 +232,29 @@ class _Gate:
         self.rulings += tuple(_unknown(tolerance, reason, needed) for tolerance in timing)
         return None
 
-    def _paired(self, blocks: Sequence[Timed]) -> list[Paired]:
-        """Return the timing metrics that every block has."""
-        differences = [block.differences() for block in blocks]
-        pairs = []
-        for tolerance in self.options.of_kind(timing=True):
-            name = tolerance.metric
-            if all(name in block_differences for block_differences in differences):
-                old, new = (typical(blocks, name, side) for side in (BASE, CURRENT))
-                pairs.append(
-                    Paired(
-                        METRICS[name],
-                        figure_of(self.records[1], METRICS[name]).unit,
-                        tuple(block_differences[name] for block_differences in differences),
-                        tolerance,
-                        old,
-                        new,
-                    )
-                )
-        return pairs
+    def _paired(self, blocks: Sequence[Timed], *, busy: bool) -> list[Paired]:
+        """Return the timing metrics that all blocks have; `busy` ones of undisturbed calls."""
+        return [
+            paired(blocks, tolerance, figure_of(self.records[1], METRICS[name]).unit, busy=busy)
+            for tolerance in self.options.of_kind(timing=True)
+            if all((name := tolerance.metric) in block.figures for block in blocks)
+        ]
 
-    def _decided(self, blocks: Sequence[Timed]) -> bool:
-        decisions = decide(self._paired(blocks))
-        return "fail" in decisions or "undecided" not in decisions
-
-    def _judge(self, done: PairedRun, planned: int) -> None:
+    def _judge(self, done: PairedRun, planned: int, *, busy: bool) -> None:
         self.blocks, self.look_count = done.blocks, done.look_count
         self.warnings += done.warnings
         extent = f"after {len(done.blocks)} of {planned} blocks"
         if done.interrupted:
             self.warn("interrupted", f"Ctrl-C ended the gate {extent}.")
         enough = len(done.blocks) > 1
-        paired = self._paired(done.blocks) if enough else []
-        timing_rulings = rulings(paired)
+        pairs = self._paired(done.blocks, busy=busy) if enough else []
+        timing_rulings = rulings(pairs, min(2 * planned, self.options.max_blocks))
+        if done.hopeless:
+            needed = max(ruling.needed or 0 for ruling in timing_rulings)
+            self.warn(
+                "out-of-reach",
+                f"The gate ended {extent}: by how these spread some {needed} would be needed.",
+            )
         if not done.complete:
             cause = "interrupted" if done.interrupted else "ended by an error"
             timing_rulings = tuple(_early(ruling, f"{cause} {extent}") for ruling in timing_rulings)
@@ -269,7 +266,7 @@ class _Gate:
                 reason = _why_absent(tolerance.metric) if enough else f"ended {extent}"
                 timing_rulings += (_unknown(tolerance, reason),)
         self.rulings += timing_rulings
-        self.compared = with_pairs(self.compared, paired, done.blocks)
+        self.compared = with_pairs(self.compared, pairs, done.blocks, busy=busy)
 
     def verdict(self, duration: float) -> Verdict:
         """Return what was found."""
@@ -279,13 +276,22 @@ class _Gate:
             comparison=self.compared,
             regressed_layers=regressed_layers(self.compared, self.rulings),
             blocks=tuple(
-                Block(medians=block.figures["latency"], difference=block.differences()["latency"])
+                Block(
+                    medians=block.figures["latency"],
+                    difference=block.differences()["latency"],
+                    undisturbed=block.undisturbed,
+                )
                 for block in self.blocks
             ),
             looks=self.look_count,
             duration=duration,
             warnings=tuple(self.warnings),
         )
+
+
+def _decided(pairs: Sequence[Paired]) -> bool:
+    decisions = decide(pairs)
+    return "fail" in decisions or "undecided" not in decisions
 
 
 def _early(ruling: Ruling, reason: str) -> Ruling:

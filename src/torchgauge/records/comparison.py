@@ -50,8 +50,9 @@ class Change(Record, frozen=True, kw_only=True):
     figures need none. `method` says how the judgement was reached, `reason` why there is none.
     `corrected` is the change without what the machine explains of it, by the fastest processes and
     the yardsticks of both runs: it is estimated, has an interval of its own and is what was judged;
-    None where no correction has been seen to help on this host. `shape` names the calls that a
-    metric of generation is of.
+    None where no correction has been seen to help on this host. `undisturbed`: both sides are what
+    a call takes while no other process disturbs it, as the machine was busy. `shape` names the
+    calls that a metric of generation is of.
     """
 
     metric: str
@@ -66,6 +67,7 @@ class Change(Record, frozen=True, kw_only=True):
     interval: Interval | None = None
     corrected: float | None = None
     corrected_interval: Interval | None = None
+    undisturbed: bool = False
     method: str = ""
     reason: str = ""
     shape: str = ""

@@ -56,7 +56,9 @@ class Ruling(Record, frozen=True, kw_only=True):
     `change` is for the worse where positive, whatever direction is better; `interval` is that of
     the change, or of the value under a limit. `corrected`, with an interval of its own, is what is
     left of the change without what the machine's speed explains, estimated from both runs'
-    yardsticks; where it is known it was judged. `borderline` says that a limit lies in the
+    yardsticks; where it is known it was judged. `undisturbed`: other processes took more than a
+    tenth of the machine, so that the change is of what a call takes while none disturbs it, not of
+    the typical call. `borderline` says that a limit lies in the
     interval. `needed` is the number of ABBA blocks that would decide. `shape` names the calls that
     a metric of generation is of.
     """
@@ -73,6 +75,7 @@ class Ruling(Record, frozen=True, kw_only=True):
     corrected_interval: Interval | None = None
     tolerance: Tolerance | None = None
     limit: Limit | None = None
+    undisturbed: bool = False
     at_least: bool = False
     borderline: bool = False
     needed: int | None = None
@@ -89,19 +92,22 @@ class Ruling(Record, frozen=True, kw_only=True):
 class Block(Record, frozen=True, kw_only=True):
     """One ABBA block of four fresh processes: seconds by process (A, B, B, A) and round.
 
-    `difference` is d = ln(B ÷ A), the mean over the rounds.
+    `difference` is d = ln(B ÷ A), the mean over the rounds; `undisturbed` the seconds by process of
+    a call that no other process disturbs: the sum of each layer's least time, or the fastest call.
     """
 
     medians: tuple[tuple[float, ...], ...]
     difference: float
+    undisturbed: tuple[float, ...] = ()
 
 
 class Verdict(Exported, frozen=True, kw_only=True):
     """A gate's verdict; `outcome` is fail where any ruling fails, and passes only if all pass.
 
     `blocks` are the ABBA blocks of a paired run, `looks` how often they were judged (once, or once
-    more after the one extension), `duration` the seconds it all took. `regressed_layers` names the
-    layers that got worse, most first: "layer1.0.conv2 (Conv2d) +12 % [9, 15]".
+    more after the one extension; never where the first ones told that all would not be enough),
+    `duration` the seconds it all took. `regressed_layers` names the layers that got worse, most
+    first: "layer1.0.conv2 (Conv2d) +12 % [9, 15]".
     """
 
     schema: str = SCHEMA

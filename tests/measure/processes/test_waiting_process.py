@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.measure.latency.blocks import Pace, block
+from torchgauge.measure.latency.blocks import Pace, block, log_difference
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes import waiting_process as waiting_module
 from torchgauge.measure.processes.waiting_process import Answer, Build, Question, waiting
@@ -184,9 +184,11 @@ def test_a_block_finds_the_slower_build_and_its_layer_whatever_the_model_prints(
     assert found.differences()["latency"] > 0.2
     assert found.differences()["throughput"] < -0.2
     assert [len(visits) for visits in found.figures["latency"]] == [2, 2, 2, 2]
-    layers = found.layer_differences()
+    layers = found.layer_logs()
     assert set(layers) == {"", "first", "second"}
-    assert layers["second"] > 0.2
+    assert log_difference(layers["second"]) > 0.2
+    a, b, b_again, a_again = found.undisturbed
+    assert min(b, b_again) > 0.05 > max(a, a_again) > 0
     # In seconds: beside other work a layer of microseconds may take a thousand times as long.
     slower = {path: found.layers[1][path] - found.layers[0][path] for path in layers}
     assert max(slower, key=slower.get) == "second"

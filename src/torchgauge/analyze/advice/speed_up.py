@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from torchgauge.analyze.gate.paired_layers import LayerTest
 from torchgauge.analyze.latency.noise import CONFIDENCE
 from torchgauge.analyze.statistics.holm import holm
-from torchgauge.analyze.statistics.paired import estimate, p_value
+from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs
+from torchgauge.analyze.statistics.student import estimate, p_value
 from torchgauge.imports import imported
 from torchgauge.records.advice import CpuSpeedUp, LayerGain, Outcome, SpeedUp
 from torchgauge.records.record import Interval
@@ -113,12 +113,12 @@ def confirming_blocks(remaining_seconds: float | None, winners: int, block_secon
 
 
 def layers_helped(
-    blocks: Sequence[Mapping[str, float]], seconds: Sequence[Mapping[str, float]]
+    blocks: Sequence[Mapping[str, FourLogs]], seconds: Sequence[Mapping[str, float]]
 ) -> tuple[LayerGain, ...]:
     """Return the layers that got significantly faster, by what they save, the most first.
 
-    `blocks` hold each layer's d, `seconds` its own seconds in the original. False discoveries are
-    counted over all layers (Benjamini–Hochberg at 5 %).
+    `blocks` hold each layer's logs of the four processes, `seconds` its own seconds in the
+    original. False discoveries are counted over all layers (Benjamini–Hochberg at 5 %).
     """
     common = set(blocks[0]).intersection(*blocks[1:]) if len(blocks) > 2 else set()
     if not common:
@@ -126,14 +126,13 @@ def layers_helped(
     false_discovery_control = imported("scipy.stats").false_discovery_control
 
     paths = sorted(common)
-    tests = [LayerTest(tuple(block[path] for block in blocks)) for path in paths]
+    tests = [BlockTest([block[path] for block in blocks]) for path in paths]
     adjusted = false_discovery_control([test.p for test in tests])
     gains = []
     for path, test, p in zip(paths, tests, adjusted, strict=True):
         own = [layer_seconds[path] for layer_seconds in seconds if path in layer_seconds]
-        if p < 0.05 and test.change < 0 and own:
+        interval = test.interval()
+        if p < 0.05 and test.change < 0 and own and interval is not None:
             saved = test.change * math.fsum(own) / len(own)
-            gains.append(
-                LayerGain(path=path, change=test.change, interval=test.interval(), seconds=saved)
-            )
+            gains.append(LayerGain(path=path, change=test.change, interval=interval, seconds=saved))
     return tuple(sorted(gains, key=lambda gain: gain.seconds)[:LAYERS])

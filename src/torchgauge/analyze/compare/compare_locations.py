@@ -172,8 +172,10 @@ def _by_layer(runs: Iterable[LatencyRun]) -> dict[str, list[float]]:
     return times
 
 
-def with_significance(layers: list[Place], tests: Mapping[str, Any]) -> list[Place]:
-    """Return the layers with their intervals, false discoveries among all tests kept at 5 %.
+def with_significance(
+    layers: list[Place], tests: Mapping[str, Any], false_discoveries: float = FALSE_DISCOVERIES
+) -> list[Place]:
+    """Return the layers with their intervals, false discoveries among all tests kept at a share.
 
     A test has a `change`, an `interval()` and a `p`.
 
@@ -191,7 +193,7 @@ def with_significance(layers: list[Place], tests: Mapping[str, Any]) -> list[Pla
             layer,
             change=tests[layer.name].change,
             interval=tests[layer.name].interval(),
-            significant=bool(adjusted[layer.name] <= FALSE_DISCOVERIES),
+            significant=bool(adjusted[layer.name] <= false_discoveries),
         )
         if layer.name in tests
         else layer

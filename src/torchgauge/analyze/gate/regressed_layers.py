@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.records.comparison import ComparedStage, Comparison, Place
+from torchgauge.records.metric import METRICS
 from torchgauge.records.verdict import Ruling
 
 MAX_LAYERS = 5
@@ -17,7 +18,7 @@ def regressed_layers(comparison: Comparison, rulings: tuple[Ruling, ...]) -> tup
     descriptions: list[str] = []
     if {"flops", "macs"} & set(failed):
         descriptions += _by_work(comparison.layers)
-    if any(ruling.how == "measured" and ruling.method != "exact" for ruling in failed.values()):
+    if any(METRICS[name].kind == "timing" for name in failed):
         descriptions += _by_time(comparison.layers)
     return tuple(descriptions)
 

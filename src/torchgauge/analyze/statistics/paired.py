@@ -1,187 +1,167 @@
-"""The paired test of a gate on differences of ABBA blocks, and the number of blocks needed."""
+"""The decisions of a gate on blocks of both builds, and the number of blocks needed."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import statistics
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.latency.noise import CONFIDENCE, POWER
 from torchgauge.analyze.statistics.holm import holm
+from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs, four_of
 from torchgauge.imports import imported
 from torchgauge.records.metric import Metric
-from torchgauge.records.record import Interval
+from torchgauge.records.record import How
 from torchgauge.records.verdict import Outcome, Ruling, Tolerance
 
-ALPHA = 1 - CONFIDENCE
+ALPHA = 0.005
+"""Of a false alarm at one look: there are two, so that 1 % of gates of one build fail at most."""
 FEWEST_BLOCKS = 6
 USUAL_BLOCKS = 8
-EXACT_FLIPS = 14  # blocks up to which every pattern of signs is counted
-FLIPS = 20_000
+ESTIMATING_BLOCKS = 3
+"""Blocks after which the number that will be needed is estimated."""
+HOPELESS = 4.0
+"""A gate ends early where this multiple of the blocks allowed would not be enough."""
 
 Decision = Literal["fail", "pass", "undecided"]
 _ENDS: dict[Decision, Outcome] = {"fail": "fail", "pass": "pass", "undecided": "inconclusive"}
 
 
 class Paired(NamedTuple):
-    """One metric's d = ln(B ÷ A) by block, and the typical value of both sides in its unit."""
+    """One metric's log times by block of its processes A, B, B, A, and both sides' typical values.
+
+    `undisturbed`: the values are not of the typical calls, but of what no other process disturbed.
+    """
 
     metric: Metric
     unit: str
-    differences: tuple[float, ...]
+    logs: tuple[FourLogs, ...]
     tolerance: Tolerance
     baseline: float | None = None
     current: float | None = None
+    undisturbed: bool = False
 
     @property
-    def worse(self) -> tuple[float, ...]:
-        """The differences, positive where B is worse: of a throughput their signs are turned."""
-        return worse(self.differences, self.metric.better)
-
-
-class Estimate(NamedTuple):
-    """The mean of d with its one-sided 97.5 % bounds, and the standard deviation of one d."""
-
-    mean: float
-    low: float
-    high: float
-    deviation: float
-    blocks: int
+    def how(self) -> How:
+        """What no other process disturbs is estimated from the fastest of what was measured."""
+        return "estimated" if self.undisturbed else "measured"
 
     @property
-    def interval(self) -> Interval:
-        """The bounds as a relative change; both together hold 95 %."""
-        return Interval(low=math.expm1(self.low), high=math.expm1(self.high))
-
-
-def worse(differences: Sequence[float], better: Literal["lower", "higher"]) -> tuple[float, ...]:
-    """Return the differences with the sign that makes a change for the worse positive."""
-    return tuple(differences) if better == "lower" else tuple(-d for d in differences)
-
-
-def estimate(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Return mean and one-sided t bounds of the differences of two blocks or more."""
-    t = imported("scipy.stats").t
-
-    n = len(differences)
-    mean, deviation = statistics.fmean(differences), statistics.stdev(differences)
-    reach = float(t.ppf(confidence, n - 1)) * deviation / math.sqrt(n)
-    return Estimate(mean, mean - reach, mean + reach, deviation, n)
-
-
-def p_value(differences: Sequence[float], bound: float) -> float:
-    """Return p of a one-sided t test that the true mean is above `bound`."""
-    t = imported("scipy.stats").t
-
-    estimated = estimate(differences)
-    if estimated.deviation == 0:
-        return 0.0 if estimated.mean > bound else 1.0
-    statistic = (estimated.mean - bound) * math.sqrt(estimated.blocks) / estimated.deviation
-    return float(t.sf(statistic, estimated.blocks - 1))
-
-
-def sign_flip_p(differences: Sequence[float], bound: float) -> float:
-    """Return the share of sign patterns of d − `bound` whose sum is at least the observed one.
-
-    Up to 14 blocks all patterns are counted, beyond 20,000 random ones and the observed.
-    """
-    import numpy as np
-
-    centred = np.asarray(differences) - bound
-    n = len(centred)
-    if n <= EXACT_FLIPS:
-        signs = np.array(list(itertools.product((1.0, -1.0), repeat=n)))
-    else:
-        signs = np.random.default_rng(n).choice((1.0, -1.0), size=(FLIPS, n))
-        signs = np.vstack([np.ones(n), signs])
-    sums = signs @ centred
-    return float(np.mean(sums >= sums[0] - 1e-12))
+    def worse(self) -> BlockTest:
+        """The test of a change for the worse: of a throughput the signs are turned."""
+        sign = 1 if self.metric.better == "lower" else -1
+        return BlockTest([four_of(sign * log for log in four) for four in self.logs])
 
 
 def decide(metrics: Sequence[Paired]) -> list[Decision]:
     """Return the decision on each metric, in the order of the rule.
 
-    "fail" where d is surely above ln(1 + δ0) (Holm over the metrics), else "pass" where it is
-    surely below ln(1 + δ1), else "undecided".
+    "fail" where the change is surely above δ0 (Holm over the metrics), else "pass" where it is
+    surely below δ1, else "undecided".
     """
-    failed = holm(
-        [p_value(paired.worse, math.log1p(paired.tolerance.accepted)) for paired in metrics], ALPHA
-    )
+    tests = [paired.worse for paired in metrics]
+    p = [t.p_above(math.log1p(m.tolerance.accepted)) for t, m in zip(tests, metrics, strict=True)]
     return [
         "fail"
         if fails
         else "pass"
-        if estimate(paired.worse).high < math.log1p(paired.tolerance.refused)
+        if test.bounds(CONFIDENCE)[1] < math.log1p(paired.tolerance.refused)
         else "undecided"
-        for paired, fails in zip(metrics, failed, strict=True)
+        for paired, test, fails in zip(metrics, tests, holm(p, ALPHA), strict=True)
     ]
 
 
-def blocks_for(s_d: float, tolerance: Tolerance, power: float = POWER) -> int:
+def blocks_for(s_d: float, tolerance: Tolerance) -> int:
     """Return the blocks that a gate needs: ((z₁₋α + z₁₋β)·s_d ÷ width)² rounded up, and 2.
 
-    The width is ln(1 + δ1) − ln(1 + δ0); α is 2.5 % and 1 − β is `power`.
+    The width is ln(1 + δ1) − ln(1 + δ0); α is 2.5 % and 1 − β is 90 %.
     """
-    return _blocks(s_d, math.log1p(tolerance.refused) - math.log1p(tolerance.accepted), power)
+    return _blocks(s_d, math.log1p(tolerance.refused) - math.log1p(tolerance.accepted))
 
 
-def blocks_to_decide(estimated: Estimate, tolerance: Tolerance) -> int:
+def blocks_to_decide(test: BlockTest, tolerance: Tolerance) -> int:
     """Return the blocks that would decide if mean and deviation stay what they are."""
-    above = estimated.mean - math.log1p(tolerance.accepted)
-    below = math.log1p(tolerance.refused) - estimated.mean
-    return max(_blocks(estimated.deviation, max(above, below), POWER), estimated.blocks + 1)
+    above = test.mean - math.log1p(tolerance.accepted)
+    below = math.log1p(tolerance.refused) - test.mean
+    return max(_blocks(test.deviation, max(above, below)), test.blocks + 1)
 
 
-def _blocks(s_d: float, width: float, power: float) -> int:
-    norm = imported("scipy.stats").norm
-
-    z = float(norm.ppf(CONFIDENCE) + norm.ppf(power))
-    return math.ceil((z * s_d / width) ** 2) + 2
-
-
-def rulings(metrics: Sequence[Paired]) -> tuple[Ruling, ...]:
-    """Return the rulings at the last look: what is undecided then is inconclusive."""
-    return tuple(
-        _ruling(paired, decision, len(metrics))
+def hopeless(metrics: Sequence[Paired], allowed: int) -> bool:
+    """Tell whether some metric would stay undecided with far more blocks than are allowed."""
+    return any(
+        decision == "undecided"
+        and blocks_to_decide(paired.worse, paired.tolerance) > HOPELESS * allowed
         for paired, decision in zip(metrics, decide(metrics), strict=True)
     )
 
 
-def _ruling(paired: Paired, decision: Decision, family: int) -> Ruling:
-    estimated = estimate(paired.worse)
-    p = sign_flip_p(paired.worse, math.log1p(paired.tolerance.accepted))
+def _blocks(s_d: float, width: float) -> int:
+    return math.ceil((_quantiles() * s_d / width) ** 2) + 2
+
+
+def _quantiles() -> float:
+    norm = imported("scipy.stats").norm
+
+    return float(norm.ppf(CONFIDENCE) + norm.ppf(POWER))
+
+
+def rulings(metrics: Sequence[Paired], allowed: int) -> tuple[Ruling, ...]:
+    """Return the rulings at the last look: what is undecided then is inconclusive."""
+    return tuple(
+        _ruling(paired, decision, len(metrics), allowed)
+        for paired, decision in zip(metrics, decide(metrics), strict=True)
+    )
+
+
+def _ruling(paired: Paired, decision: Decision, family: int, allowed: int) -> Ruling:
+    test = paired.worse
     among = f", Holm over {family} metrics" if family > 1 else ""
-    needed = blocks_to_decide(estimated, paired.tolerance) if decision == "undecided" else None
+    needed = blocks_to_decide(test, paired.tolerance) if decision == "undecided" else None
+    p = test.p_above(math.log1p(paired.tolerance.accepted))
     return Ruling(
         metric=paired.metric.name,
         outcome=_ENDS[decision],
-        how="measured",
+        how=paired.how,
         unit=paired.unit,
         baseline=paired.baseline,
         current=paired.current,
-        change=math.expm1(estimated.mean),
-        interval=estimated.interval,
+        change=test.change,
+        interval=test.interval(),
+        undisturbed=paired.undisturbed,
         tolerance=paired.tolerance,
         needed=needed,
-        reason=_reason(estimated, paired.tolerance, decision, needed),
-        method=f"{estimated.blocks} ABBA blocks of fresh processes, one-sided t bounds at "
-        f"{units.percent(CONFIDENCE, 3)}{among}; sign-flip p = {p:.2g}",
+        reason=_reason(test, paired.tolerance, decision, needed, allowed),
+        method=f"{test.blocks} ABBA blocks of fresh processes, permutations within blocks at "
+        f"{units.percent(ALPHA)}{among}: p = {p:.2g}",
     )
 
 
 def _reason(
-    estimated: Estimate, tolerance: Tolerance, decision: Decision, needed: int | None
+    test: BlockTest, tolerance: Tolerance, decision: Decision, needed: int | None, allowed: int
 ) -> str:
-    low, high = (signed(math.expm1(end)) for end in (estimated.low, estimated.high))
-    accepted, refused = signed(tolerance.accepted), signed(tolerance.refused)
+    interval = test.interval()
+    if interval is None:
+        return f"{test.blocks} blocks are too few for an interval"
+    low, high = signed(interval.low), signed(interval.high)
     if decision == "fail":
-        return f"significantly worse than {accepted}: by at least {low}"
+        return f"significantly worse than {signed(tolerance.accepted)}: by at least {low}"
     if decision == "pass":
-        return f"significantly below {refused}: at most {high}"
-    return f"between {low} and {high}; {needed} blocks would most likely decide"
+        return f"significantly below {signed(tolerance.refused)}: at most {high}"
+    open_end = f"between {low} and {high}"
+    if needed is None or needed <= allowed:
+        return open_end
+    accepted, refused = (
+        f"{100 * share:.3g}%"
+        for share in (tolerance.accepted, _decidable(test, tolerance, allowed))
+    )
+    return f"{open_end}; {allowed} blocks could decide {tolerance.metric}:{accepted}:{refused}"
+
+
+def _decidable(test: BlockTest, tolerance: Tolerance, blocks: int) -> float:
+    """Return the δ1 that a number of blocks would tell from the accepted change."""
+    width = _quantiles() * test.deviation / math.sqrt(blocks - 2)
+    return (1 + tolerance.accepted) * math.exp(width) - 1
 
 
 def signed(change: float) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
+import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from torchgauge.analyze.latency.noise import difference
+from torchgauge.analyze.statistics.permuted_blocks import FourLogs, four_of
 from torchgauge.measure import forward
 from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.measure.processes.fresh_folder import fresh_folder
@@ -62,11 +63,13 @@ def fitting_pace(device: str, models: float) -> Pace:
 class Timed(NamedTuple):
     """A block: each timing metric by process (A, B, B, A) and round, in SI units.
 
-    `layers` are own seconds by path of each process; `duration` is the seconds it all took.
+    `layers` are own seconds by path of each process, `fastest` the least of each of them where they
+    add up to a call; `duration` is the seconds it all took.
     """
 
     figures: dict[str, tuple[tuple[float, ...], ...]]
     layers: tuple[dict[str, float], ...] = ({}, {}, {}, {})
+    fastest: tuple[dict[str, float], ...] = ({}, {}, {}, {})
     duration: float = 0.0
     target: TargetDescription | None = None
     threads: int = 0
@@ -74,22 +77,41 @@ class Timed(NamedTuple):
 
     def differences(self) -> dict[str, float]:
         """Return d = ln(B ÷ A) of each metric, the mean over the rounds."""
-        return {name: mean_difference(visits) for name, visits in self.figures.items()}
+        return {name: log_difference(self.logs(name)) for name in self.figures}
 
-    def layer_differences(self) -> dict[str, float]:
-        """Return d of each layer that all four processes have with a time above 0."""
+    def logs(self, name: str) -> FourLogs:
+        """Return the processes' logs of a metric, each the mean over its rounds."""
+        return four_of(
+            statistics.fmean(math.log(value) for value in visits) for visits in self.figures[name]
+        )
+
+    @property
+    def undisturbed(self) -> tuple[float, ...]:
+        """The seconds of a call in which no other process disturbs, by process.
+
+        They are the sum of each layer's least time, since some moment of a few calls is quiet for
+        each layer even where none is for a whole call. Where layers do not add up to a call, or the
+        two builds have others, they are those of the fastest call.
+        """
+        paths = self.fastest[0].keys()
+        if paths and all(parts.keys() == paths for parts in self.fastest):
+            return tuple(math.fsum(parts.values()) for parts in self.fastest)
+        return tuple(min(visits) for visits in self.figures["fastest"])
+
+    def layer_logs(self, *, fastest: bool = False) -> dict[str, FourLogs]:
+        """Return the logs of each layer that all four processes have with a time above 0."""
         by_path = {}
-        for path in self.layers[0]:
-            times = [layers.get(path, 0.0) for layers in self.layers]
+        processes = self.fastest if fastest else self.layers
+        for path in processes[0]:
+            times = [layers.get(path, 0.0) for layers in processes]
             if min(times) > 0:
-                by_path[path] = difference(*times)
+                by_path[path] = four_of(map(math.log, times))
         return by_path
 
 
-def mean_difference(visits: Sequence[Sequence[float]]) -> float:
-    """Return the mean over rounds of d, from the four processes' values in the order A, B, B, A."""
-    rounds = [difference(*four) for four in zip(*visits, strict=True)]
-    return math.fsum(rounds) / len(rounds)
+def log_difference(logs: FourLogs) -> float:
+    """Return d = ln(B ÷ A) from the logs of the four processes in the order A, B, B, A."""
+    return (logs[1] + logs[2] - logs[0] - logs[3]) / 2
 
 
 def block(
@@ -112,7 +134,7 @@ def block(
         server = None
     with fresh_folder() as folder:
         runs = _run_concurrently if pace.concurrent else _run_in_turn
-        ready, visits, layers = runs(builds, pace, folder, end, server)
+        ready, visits, own = runs(builds, pace, folder, end, server)
     common = set(visits[0][0]).intersection(
         *(visit for process_visits in visits for visit in process_visits)
     )
@@ -122,7 +144,8 @@ def block(
     }
     return Timed(
         figures=figures,
-        layers=tuple(layers),
+        layers=tuple(_combined([visit.layers for visit in visits], typical) for visits in own),
+        fastest=tuple(_combined([visit.fastest for visit in visits], min) for visits in own),
         duration=time.perf_counter() - began,
         target=ready.target,
         threads=ready.threads,
@@ -130,7 +153,7 @@ def block(
     )
 
 
-_Run = tuple[Answer, list[list[dict[str, float]]], list[dict[str, float]]]
+_Run = tuple[Answer, list[list[dict[str, float]]], list[list[Answer]]]
 
 
 def _run_concurrently(
@@ -143,20 +166,29 @@ def _run_concurrently(
         ]
         ready = [process.ready() for process in processes]
         visits: list[list[dict[str, float]]] = [[] for _ in processes]
+        # In a new order each time: no build has a place that is better than another.
+        sample = random.Random().sample  # noqa: S311 - the global one is the user's
         for _ in range(pace.rounds):
-            for process, process_visits in zip(processes, visits, strict=True):
-                process_visits.append(process.ask(pace.question).figures)
-        stamped: list[list[dict[str, float]]] = [[] for _ in processes]
+            for number in sample(range(ABBA), ABBA):
+                visits[number].append(processes[number].ask(pace.question).figures)
+        stamped: list[list[Answer]] = [[] for _ in processes]
         for _ in range(pace.layer_rounds):
-            for process, times in zip(processes, stamped, strict=True):
-                times.append(process.ask(Question(0.0, 1, layers=True)).layers)
-    return ready[1], visits, [_typical(times) for times in stamped]
+            for number in sample(range(ABBA), ABBA):
+                stamped[number].append(processes[number].ask(Question(0.0, 1, layers=True)))
+    return ready[1], visits, stamped
 
 
-def _typical(visits: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return each layer's geometric mean over the visits, of which d is the mean of their d."""
+def typical(times: Sequence[float]) -> float:
+    """Return the geometric mean, of which d is the mean of d; 0 where a time is 0."""
+    return statistics.geometric_mean(times) if min(times) > 0 else 0.0
+
+
+def _combined(
+    visits: Sequence[dict[str, float]], statistic: Callable[[Sequence[float]], float]
+) -> dict[str, float]:
+    """Return one value of each layer that all visits have."""
     return {
-        path: statistics.geometric_mean(times) if min(times) > 0 else 0.0
+        path: statistic(times)
         for path in (visits[0] if visits else ())
         if len(times := [visit[path] for visit in visits if path in visit]) == len(visits)
     }
@@ -170,4 +202,4 @@ def _run_in_turn(
         with waiting(build, folder / str(number), end, server) as process:
             ready.append(process.ready())
             answers.append(process.ask(pace.question))
-    return ready[1], [[answer.figures] for answer in answers], [answer.layers for answer in answers]
+    return ready[1], [[answer.figures] for answer in answers], [[answer] for answer in answers]

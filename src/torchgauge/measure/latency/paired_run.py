@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from torchgauge import units
+from torchgauge.analyze.statistics.paired import ESTIMATING_BLOCKS
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.latency.blocks import Timed
 from torchgauge.progress import Progress
@@ -18,12 +19,14 @@ LEAST_BLOCKS = 2  # blocks without which nothing can be said
 class PairedRun:
     """The blocks of a paired run and how often they were judged.
 
-    `interrupted` by Ctrl-C; `warnings` hold the error that ended the run early.
+    `interrupted` by Ctrl-C; `hopeless` where the first blocks told that all would not be enough;
+    `warnings` hold the error that ended the run early.
     """
 
     blocks: list[Timed] = field(default_factory=list)
     look_count: int = 0
     interrupted: bool = False
+    hopeless: bool = False
     warnings: list[MeasurementWarning] = field(default_factory=list)
 
     @property
@@ -38,17 +41,23 @@ def run(
     most_blocks: int,
     decided: Callable[[Sequence[Timed]], bool],
     progress: Progress,
+    hopeless: Callable[[Sequence[Timed], int], bool] = lambda _, __: False,
 ) -> PairedRun:
     """Run `blocks` blocks, judge, and where nothing is decided as many again, `most_blocks` in all.
 
-    Ctrl-C ends the run and keeps the whole blocks. So does an error after two blocks; before them
+    After three blocks `hopeless` tells of them and the most whether to end there. Ctrl-C ends the
+    run and keeps the whole blocks. So does an error after two blocks; before them
     it is raised.
     """
     result = PairedRun()
     try:
+        extended = min(2 * blocks, most_blocks)
+        _extend(result, block, min(ESTIMATING_BLOCKS, blocks), progress)
+        result.hopeless = hopeless(result.blocks, extended)
+        if result.hopeless:
+            return result
         _extend(result, block, blocks, progress)
         result.look_count = 1
-        extended = min(2 * blocks, most_blocks)
         if extended > blocks and not decided(result.blocks):
             progress.start("one extension")
             _extend(result, block, extended, progress)

@@ -91,7 +91,7 @@ def _with_layers(run: LatencyRun, placement: Placement, options: LatencyOptions)
         layers = layer_times.measure(placement, options.train)
     except KeyboardInterrupt:
         return msgspec.structs.replace(run, stop="interrupted")
-    return msgspec.structs.replace(run, layer_times=layers)
+    return msgspec.structs.replace(run, layer_times=layers.typical)
 
 
 def read_request(request: BinaryIO) -> tuple[dict[str, Any], Request]:

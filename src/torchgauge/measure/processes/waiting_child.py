@@ -23,7 +23,11 @@ from torchgauge.measure.latency.sampling import Timing
 from torchgauge.measure.processes.child_work import opened, read_request
 from torchgauge.measure.processes.waiting_process import Answer, Question
 from torchgauge.measure.step import prepared
-from torchgauge.measure.timeline.layer_times import layer_seconds, synchronized_clock
+from torchgauge.measure.timeline.layer_times import (
+    OwnTimes,
+    layer_seconds,
+    synchronized_clock,
+)
 from torchgauge.records.failure import Failure
 from torchgauge.targets.builds.home import check_home
 from torchgauge.targets.placement import Placement
@@ -102,10 +106,17 @@ def _serve(
                 metrics |= _core_share(before, scheduled(os.getpid()))
                 timings = _calls(cpu_call, clock.now, question.seconds / 2, question.calls)
                 metrics["cpu_time"] = statistics.median(timing.total for timing in timings) * 1e-9
-            layers = {}
+            own = OwnTimes({}, {})
             if question.layers:
-                layers = layer_seconds(placement, step, synchronized_clock(clock, device))
-            say(Answer(figures=metrics, layers=layers))
+                own = layer_seconds(placement, step, synchronized_clock(clock, device))
+            adds_up = not (device.asynchronous or options.staged or options.train is not None)
+            say(
+                Answer(
+                    figures=metrics,
+                    layers=own.typical,
+                    fastest=own.fastest if adds_up else {},
+                )
+            )
 
 
 def _calls(
@@ -122,7 +133,7 @@ def figures(timings: list[Timing], batch: int | None) -> dict[str, float]:
     """Return the timing metrics of one visit by name; those that it is too short for are absent."""
     totals = [timing.total * 1e-9 for timing in timings]
     median = statistics.median(totals)
-    metrics = {"latency": median, "p50": median}
+    metrics = {"latency": median, "p50": median, "fastest": _fastest(timings)}
     for name, (share, min_samples) in _QUANTILES.items():
         if len(totals) >= min_samples:
             metrics[name] = float(np.quantile(totals, share))
@@ -143,6 +154,12 @@ def _core_share(before: Scheduled, after: Scheduled) -> dict[str, float]:
     if before[1] is None or after[1] is None or ran <= 0:
         return {}
     return {"core_share": ran / (ran + max(0.0, after[1] - before[1]))}
+
+
+def _fastest(timings: list[Timing]) -> float:
+    """Return the least seconds of a call; of one in stages the sum of the stages' least ones."""
+    stages = [timing.stages or {"": timing.total} for timing in timings]
+    return sum(min(stage[name] for stage in stages) for name in stages[0]) * 1e-9
 
 
 def _on_meta() -> InputError:

@@ -71,7 +71,8 @@ class Question(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """What a waiting process says, first that it is ready: `step` is then a warm call's seconds.
 
-    `figures` are timing metrics by name in SI units, `layers` own seconds by path.
+    `figures` are timing metrics by name in SI units, and the seconds of the "fastest" call;
+    `layers` own seconds by path, `fastest` the least of each that add up to a call, if any do.
     """
 
     step: float = 0.0
@@ -80,6 +81,7 @@ class Answer(msgspec.Struct, frozen=True):
     torch: str = ""
     figures: dict[str, float] = msgspec.field(default_factory=dict)
     layers: dict[str, float] = msgspec.field(default_factory=dict)
+    fastest: dict[str, float] = msgspec.field(default_factory=dict)
     failure: Failure | None = None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.analyze.statistics.paired import estimate
+from torchgauge.analyze.statistics.student import estimate
 from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
 from torchgauge.analyze.timeline.compared_layers import KernelTime, SideTimes, compared_layers
 from torchgauge.analyze.timeline.layer_times import layer_times

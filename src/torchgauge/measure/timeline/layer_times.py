@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torchgauge.analyze.timeline.call_tree import Call, CallTree
 from torchgauge.analyze.timeline.layer_times import LayerTimes, layer_times
@@ -26,7 +26,18 @@ MAX_STEPS = 60
 SECONDS = 0.1
 
 
-def measure(placement: Placement, train: Training | None) -> dict[str, float]:
+class OwnTimes(NamedTuple):
+    """Each layer's own seconds of a step by its path, "" for the model.
+
+    `typical` are medians over steps, `fastest` the least ones, which other processes disturbed
+    least; those are absent where a runtime tells no times of single steps.
+    """
+
+    typical: dict[str, float]
+    fastest: dict[str, float]
+
+
+def measure(placement: Placement, train: Training | None) -> OwnTimes:
     """Return `layer_seconds` of a placed model's step, in this process.
 
     Raises what the step raises.
@@ -37,10 +48,10 @@ def measure(placement: Placement, train: Training | None) -> dict[str, float]:
         return layer_seconds(placement, step, synchronized_clock(SystemClock(), device))
 
 
-def layer_seconds(placement: Placement, step: Step, now: Callable[[], int]) -> dict[str, float]:
+def layer_seconds(placement: Placement, step: Step, now: Callable[[], int]) -> OwnTimes:
     """Return `own_times` of a step; of an ONNX file those of its nodes, by layer."""
     if isinstance(placement.model, RuntimeModel):
-        return runtime_timeline.own_times(placement, step, SECONDS, now)
+        return OwnTimes(runtime_timeline.own_times(placement, step, SECONDS, now), {})
     return own_times(placement.model, step, now)
 
 
@@ -59,11 +70,11 @@ def synchronized_clock(clock: Clock, device: Device) -> Callable[[], int]:
 
 def own_times(
     model: Callable[..., Any], step: Callable[[], object], now: Callable[[], int]
-) -> dict[str, float]:
-    """Return each layer's own seconds of a step's forward pass by its path, "" for the model.
+) -> OwnTimes:
+    """Return each layer's own seconds of a step's forward pass.
 
-    They are medians over five stamped steps at least, without the layers that a layer calls and
-    without what stamps cost with warm caches; a layer called from several places counts once.
+    They are of five stamped steps at least, without the layers that a layer calls and without what
+    stamps cost with warm caches; a layer called from several places counts once.
     Where a device runs on its own, `now` waits for it first: else a layer would only be as long as
     its launches.
     """
@@ -84,7 +95,7 @@ def own_times(
     return _by_path(layer_times(calls, tree, calibrated(now)), tree)
 
 
-def _by_path(times: LayerTimes, tree: CallTree) -> dict[str, float]:
+def _by_path(times: LayerTimes, tree: CallTree) -> OwnTimes:
     steps: list[dict[str, float]] = []
     for own in times.steps:
         by_path: dict[str, float] = {}
@@ -93,5 +104,8 @@ def _by_path(times: LayerTimes, tree: CallTree) -> dict[str, float]:
             by_path[path] = by_path.get(path, 0) + nanoseconds
         steps.append(by_path)
     paths = dict.fromkeys(path for step in steps for path in step)
-    medians = {path: statistics.median(step.get(path, 0) for step in steps) for path in paths}
-    return {path: max(0.0, median) * 1e-9 for path, median in medians.items()}
+    by_path = {path: [max(0.0, step.get(path, 0)) * 1e-9 for step in steps] for path in paths}
+    return OwnTimes(
+        {path: statistics.median(own) for path, own in by_path.items()},
+        {path: min(own) for path, own in by_path.items()},
+    )

@@ -37,7 +37,9 @@ def interval(change: Change | Place) -> str:
 
 
 def corrected_change(change: Change | Ruling) -> str:
-    """Format the change at the machine's usual speed: '+1.2 % (95 % in … )'."""
+    """Format the change at the machine's usual speed, or say that it is of undisturbed calls."""
+    if change.undisturbed:
+        return "estimated of calls that no other process disturbed, as the machine was busy"
     corrected_interval = change.corrected_interval
     if change.corrected is None or corrected_interval is None:
         return ""

@@ -85,13 +85,13 @@ def _amount(ruling: Ruling, number: float | None) -> str:
 def explanation(ruling: Ruling) -> str:
     """Return why the outcome is what it is, as far as the figures do not say it."""
     parts = [one_line(ruling.reason.rstrip("."))] if ruling.reason else []
-    parts += [corrected_change(ruling)] if ruling.corrected is not None else []
+    parts += filter(None, [corrected_change(ruling)])
     if ruling.borderline:
         parts.insert(0, "borderline, the limit lies in the interval")
-    if _within_one_process(ruling):
-        parts.append("between runs unknown")
     if ruling.outcome == "inconclusive" and ruling.needed is not None:
         parts.append(f"about {ruling.needed:,} blocks would decide")
+    if _within_one_process(ruling):
+        parts.append("between runs unknown")
     return "; ".join(parts)
 
 
@@ -113,7 +113,7 @@ def line(ruling: Ruling) -> str:
 def regressed_layers(ruling: Ruling, verdict: Verdict) -> tuple[str, ...]:
     """Return the layers that got slower, where it is the time that fails."""
     timed = ruling.outcome == "fail" and ruling.tolerance is not None and ruling.unit != "B"
-    places = verdict.regressed_layers if timed and ruling.how == "measured" else ()
+    places = verdict.regressed_layers if timed and ruling.how != "counted" else ()
     return tuple(map(one_line, places))
 
 
