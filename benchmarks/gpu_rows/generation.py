@@ -35,7 +35,8 @@ def lines(machine: Machine) -> Iterator[Line]:
     )
     (cell,) = found.cells
     if not cell.done:
-        yield Line("generation", verdict="failed", note=cell.reason)
+        failures = "; ".join(w.message for w in found.all_warnings if w.failed)
+        yield Line("generation", verdict="failed", note=failures or cell.reason)
         return
     ours = Stages(cell.ttft and cell.ttft.value, cell.tpot and cell.tpot.value)
     yield from compared(ours, by_hand(machine, model, prompt, new))

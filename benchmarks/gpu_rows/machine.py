@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SPECS: dict[str, dict[str, Any]] = {
     "ResNet-50": {"spec": "torchvision:resnet50", "batch": 32},
+    "ResNet-18": {"spec": "torchvision:resnet18", "batch": 32},
     "BERT": {"spec": "hf:bert", "inputs": ("input_ids=8x128:int64<30522",)},
     # The shape of Llama 3.2 1B.
     "Llama 1B": {
@@ -25,9 +26,13 @@ SPECS: dict[str, dict[str, Any]] = {
         "precision": "bf16",
     },
 }
-# The same code paths in a second, on a CPU.
+SPECS["BERT, 2 layers"] = SPECS["BERT"] | {"spec": "hf:bert?num_hidden_layers=2"}
+SPECS["Llama 1B, 2 layers"] = SPECS["Llama 1B"] | {
+    "spec": SPECS["Llama 1B"]["spec"].replace("layers=16", "layers=2")
+}
+# The same code paths in a second, on a CPU, of models whose names begin so.
 TINY: dict[str, dict[str, Any]] = {
-    "ResNet-50": {"spec": "torchvision:resnet18", "inputs": ("2x3x32x32",)},
+    "ResNet": {"spec": "torchvision:resnet18", "inputs": ("2x3x32x32",)},
     "BERT": {
         "spec": "hf:bert?hidden_size=32&intermediate_size=64&num_hidden_layers=1"
         "&num_attention_heads=2&vocab_size=100",
@@ -77,7 +82,8 @@ class Machine:
         """Return one of the models as the command line asks for it; it is trained in fp32."""
         from torchgauge.targets.target import TargetRequest
 
-        settings = dict((TINY if self.tiny else SPECS)[name])
+        tiny = next(settings for model, settings in TINY.items() if name.startswith(model))
+        settings = dict(tiny if self.tiny else SPECS[name])
         if training:
             settings.pop("precision", None)
         return TargetRequest(device=device or self.device, training=training, **settings)

@@ -45,9 +45,11 @@ def pretended_gpu() -> Iterator[None]:
                 real = getattr(owner, name)
                 effect = answer if callable(answer) else lambda *_, answer=answer, **__: answer
                 replaced(owner, name, mock.create_autospec(real, side_effect=effect))
+        replaced(torch, "Generator", _Generator)
         replaced(torch.cuda, "Event", _Event)
         replaced(torch.cuda, "device", lambda device: contextlib.nullcontext(device))
-        replaced(torch, "compile", lambda model, **_: model)
+        compiled = mock.create_autospec(torch.compile, side_effect=lambda model, **_: model)
+        replaced(torch, "compile", compiled)
         # Kineto would ask the driver.
         without = {"use_device": None, "use_cuda": False}
         replaced(profiler, "__init__", lambda self, *_, **how: record(self, **how | without))
@@ -94,6 +96,7 @@ class _Gpu:
                 "get_device_properties": facts, "mem_get_info": (CAPACITY // 2, CAPACITY),
                 "memory_allocated": 3000, "memory_reserved": 4096, "max_memory_allocated": 3000,
                 "max_memory_reserved": 4096, "memory_stats": _statistics(), "current_stream": None,
+                "make_graphed_callables": lambda model, *_, **__: model,
                 "memory_snapshot": _snapshot()["segments"], "get_rng_state_all": [],
                 "get_rng_state": torch.zeros(16, dtype=torch.uint8), "set_rng_state_all": None,
                 "set_per_process_memory_fraction": self.set_fraction,
@@ -124,6 +127,17 @@ class _Gpu:
         )
 
 
+class _Generator(torch.Generator):
+    """A generator on the CPU, whatever its device is said to be."""
+
+    def __new__(cls, _: object = "cpu") -> _Generator:
+        """Return a generator of the CPU."""
+        return super().__new__(cls, "cpu")
+
+    def __init__(self, *_: object) -> None:
+        """Take the device too."""
+
+
 class _Event:
     """A CUDA event that is over when it is recorded."""
 
@@ -138,6 +152,9 @@ class _Event:
     def elapsed_time(self, end_event: _Event) -> float:
         """Return the milliseconds until another event."""
         return (end_event.time - self.time) * 1e3
+
+    def synchronize(self) -> None:
+        """Return at once."""
 
 
 class _Tensors(TorchFunctionMode):

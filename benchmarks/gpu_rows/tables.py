@@ -97,7 +97,7 @@ def compared(of: str, ours: Mapping[str, Used], beside: Mapping[str, Used]) -> L
 def of_operators(profile: Any, clock: str) -> dict[str, Used]:
     """Return our table of operators by name."""
     rows = profile.table("operators").rows()
-    return {row["Name"]: Used(row["# of Calls"], row[f"Self {clock}"] or 0.0) for row in rows}
+    return {row["Name"]: Used(row["# of Calls"], row.get(f"Self {clock}") or 0.0) for row in rows}
 
 
 def of_kernels(profile: Any) -> dict[str, Used]:

@@ -14,6 +14,7 @@ import torchgauge as tg
 from gpu_rows import out_of_memory, power, snapshots
 from gpu_rows.machine import Machine
 from gpu_rows.pretended import NAME, pretended_gpu
+from torchgauge.advice.candidates.compilation import CANDIDATES
 from torchgauge.device.checks import gpu_state
 from torchgauge.device.energy import gpu_counters
 from torchgauge.device.gpu_metrics import gpus_of
@@ -109,6 +110,14 @@ def test_the_energy_of_a_gpu():
     with pretended_gpu(), gpu_counters({0: "GPU-x"}) as (counter,):
         assert counter.reason == ""
         assert counter.read() <= counter.read()
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda candidate: candidate.id)
+def test_the_code_of_compiled_models_and_cuda_graphs(candidate):
+    with pretended_gpu():
+        names = {"torch": torch, "model": nn.Linear(4, 4), "args": (torch.ones(1, 4),)}
+        exec(candidate.code(None), names)
+        assert names["model"](*names["args"]).shape == (1, 4)
 
 
 def test_ranges_of_nvtx():

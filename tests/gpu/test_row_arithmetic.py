@@ -263,6 +263,10 @@ def test_the_work_of_a_llama_by_hand():
     assert mfu.forward_flops(shape, 2, 3, head=False) == 2 * weights * 6 + scores
     more = mfu.forward_flops(shape, 2, 3, head=True) - mfu.forward_flops(shape, 2, 3, head=False)
     assert more == 2 * 8 * 10 * 6
+    # 2 angles of a head 4 wide, at each of 6 positions.
+    assert mfu.angle_flops(shape, 2, 3) == 2 * 2 * 6
+    verdicts = [mfu.counted(ours, 100, 24).verdict for ours in (100, 124, 112)]
+    assert verdicts == ["met", "met", "missed"]
     assert mfu.utilisation(1e12, 0.01, 1e15) == pytest.approx(0.1)
     assert mfu.utilised(0.41, 0.40).verdict == "missed"
     assert mfu.utilised(0.403, 0.40).verdict == "met"
