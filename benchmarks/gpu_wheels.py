@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import argparse
 import email
+import functools
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,11 +40,12 @@ def main() -> int:
     have = present(options.present.read_text()) if options.present else {}
     target = environment(options.python, options.machine)
     wanted = required(options.extra, target)
-    shutil.rmtree(options.out, ignore_errors=True)
-    options.out.mkdir(parents=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for older in options.out.glob("*.whl"):
+        older.unlink()
     for wheel in downloaded(wanted, have, target, options.out):
         print(f"{wheel.stat().st_size / 2**20:7.2f} MiB  {wheel.name}")
-    size = sum(wheel.stat().st_size for wheel in options.out.iterdir())
+    size = sum(wheel.stat().st_size for wheel in options.out.glob("*.whl"))
     print(f"{size / 2**20:7.2f} MiB  together, in {options.out}")
     return 0
 
@@ -62,7 +63,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--extra", action="append", default=[], help="of pyproject.toml, with it")
     parser.add_argument("--python", default="3.12", help="that machine's (default 3.12)")
     parser.add_argument("--machine", default="x86_64", help="its processor (default x86_64)")
-    parser.add_argument("--out", type=Path, default=Path("wheels"), help="replaced if it exists")
+    parser.add_argument("--out", type=Path, default=Path("wheels"), help="its wheels are replaced")
     return parser.parse_args()
 
 
@@ -92,10 +93,16 @@ def environment(python: str, machine: str) -> dict[str, str]:
 
 
 def required(extras: Iterable[str], target: dict[str, str]) -> list[Requirement]:
-    """Return the requirements of pyproject.toml, with those of some extras."""
+    """Return the requirements of pyproject.toml and of some extras, which may name others."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lists = [project["dependencies"], *(project["optional-dependencies"][e] for e in extras)]
-    return list(applying((text for texts in lists for text in texts), target))
+    found, wanted = list(applying(project["dependencies"], target)), list(extras)
+    for extra in wanted:
+        for requirement in applying(project["optional-dependencies"][extra], target):
+            if requirement.name == project["name"]:
+                wanted += sorted(requirement.extras - set(wanted))
+            else:
+                found.append(requirement)
+    return found
 
 
 def applying(
@@ -117,20 +124,22 @@ def downloaded(
     """
     allowed: dict[str, SpecifierSet] = defaultdict(SpecifierSet)
     wheels: dict[str, Path] = {}
+    done: set[tuple[Path | str, ...]] = set()
     while wanted:
         requirement = wanted.pop(0)
         name = canonicalize_name(requirement.name)
         allowed[name] &= requirement.specifier
-        if name in have and (
-            not have[name] or allowed[name].contains(have[name], prereleases=True)
-        ):
+        suffices = functools.partial(allowed[name].contains, prereleases=True)
+        if name in have and (not have[name] or suffices(have[name])):
             continue
-        if name in wheels:
-            if allowed[name].contains(wheels[name].name.split("-")[1], prereleases=True):
-                continue
+        if name in wheels and not suffices(wheels[name].name.split("-")[1]):
             wheels.pop(name).unlink()
-        wheels[name] = download(f"{name}{allowed[name]}", target, folder)
-        wanted += applying(requires(wheels[name]), target, requirement.extras)
+        if name not in wheels:
+            wheels[name] = download(f"{name}{allowed[name]}", target, folder)
+        followed = (wheels[name], *sorted(requirement.extras))
+        if followed not in done:
+            done.add(followed)
+            wanted += applying(requires(wheels[name]), target, requirement.extras)
     yield from (wheels[name] for name in sorted(wheels))
 
 

@@ -58,7 +58,8 @@ def lines(machine: Machine, file: Path | None = None) -> Iterator[Line]:
 
     Each row measures once, in a process of its own, and a file of the machine's state has the runs.
     """
-    file = file or Path(os.environ["TORCHGAUGE_STATE"]) / "intervals.jsonl"
+    name = "pretended" if machine.pretended else "intervals"
+    file = file or Path(os.environ["TORCHGAUGE_STATE"]) / f"{name}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as appended:
         appended.write(json.dumps(once(machine, "ResNet-50")) + "\n")

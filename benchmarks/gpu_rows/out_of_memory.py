@@ -38,12 +38,12 @@ def lines(machine: Machine) -> Iterator[Line]:
             kept.append(torch.empty(size_of(len(kept)), dtype=torch.uint8, device=x.device))
             return x
 
-    model = nn.Sequential(nn.Identity(), Keeps())
+    model, x = nn.Sequential(nn.Identity(), Keeps()), torch.ones(1, device=machine.device)
     torch.cuda.set_per_process_memory_fraction(FRACTION, machine.device)
     with tempfile.TemporaryDirectory() as folder:
         with tg.timeline(on_oom=folder) as run, contextlib.suppress(torch.OutOfMemoryError):
             while len(kept) < MOST_CALLS:
-                model(torch.ones(1, device=machine.device))
+                model(x)
         events = run.record.out_of_memory
         if not events or not events[0].snapshot:
             yield Line("out of memory", verdict="missed", note=f"{len(events)} events, no snapshot")

@@ -110,7 +110,7 @@ def test_rows_of_intervals_are_kept_in_a_file(tmp_path, monkeypatch):
     runs = iter([run(1.0, 0.9, 1.1), run(1.05)])
     monkeypatch.setattr(coverage, "once", lambda *_: next(runs))
     file = tmp_path / "state" / "intervals.jsonl"
-    (first,), (second,) = (list(coverage.lines(None, file)) for _ in range(2))
+    (first,), (second,) = (list(coverage.lines(Machine("cpu"), file)) for _ in range(2))
     assert (first.figures["runs"], second.figures["runs"], second.figures["held"]) == (1, 2, 1)
 
 

@@ -33,6 +33,9 @@ def test_requirements_are_those_of_the_project():
     assert {"msgspec", "httptools", "rich-argparse", "numpy"} <= names
     assert "zeus" not in names
     assert "zeus" in {one.name for one in gpu_wheels.required(["energy"], TARGET)}
+    every = {one.name for one in gpu_wheels.required(["all"], TARGET)}
+    assert {"zeus", "memray", "onnx"} <= every  # memray by way of another extra
+    assert "torchgauge" not in every
 
 
 def folder_of(tmp_path, monkeypatch, *wanted, have=None):
@@ -67,6 +70,9 @@ def test_extras_are_followed_and_versions_narrowed(tmp_path, monkeypatch):
     asked, made = folder_of(tmp_path, monkeypatch, "a[more]")
     assert made == ["a-2.0", "b-1.5", "d-1.0", "e_f-1.0"]
     assert asked[-1] in ("b<1.6,>=1.5", "b>=1.5,<1.6")
+    (tmp_path / "later").mkdir()
+    later = folder_of(tmp_path / "later", monkeypatch, "a", "a[more]")
+    assert later[1] == made
 
 
 def test_what_suffices_there_is_left_out_with_what_it_requires(tmp_path, monkeypatch):

@@ -154,7 +154,7 @@ class _Measurement:
             new_tokens=self._options.new_tokens,
             cache_kind=kind,
             status=run.status,
-            reason=run.reason or "It was interrupted before a call was timed.",
+            reason=run.reason or "It ended before a call was timed.",
             error=run.error,
             calls=tuple(run.calls),
             warmup=min(WARMUP, len(run.calls)),
