@@ -7,10 +7,10 @@ import pytest
 from tests.support.paths import BENCHMARKS
 
 from torchgauge.analyze.parallel.mesh_groups import groups_of
-from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.pipeline_step import PipelineStep
 from torchgauge.measure.parallel.rank_step import note_step
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 
 pytestmark = pytest.mark.thorough
 LENGTH, SAMPLES, WIDTH, HEADS = 32, 2, 64, 4
@@ -24,7 +24,7 @@ def noted(monkeypatch):
 
     def note(dims, rank=0, **changes):
         settings = dataclasses.replace(megatron.TINY, **{"layers": 1, "micro_batches": 1} | changes)
-        with fake_job(dims, rank) as mesh, cuda_kernels():
+        with fake_job(dims, rank) as mesh, CudaKernels().everywhere():
             schedule, inputs, training = megatron.job(settings, mesh)
             step = note_step(PipelineStep(schedule, inputs, training), groups_of(dims, rank))
             return step, [parameter.numel() for parameter in schedule._stage.submod.parameters()]

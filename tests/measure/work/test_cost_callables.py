@@ -57,10 +57,7 @@ def test_fake_and_meta_tensors_have_the_products_of_real_ones(case, backward):
     assert (outside.macs, outside.counted_on, outside.unknown) == (real.macs, "fake", {})
     with torch.device("meta"):
         on_meta = counted()
-    assert on_meta.counted_on == "meta"
-    # The fused recurrent kernel computes gradients of the first state, which nothing asks for.
-    state = 2 * 12 * 3 if case == "recurrent" and backward else 0
-    assert on_meta.macs + state == real.macs
+    assert (on_meta.counted_on, on_meta.macs) == ("meta", real.macs)
 
 
 @pytest.mark.slow

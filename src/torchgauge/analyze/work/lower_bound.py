@@ -69,7 +69,8 @@ def summed(bounds: Iterable[RowBound]) -> LowerBound:
 
 def _row_bound(row: CostRow, roofs: Roofs, fp32: Fp32, weights: float) -> RowBound:
     complete = row.has_formula
-    operations = row.causal_matmul_flops + row.vector_flops + row.integer_ops
+    # Products have units of their own, beside which other work goes on.
+    operations = max(row.causal_matmul_flops, row.vector_flops + row.integer_ops)
     peak = roofs.peak(row.dtype, tf32=_rounded(row.operator, fp32))
     if peak is None:
         # Fewer operations than bytes are never what takes the time.

@@ -68,7 +68,7 @@ def mkldnn_layer_backward(
     return _backward(_layers(operand, (weight1, weight2), mode))
 
 
-@formula("aten::_cudnn_rnn")
+@formula("aten::_cudnn_rnn", "torchgauge::cudnn_rnn")
 def cudnn(
     operand: Operand, weight: Any, weight_stride0: int, weight_buf: Any, hx: Any, cx: Any,
     mode: int, *args: Any,
@@ -85,7 +85,7 @@ def miopen(
     return _layers(operand, weight, mode)
 
 
-@formula("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward")
+@formula("aten::_cudnn_rnn_backward", "aten::miopen_rnn_backward", "torchgauge::cudnn_rnn_backward")
 def cudnn_backward(
     operand: Operand, weight: Any, weight_stride0: int, weight_buf: Any, hx: Any, cx: Any,
     output: Any, grad_output: Any, grad_hy: Any, grad_cy: Any, mode: int, *args: Any,

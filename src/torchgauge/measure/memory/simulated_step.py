@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torchgauge.analyze.memory.training_passes import Passes, passes
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.forward import running
-from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.live_bytes import LiveBytes
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
@@ -30,11 +30,13 @@ from torchgauge.targets.training.training import Phase, Training, TrainingStep, 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 
 
-def simulate(placement: Placement, train: Training | None = None, *, cuda: bool = False) -> Passes:
+def simulate(
+    placement: Placement, train: Training | None = None, kernels: CudaKernels | None = None
+) -> Passes:
     """Run forward, loss and backward of a copy on fake CPU tensors, and return what they hold.
 
     Fake tensors take the paths of the CPU's kernels (fused attention and recurrent layers among
-    them) and compute nothing; with `cuda` those of CUDA's where they save other tensors, and
+    them) and compute nothing; with `kernels` CUDA's where they save other tensors, and
     without workspaces. `train` None takes the loss that the model returns, else the mean of
     its outputs. Raises MeasurementError `step-not-simulated` where that cannot be, and those of
     `forward.running`.
@@ -55,8 +57,8 @@ def simulate(placement: Placement, train: Training | None = None, *, cuda: bool 
     ):
         copied, inputs = stand_ins(module, placement.inputs, StandIns(mode))
         existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]
-        live = LiveBytes(existing, workspaces=not cuda)
-        with mode, cuda_kernels() if cuda else contextlib.nullcontext():
+        live = LiveBytes(existing, workspaces=kernels is None)
+        with mode, kernels.everywhere() if kernels else contextlib.nullcontext():
             step = TrainingStep(copied, inputs, how, lambda: _arithmetic(placement))
             ends = _followed(step, live)
     if live.unknown:

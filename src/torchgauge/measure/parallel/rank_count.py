@@ -18,7 +18,6 @@ from torchgauge.device.roofs import peaks
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
-from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.parallel.alternatives import Variant, alternatives, offloaded
 from torchgauge.measure.parallel.fake_ddp import adapt_replicas
 from torchgauge.measure.parallel.fake_job import fake_job
@@ -26,6 +25,7 @@ from torchgauge.measure.parallel.parallel_options import ParallelOptions
 from torchgauge.measure.parallel.pipeline_step import PipelineStep
 from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import (
     Alternative,
@@ -130,7 +130,7 @@ def _count_rank(
         fake_job(options.mesh, rank) as mesh,
         running("cpu", "A rank's training step", remedy_of),
         # Devices for which a job can be judged are GPUs, all of them.
-        cuda_kernels() if options.on else contextlib.nullcontext(),
+        CudaKernels().everywhere() if options.on else contextlib.nullcontext(),
     ):
         counted = sharded(target, mesh, options, train)
         adapt_replicas(counted.model)

@@ -18,6 +18,7 @@ from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.recording.scope import observed
 from torchgauge.measure.work.counting import Counter, retained
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
 from torchgauge.measure.work.not_called import ParametersRead, not_called, warning
 from torchgauge.records.record import MeasurementWarning
@@ -38,13 +39,15 @@ def measure(
     *,
     backward: bool = False,
     device: str = "cpu",
-    make_counter: Callable[[Callable[..., Any], ParametersRead, OwnThreads], Counter] = Counter,
+    make_counter: Callable[..., Counter] = Counter,
+    flash: bool = True,
 ) -> Cost:
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
     Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
     are sent into every differentiable output; no loss is counted, nor what made the inputs. What
-    torch.compile made runs eager. `make_counter` gives what adds up the operators. The model, its
+    torch.compile made runs eager. Tensors without values take the kernels of a GPU, with `flash`
+    attention if it has that. `make_counter` gives what adds up the operators. The model, its
     gradients and the process are put back. Raises MeasurementError where the call raises.
     """
     modes = hygiene.training if backward else hygiene.evaluation
@@ -52,9 +55,9 @@ def measure(
     modules = [] if module is None else list(module.modules())
     with modes(model, inputs) as saved_modes:
         threads = OwnThreads()
-        counter = make_counter(model, ParametersRead(module), threads)
-        if backward:
-            inputs = inputs.leaves()
+        kernels = CudaKernels(flash=flash)
+        counter = make_counter(model, ParametersRead(module), threads, kernels)
+        inputs = inputs.leaves() if backward else inputs
         tensors = _tensors(module, inputs)
         with (
             _eager(),
@@ -63,6 +66,7 @@ def measure(
             threads.tracking(),
             observed(counter.calls, modules),
             counter.attention.watched(),
+            kernels.dispatched(),
             counter.counting(),
             running(device, "Counting the model's forward", partial(misfit, model, inputs)),
         ):
@@ -80,6 +84,7 @@ def measure(
         collapsed=tuple(_collapsed(module, modules)),
         not_called=uncalled,
         retained_for_backward=retained_bytes,
+        kernels=dict(kernels.kernel_calls),
         warnings=(
             *counter.warnings.values(),
             *_compiled(model, modules),

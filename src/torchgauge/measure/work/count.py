@@ -21,6 +21,7 @@ from torchgauge.measure.memory.simulated_step import simulate
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.measure.work.counted import countable_with_values, counted, measure_cost, noted
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import Cost
@@ -72,7 +73,7 @@ def count(
     placement = None
     try:
         placement = opened(source)
-        cost = measure_cost(placement, backward=options.backward)
+        cost = measure_cost(placement, backward=options.backward, flash=options.flash)
     except TorchgaugeError as error:
         fall_back = options.fall_back and countable_with_values(error, source.device, placement)
         if not fall_back:
@@ -132,7 +133,8 @@ def _training(
     passes = None
     try:
         placement = opened(source)
-        passes = simulate(placement, options.train, cuda=bool(options.on))
+        kernels = CudaKernels(flash=options.flash) if options.on else None
+        passes = simulate(placement, options.train, kernels)
     except TorchgaugeError as error:
         unfit = isinstance(error, InputError) and not isinstance(error, ModelError)
         if options.train is not None and unfit:

@@ -34,5 +34,10 @@ class CountOptions:
     on: tuple[Roofs, ...] = ()
     fall_back: bool = False
 
+    @property
+    def flash(self) -> bool:
+        """Whether all devices have flash attention: those whose products know bfloat16."""
+        return all("bfloat16" in roofs.peaks for roofs in self.on)
+
     def __post_init__(self) -> None:
         optimizer_named(self.optimizer)

@@ -33,8 +33,11 @@ class Counted(NamedTuple):
     placement: Placement
 
 
-def measure_cost(placement: Placement, *, backward: bool) -> Cost:
-    """Count one call in the precision that it is measured in; of an ONNX file from its graph."""
+def measure_cost(placement: Placement, *, backward: bool, flash: bool = True) -> Cost:
+    """Count one call in the precision that it is measured in; of an ONNX file from its graph.
+
+    `flash` is whether the GPU, of whose kernels meta tensors take the shapes, has flash attention.
+    """
     if placement.target.graph is not None:
         if backward:
             raise InputError(
@@ -47,7 +50,11 @@ def measure_cost(placement: Placement, *, backward: bool) -> Cost:
         return _unknown(placement.target)
     with placement.arithmetic():
         return cost_probe.measure(
-            placement.model, placement.inputs, backward=backward, device=placement.device
+            placement.model,
+            placement.inputs,
+            backward=backward,
+            device=placement.device,
+            flash=flash,
         )
 
 
@@ -66,14 +73,14 @@ def _unknown(target: Target) -> Cost:
     )  # fmt: skip
 
 
-def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
+def counted(source: Source, placement: Placement, *, backward: bool, flash: bool = True) -> Counted:
     """Count one call of `placement`, which `source` opened; on the CPU where it fails on meta.
 
     Raises MeasurementError where the call raises on the last device tried, or the model is larger
     than `LARGEST`.
     """
     try:
-        return Counted(measure_cost(placement, backward=backward), placement)
+        return Counted(measure_cost(placement, backward=backward, flash=flash), placement)
     except MeasurementError as error:
         if not countable_with_values(error, placement.device, placement):
             raise

@@ -15,6 +15,7 @@ from torchgauge.formulas.traffic import bytes_of
 from torchgauge.formulas.work import Work
 from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.work.causal import CausalAttention, triangle
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import (
     DISABLED_DISPATCH,
     DispatchMode,
@@ -47,10 +48,15 @@ class Counter:
     """Adds up operator calls by layer call, phase, operator and element type, on own `threads`."""
 
     def __init__(
-        self, model: Callable[..., Any], parameters: ParametersRead, threads: OwnThreads
+        self,
+        model: Callable[..., Any],
+        parameters: ParametersRead,
+        threads: OwnThreads,
+        kernels: CudaKernels,
     ) -> None:
         self.parameters = parameters
         self.threads = threads
+        self.kernels = kernels
         self.calls = LayerCalls(model, self._on_thread)
         self.attention = CausalAttention()
         self.warnings: dict[str, MeasurementWarning] = {}
@@ -191,7 +197,7 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a subclass that is made of plain tensors: count what it calls
         if overload.composite and not _nested(args):
             with self:
-                return decomposed(func, args, kwargs)
+                return self.counter.kernels.call(func, *args, **kwargs)
         if overload.kind == "higher" and any(map(callable, args)):
             return self._higher_order(func, args, kwargs)
         outputs = called(func, args, kwargs)

@@ -31,6 +31,7 @@ __all__ = [
     "EARLY_STOP",
     "DispatchMode",
     "HigherOrderOperator",
+    "aten_operator",
     "backward_code",
     "current_node",
     "decomposed",
@@ -121,6 +122,12 @@ def decomposed(function: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(function, HigherOrderOperator):
         return function.dispatch(_EXPLICIT, *args, **kwargs)  # type: ignore[no-untyped-call]
     return function._op_dk(_COMPOSITE, *args, **kwargs)
+
+
+def aten_operator(name: str) -> Any:
+    """Return the overload of an aten operator by its name, "lstm.input" or "dropout"."""
+    packet, _, variant = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), variant or "default")
 
 
 def storage_key(tensor: torch.Tensor) -> int:

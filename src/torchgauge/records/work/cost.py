@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from torchgauge.records.record import How, MeasurementWarning, Record
 
 Phase = Literal["forward", "backward", "recompute"]
@@ -168,6 +170,9 @@ class Cost(Record, frozen=True, kw_only=True):
     whose insides are not seen as layers; `not_called` has the modules with parameters that did not
     run. `retained_for_backward` is the bytes of tensors that the
     forward pass keeps for the backward pass beside parameters, buffers and inputs; None without it.
+    `kernels` counts the forward's calls of the kernels that were assumed of a GPU, where tensors
+    without values were counted: "flash attention", "efficient attention", "math attention", "cuDNN
+    LSTM" and others.
     """
 
     nodes: tuple[CostNode, ...]
@@ -177,6 +182,7 @@ class Cost(Record, frozen=True, kw_only=True):
     collapsed: tuple[str, ...] = ()
     not_called: tuple[NotCalled, ...] = ()
     retained_for_backward: int | None = None
+    kernels: dict[str, int] = msgspec.field(default_factory=dict)
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "counted"
 

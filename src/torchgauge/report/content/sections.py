@@ -132,6 +132,9 @@ def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False
     rows.append(Row("bytes", amount(record.bytes, units.size), traffic))
     if record.retained_for_backward is not None:
         rows.append(Row("retained", units.size(record.retained_for_backward), "for backward"))
+    if record.kernels:
+        kernels = ", ".join(f"{calls:,} × {name}" for name, calls in record.kernels.items())
+        rows.append(Row("kernels", kernels, "assumed of a GPU"))
     # A training step has an optimizer, which the cost has not.
     if timed is not None and not record.backward:
         known_flops = known_part(record.executed_flops, at_least=record.at_least)

@@ -10,9 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchgauge.measure.memory.cuda_kernels import cuda_kernels
 from torchgauge.measure.memory.simulated_step import simulate
 from torchgauge.measure.work.counting import retained
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.targets.builds.source import Source
 
 # Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", table 3
@@ -51,7 +51,7 @@ def activations(layers, shape, *, cuda):
         model = nn.Sequential(*(Layer(hidden, heads) for _ in range(layers))).half()
         inputs = torch.randn(batch, sequence, hidden, dtype=torch.half)
     placement = Source.of_object(model, inputs, training=True).open()
-    return simulate(placement, cuda=cuda).activations
+    return simulate(placement, kernels=CudaKernels() if cuda else None).activations
 
 
 @pytest.mark.thorough
@@ -77,8 +77,8 @@ def saved(function, *tensors, mode):
 
 def test_dropout_saves_a_byte_per_element():
     x = torch.empty(64, 32, device="meta", dtype=torch.half, requires_grad=True)
-    assert saved(functional.dropout, x, mode=cuda_kernels())[0] == 64 * 32
-    with cuda_kernels():
+    assert saved(functional.dropout, x, mode=CudaKernels().everywhere())[0] == 64 * 32
+    with CudaKernels().everywhere():
         assert functional.dropout(x, training=False).dtype is x.dtype
         assert functional.dropout(x.detach()).grad_fn is None
 
@@ -97,14 +97,14 @@ class Names(TorchDispatchMode):
 
 def test_dropout_without_a_gradient_is_one_operator_too():
     x = torch.empty(64, 32, device="meta", dtype=torch.half)
-    with cuda_kernels(), Names() as run:
+    with CudaKernels().everywhere(), Names() as run:
         functional.dropout(x)
     assert run.names == ["native_dropout"]
 
 
 def test_attention_with_dropout_keeps_no_scores():
     call = functional.scaled_dot_product_attention
-    with FakeTensorMode(), cuda_kernels():
+    with FakeTensorMode(), CudaKernels().everywhere():
         heads = [torch.empty(2, 4, 64, 16, dtype=torch.bfloat16, requires_grad=True) for _ in "qkv"]
         kept = [
             saved(
@@ -113,8 +113,8 @@ def test_attention_with_dropout_keeps_no_scores():
             )[0]
             for rate in (0.0, 0.1)
         ]
-    # Queries, keys, values, the output, and a number per row.
-    assert kept == [4 * 2 * 2 * 4 * 64 * 16 + 4 * 2 * 4 * 64] * 2
+    # Queries, keys, values, the output, a number per row, and the state of the random numbers.
+    assert kept == [4 * 2 * 2 * 4 * 64 * 16 + 4 * 2 * 4 * 64 + 3 * 8] * 2
     assert functional.scaled_dot_product_attention is call
 
 
@@ -122,7 +122,7 @@ def test_rms_norm_saves_its_input_and_a_number_per_row():
     x = torch.empty(2, 64, 32, device="meta", dtype=torch.bfloat16, requires_grad=True)
     weight = torch.empty(32, device="meta", dtype=torch.bfloat16, requires_grad=True)
     call = functional.rms_norm
-    kept, y = saved(lambda: call(x, (32,), weight), mode=cuda_kernels())
+    kept, y = saved(lambda: call(x, (32,), weight), mode=CudaKernels().everywhere())
     assert kept == 2 * 64 * 32 * 2 + 2 * 64 * 4 + 32 * 2
     y.sum().backward()
     assert (x.grad.shape, weight.grad.dtype) == (x.shape, weight.dtype)
@@ -130,7 +130,7 @@ def test_rms_norm_saves_its_input_and_a_number_per_row():
 
 def test_tensors_with_values_are_computed_as_usual():
     x = torch.randn(4, 8, requires_grad=True)
-    with cuda_kernels():
+    with CudaKernels().everywhere():
         assert torch.equal(functional.rms_norm(x, (8,)), nn.RMSNorm(8)(x))
         torch.manual_seed(0)
         dropped = functional.dropout(x)

@@ -1,0 +1,196 @@
+"""The kernels that CUDA would run, for tensors without values.
+
+On meta tensors what torch composes of operators arrives in pieces: attention as products that write
+and read all scores, recurrent layers as a product per step. A GPU runs one kernel. Dropout is one
+operator there that saves a mask of a byte per element, where the CPU makes a mask of random numbers
+in the input's dtype; RMSNorm is one that saves its input and a number per row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from torchgauge.formulas.families.recurrent import GRU, LSTM
+from torchgauge.measure.work import fused_recurrent
+from torchgauge.measure.work.fused_attention import Attention, fused, kernel_of
+from torchgauge.measure.work.internals import aten_operator, decomposed, graph_task
+from torchgauge.signals import restoring
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class CudaKernels:
+    """Puts CUDA's kernels in the place of composite operators on tensors without values.
+
+    `flash` is whether the device has flash attention. `kernel_calls` counts the forward's calls by
+    kernel.
+    """
+
+    def __init__(self, *, flash: bool = True) -> None:
+        self.flash = flash
+        self.kernel_calls = Counter[str]()
+
+    @restoring
+    def dispatched(self) -> Iterator[None]:
+        """Take them for meta tensors until the block ends."""
+        _operators()
+        library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+        try:
+            for name in _REPLACEMENTS:
+                kernel = functools.partial(self.call, aten_operator(name))
+                library.impl(name, kernel, "AutogradMeta")
+            for name, shapes in fused_recurrent.SHAPES.items():
+                library.impl(name, shapes, "Meta")
+            yield
+        finally:
+            library._destroy()  # noqa: SLF001 - there is no public name for it
+
+    @restoring
+    def everywhere(self) -> Iterator[None]:
+        """Take them for fake tensors of the CPU too, where the functions of torch are called."""
+        with self.dispatched(), contextlib.ExitStack() as undo:
+            for owner, function, name in _FUNCTIONS:
+                original = getattr(owner, function)
+                setattr(owner, function, functools.partial(self._function, original, name))
+                undo.callback(setattr, owner, function, original)
+            yield
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a composite operator by CUDA's kernel if there is one, else what it is made of."""
+        name = function.name().removeprefix("aten::")
+        if name in _REPLACEMENTS and _is_meta(args[0]):
+            replaced = self._replaced(name, args, kwargs)
+            if replaced is not None:
+                return replaced
+        return decomposed(function, args, kwargs)
+
+    def _function(self, original: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        tensor = next(iter((*args, *kwargs.values())), None)
+        if name == "dropout":  # of distributed tensors too: it needs no collective
+            tensor = getattr(tensor, "_local_tensor", tensor)
+        if isinstance(tensor, FakeTensor) or _is_meta(tensor):
+            replaced = self._replaced(name, args, kwargs)
+            if replaced is not None:
+                return replaced
+        return original(*args, **kwargs)
+
+    def _replaced(self, name: str, args: Any, kwargs: Any) -> Any:
+        title, replacement = _REPLACEMENTS[name]
+        if name == _ATTENTION:
+            call = Attention(*args, **kwargs)
+            kernel = kernel_of(call, flash=self.flash)
+            title = f"{kernel} attention"
+            replaced = None if kernel == "math" else fused(call, kernel)
+        else:
+            replaced = replacement(*args, **kwargs)
+        if title and graph_task() == -1 and (replaced is not None or name == _ATTENTION):
+            self.kernel_calls[title] += 1
+        return replaced
+
+
+def _is_meta(tensor: Any) -> bool:
+    return type(tensor) in _PLAIN and tensor.is_meta and tensor.layout is torch.strided
+
+
+def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor | None:
+    if not train or not 0 < p < 1:
+        return None
+    return torch.native_dropout(input, p, True)[0]
+
+
+def _rms_norm(
+    input: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor | None:
+    shape = list(normalized_shape)
+    if list(input.shape[-len(shape) :]) != shape:
+        return None  # torch says what does not fit
+    normalized: torch.Tensor = _RmsNorm.apply(input, shape, weight, eps)  # type: ignore[no-untyped-call]
+    return normalized
+
+
+class _RmsNorm(torch.autograd.Function):
+    """RMSNorm by an operator of shapes alone, which saves what `aten::_fused_rms_norm` saves."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, shape: list[int], weight: Any, eps: Any) -> torch.Tensor:
+        y, scale = _operators()[1].rms_norm(x, shape, weight, eps)
+        ctx.save_for_backward(x, scale, weight)
+        ctx.shape = shape
+        return y  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        x, scale, weight = ctx.saved_tensors
+        gradient, own = _operators()[1].rms_norm_backward(
+            gradients[0], x, ctx.shape, scale, weight, [True, weight is not None]
+        )
+        return gradient, None, None if weight is None else own, None
+
+
+@functools.cache
+def _operators() -> Any:
+    """Define the operators that torch has on CUDA alone, which take no values here."""
+    library: Any = torch.library.Library("torchgauge", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library.define(
+        "rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"
+    )
+    library.define(
+        "rms_norm_backward(Tensor gradient, Tensor x, int[] shape, Tensor scale, Tensor? weight, "
+        "bool[2] mask) -> (Tensor, Tensor)"
+    )
+    for schema, shapes in fused_recurrent.OPERATORS.items():
+        library.define(schema)
+        library.impl(schema.partition("(")[0], shapes, "Meta")
+    library.impl("rms_norm", _shapes, "Meta")
+    library.impl("rms_norm_backward", _backward_shapes, "Meta")
+    return library, torch.ops.torchgauge
+
+
+def _shapes(
+    x: torch.Tensor, shape: list[int], weight: Any, _eps: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = x.shape[: x.dim() - len(shape)]
+    dtype = torch.float32 if x.dtype in _HALF else x.dtype
+    scale = x.new_empty((*rows, *(1 for _ in shape)), dtype=dtype)
+    output = x.dtype if weight is None else torch.promote_types(x.dtype, weight.dtype)
+    return torch.empty_like(x, dtype=output), scale
+
+
+def _backward_shapes(
+    _gradient: Any, x: torch.Tensor, _shape: Any, _scale: Any, weight: Any, _mask: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(x), x.new_empty(0) if weight is None else torch.empty_like(weight)
+
+
+_ATTENTION = "scaled_dot_product_attention"
+# By overload: how the record names the kernel, and what runs it.
+_REPLACEMENTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    _ATTENTION: ("", fused),
+    "dropout": ("", _dropout),
+    "rms_norm": ("fused RMSNorm", _rms_norm),
+    "lstm_cell": ("fused LSTM cell", fused_recurrent.lstm_cell),
+    "gru_cell": ("fused GRU cell", fused_recurrent.gru_cell),
+}
+for _name, _mode in (("lstm", LSTM), ("gru", GRU), ("rnn_tanh", 1), ("rnn_relu", 0)):
+    _title = f"cuDNN {_name.partition('_')[0].upper()}"
+    _REPLACEMENTS[f"{_name}.input"] = _title, fused_recurrent.layers(_mode)
+    _REPLACEMENTS[f"{_name}.data"] = _title, fused_recurrent.packed_layers(_mode)
+
+# Python's functions of torch.nn.functional call these.
+_FUNCTIONS: tuple[tuple[Any, str, str], ...] = (
+    (torch._VF, "dropout", "dropout"),  # noqa: SLF001
+    (torch, "dropout", "dropout"),
+    (torch, "rms_norm", "rms_norm"),
+    (torch.nn.functional, _ATTENTION, _ATTENTION),
+)
