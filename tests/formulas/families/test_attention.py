@@ -1,5 +1,3 @@
-import inspect
-
 import pytest
 import torch
 from tests.support.product_calls import described, work
@@ -7,7 +5,7 @@ from tests.support.vector_calls import work_of
 from torch.utils.flop_counter import flop_registry
 
 from torchgauge.formulas.families.attention import SOFTMAX, SOFTMAX_BACKWARD
-from torchgauge.formulas.registry import find, names
+from torchgauge.formulas.registry import names
 
 B, H, S, D = 2, 8, 16, 64
 SCORES = B * H * S * S
@@ -22,14 +20,13 @@ HEADS_LAST = sorted(
 
 
 def call(name, query, key, causal=False, ends=None):
-    """Arguments by the formula's own names: q, k, v are what they are, all else is nothing."""
+    """Arguments by the names of torch's schema: what is not given is nothing."""
     given = {"query": query, "key": key, "value": key, "is_causal": causal}
-    given |= {"custom_mask_type": int(causal), "cum_seq_q": ends, "cum_seq_k": ends}
-    given |= {"cu_seqlens_q": ends, "cu_seqlens_k": ends}
-    parameters = inspect.signature(find(name)[0]).parameters.values()
-    places = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-    return work(name, *(given.get({"q": "query", "k": "key", "v": "value"}.get(one.name, one.name))
-                        for one in places))  # fmt: skip
+    given |= {"q": query, "k": key, "v": key, "custom_mask_type": int(causal)}
+    given |= dict.fromkeys(("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k"), ends)
+    schema = getattr(torch.ops.aten, name.removeprefix("aten::")).default._schema
+    places = [one.name for one in schema.arguments if not one.kwarg_only]
+    return work(name, *map(given.get, places))
 
 
 @pytest.mark.parametrize("name", SQUARE)

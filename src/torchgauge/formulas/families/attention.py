@@ -8,8 +8,6 @@ the kernel that was chosen. Nor do masks, sliding windows and dropout save work.
 the queries: grouped keys serve several.
 """
 
-# ruff: noqa: ARG001 - a formula has the parameters of its operator
-
 from __future__ import annotations
 
 import math
@@ -44,7 +42,7 @@ def _triangle(queries: int, keys: int, *, causal: bool) -> int | None:
     return queries * (queries + 1) // 2 if causal and queries == keys else None
 
 
-def _square(q: Operand, k: Operand, v: Operand, *, causal: bool, backward: bool = False) -> Work:
+def square(q: Operand, k: Operand, v: Operand, *, causal: bool, backward: bool = False) -> Work:
     """[..., heads, queries, D]: the layout of scaled_dot_product_attention."""
     if is_nested(q):
         # Each part is [heads, queries, D].
@@ -101,196 +99,72 @@ def _sequence_lengths(ends: Any) -> list[int] | None:
     return [end - start for start, end in pairwise(ends.tolist())]
 
 
-@formula("aten::_scaled_dot_product_flash_attention")
-def flash(
-    query: Operand, key: Operand, value: Operand, dropout_p: float = 0.0, is_causal: bool = False,
-    *args: Any, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """[b, h, s, d] for query, key and value."""
-    return _square(query, key, value, causal=is_causal)
+# The arguments of each operator in their order, as far as work depends on them: of [b, h, s, d]
+# heads (_SQUARE), of [b, s, h, d] or of [tokens, h, d] with the ends of the sequences (_PACKED).
+_SQUARE = {
+    "aten::_scaled_dot_product_flash_attention": "q k v dropout causal",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "q k v dropout causal",
+    "aten::_scaled_dot_product_efficient_attention": "q k v bias log_sum dropout causal",
+    "aten::_scaled_dot_product_cudnn_attention": "q k v bias log_sum dropout causal",
+    "aten::_scaled_dot_product_fused_attention_overrideable": "q k v bias dropout causal",
+    "aten::_scaled_dot_product_attention_math": "q k v bias dropout causal",
+    "aten::_scaled_dot_product_attention_math_for_mps": "q k v",
+    "aten::_triton_scaled_dot_attention": "q k v",
+    "aten::_scaled_dot_product_flash_attention_backward":
+        "gradient q k v out log_sum cum_q cum_k max_q max_k dropout causal",
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward":
+        "gradient q k v out log_sum dropout causal",
+    "aten::_scaled_dot_product_efficient_attention_backward":
+        "gradient q k v bias out log_sum seed offset dropout mask causal",
+    "aten::_scaled_dot_product_cudnn_attention_backward":
+        "gradient q k v out log_sum seed offset bias cum_q cum_k max_q max_k dropout causal",
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward":
+        "gradient q k v bias mask out log_sum cum_q cum_k max_q max_k dropout causal",
+}  # fmt: skip
+_PACKED = {
+    "aten::_flash_attention_forward": "q k v ends key_ends max_q max_k dropout causal",
+    "aten::_flash_attention_forward_no_dropout_inplace":
+        "out q k v ends key_ends max_q max_k dropout causal",
+    "aten::_flash_attention_backward":
+        "gradient q k v out log_sum ends key_ends max_q max_k dropout causal",
+    "aten::_efficient_attention_forward": "q k v bias ends key_ends max_q max_k dropout causal",
+    "aten::_efficient_attention_backward":
+        "gradient q k v bias out ends key_ends max_q max_k log_sum dropout seed offset causal",
+    "aten::_cudnn_attention_forward": "q k v bias ends key_ends max_q max_k log_sum dropout causal",
+    "aten::_cudnn_attention_backward":
+        "gradient q k v out log_sum seed offset bias ends key_ends max_q max_k dropout causal",
+    "flash_attn::_flash_attn_forward": "q k v dropout scale causal",
+    "flash_attn::_flash_attn_backward":
+        "gradient q k v out log_sum dq dk dv dropout scale causal",
+}  # fmt: skip
 
 
-@formula("aten::_scaled_dot_product_flash_attention_for_cpu")
-def flash_for_cpu(
-    query: Operand, key: Operand, value: Operand, dropout_p: float = 0.0, is_causal: bool = False,
-    *, attn_mask: Any = None, scale: Any = None,
-) -> Work:  # fmt: skip
-    """The same with a mask, which saves no work."""
-    return _square(query, key, value, causal=is_causal)
+def _register(name: str, arguments: str, *, packed: bool) -> None:
+    names = arguments.split()
+    backward = names[0] == "gradient"
+
+    @formula(name)
+    def attention(*args: Any, block_table: Any = None, **kwargs: Any) -> Work | None:
+        """Two products, backward four; unknown for paged keys (`block_table`)."""
+        call = dict(zip(names, args, strict=False))
+        q, k, v = call["q"], call["k"], call["v"]
+        causal = call.get("causal", kwargs.get("is_causal", False))
+        if "efficient" in name and packed:
+            causal = causal in CAUSAL_MASKS
+        ends, key_ends = call.get("ends"), call.get("key_ends")
+        if block_table is not None:
+            return None
+        if not packed or ("cudnn" in name and ends is None):
+            return square(q, k, v, causal=causal, backward=backward)
+        if "flash" in name and backward and len(q.shape) != 3:
+            ends = None
+        return _packed(q, k, v, ends, key_ends, causal=causal, backward=backward)
 
 
-@formula(
-    "aten::_scaled_dot_product_efficient_attention", "aten::_scaled_dot_product_cudnn_attention"
-)
-def efficient(
-    query: Operand, key: Operand, value: Operand, attn_bias: Any, compute_log_sumexp: bool,
-    dropout_p: float = 0.0, is_causal: bool = False, *args: Any, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """The same with a bias."""
-    return _square(query, key, value, causal=is_causal)
-
-
-@formula(
-    "aten::_scaled_dot_product_fused_attention_overrideable",
-    "aten::_scaled_dot_product_attention_math",
-)
-def overrideable(
-    query: Operand, key: Operand, value: Operand, attn_bias: Any = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *args: Any, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """The same where a backend, or a nested batch, has its own kernel."""
-    return _square(query, key, value, causal=is_causal)
-
-
-@formula("aten::_scaled_dot_product_attention_math_for_mps", "aten::_triton_scaled_dot_attention")
-def single_kernel(q: Operand, k: Operand, v: Operand, *args: Any, **kwargs: Any) -> Work:
-    """The same, in one kernel without a causal form of its own."""
-    return _square(q, k, v, causal=False)
-
-
-@formula("aten::_scaled_dot_product_flash_attention_backward")
-def flash_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, out: Any, logsumexp: Any,
-    cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool,
-    *args: Any, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """Four products."""
-    return _square(query, key, value, causal=is_causal, backward=True)
-
-
-@formula("aten::_scaled_dot_product_flash_attention_for_cpu_backward")
-def flash_for_cpu_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, out: Any, logsumexp: Any,
-    dropout_p: float, is_causal: bool, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """Four products."""
-    return _square(query, key, value, causal=is_causal, backward=True)
-
-
-@formula("aten::_scaled_dot_product_efficient_attention_backward")
-def efficient_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, attn_bias: Any, out: Any,
-    logsumexp: Any, philox_seed: Any, philox_offset: Any, dropout_p: float, grad_input_mask: Any,
-    is_causal: bool = False, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """Four products."""
-    return _square(query, key, value, causal=is_causal, backward=True)
-
-
-@formula("aten::_scaled_dot_product_cudnn_attention_backward")
-def cudnn_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, out: Any, logsumexp: Any,
-    philox_seed: Any, philox_offset: Any, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any,
-    max_q: int, max_k: int, dropout_p: float, is_causal: bool, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """Four products."""
-    return _square(query, key, value, causal=is_causal, backward=True)
-
-
-@formula("aten::_scaled_dot_product_fused_attention_overrideable_backward")
-def overrideable_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, attn_bias: Any,
-    grad_input_mask: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any, max_q: int,
-    max_k: int, dropout_p: float, is_causal: bool, *args: Any, **kwargs: Any,
-) -> Work:  # fmt: skip
-    """Four products."""
-    return _square(query, key, value, causal=is_causal, backward=True)
-
-
-@formula("aten::_flash_attention_forward")
-def flash_forward(
-    query: Operand, key: Operand, value: Operand, cum_seq_q: Any, cum_seq_k: Any, max_q: int,
-    max_k: int, dropout_p: float, is_causal: bool, *args: Any, block_table: Any = None,
-    **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """[b, s, h, d], or [tokens, h, d] with the ends of the sequences; unknown for paged keys."""
-    if block_table is not None:
-        return None
-    return _packed(query, key, value, cum_seq_q, cum_seq_k, causal=is_causal)
-
-
-@formula("aten::_flash_attention_forward_no_dropout_inplace")
-def flash_inplace(
-    out: Any, query: Operand, key: Operand, value: Operand, *args: Any, **kwargs: Any
-) -> Work | None:
-    """The same, written to `out`."""
-    return flash_forward(query, key, value, *args, **kwargs)
-
-
-@formula("aten::_flash_attention_backward")
-def flash_attention_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, out: Any, logsumexp: Any,
-    cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool,
-    *args: Any, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """Four products."""
-    packed = cum_seq_q if len(query.shape) == 3 else None
-    return _packed(query, key, value, packed, cum_seq_k, causal=is_causal, backward=True)
-
-
-@formula("flash_attn::_flash_attn_forward")
-def flash_package(
-    q: Operand, k: Operand, v: Operand, dropout_p: float, softmax_scale: float, causal: bool,
-    *args: Any, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """[b, s, h, d], as the package flash-attn registers it."""
-    return _packed(q, k, v, None, None, causal=causal)
-
-
-@formula("flash_attn::_flash_attn_backward")
-def flash_package_backward(
-    dout: Any, q: Operand, k: Operand, v: Operand, out: Any, softmax_lse: Any, dq: Any, dk: Any,
-    dv: Any, dropout_p: float, softmax_scale: float, causal: bool, *args: Any, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """Four products."""
-    return _packed(q, k, v, None, None, causal=causal, backward=True)
-
-
-@formula("aten::_efficient_attention_forward")
-def efficient_forward(
-    query: Operand, key: Operand, value: Operand, bias: Any, cu_seqlens_q: Any, cu_seqlens_k: Any,
-    max_seqlen_q: Any, max_seqlen_k: Any, dropout_p: float, custom_mask_type: int,
-    *args: Any, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """[b, s, h, d], or [1, tokens, h, d] with the ends of the sequences."""
-    causal = custom_mask_type in CAUSAL_MASKS
-    return _packed(query, key, value, cu_seqlens_q, cu_seqlens_k, causal=causal)
-
-
-@formula("aten::_efficient_attention_backward")
-def efficient_attention_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, bias: Any, out: Any,
-    cu_seqlens_q: Any, cu_seqlens_k: Any, max_seqlen_q: int, max_seqlen_k: int, logsumexp: Any,
-    dropout_p: float, philox_seed: Any, philox_offset: Any, custom_mask_type: int,
-    *args: Any, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """Four products."""
-    causal = custom_mask_type in CAUSAL_MASKS
-    return _packed(query, key, value, cu_seqlens_q, cu_seqlens_k, causal=causal, backward=True)
-
-
-@formula("aten::_cudnn_attention_forward")
-def cudnn_forward(
-    query: Operand, key: Operand, value: Operand, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any,
-    max_q: int, max_k: int, compute_log_sumexp: bool, dropout_p: float = 0.0,
-    is_causal: bool = False, *args: Any, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """[b, h, s, d], or [tokens, h, d] with the ends of the sequences."""
-    if cum_seq_q is None:
-        return _square(query, key, value, causal=is_causal)
-    return _packed(query, key, value, cum_seq_q, cum_seq_k, causal=is_causal)
-
-
-@formula("aten::_cudnn_attention_backward")
-def cudnn_attention_backward(
-    grad_out: Any, query: Operand, key: Operand, value: Operand, out: Any, logsumexp: Any,
-    philox_seed: Any, philox_offset: Any, attn_bias: Any, cum_seq_q: Any, cum_seq_k: Any,
-    max_q: int, max_k: int, dropout_p: float, is_causal: bool, **kwargs: Any,
-) -> Work | None:  # fmt: skip
-    """Four products."""
-    if len(query.shape) == 4:
-        return _square(query, key, value, causal=is_causal, backward=True)
-    return _packed(query, key, value, cum_seq_q, cum_seq_k, causal=is_causal, backward=True)
+for _name, _arguments in _SQUARE.items():
+    _register(_name, _arguments, packed=False)
+for _name, _arguments in _PACKED.items():
+    _register(_name, _arguments, packed=True)
 
 
 @formula("aten::_fused_sdp_choice")

@@ -73,14 +73,14 @@ def _unknown(target: Target) -> Cost:
     )  # fmt: skip
 
 
-def counted(source: Source, placement: Placement, *, backward: bool, flash: bool = True) -> Counted:
+def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
     """Count one call of `placement`, which `source` opened; on the CPU where it fails on meta.
 
     Raises MeasurementError where the call raises on the last device tried, or the model is larger
     than `LARGEST`.
     """
     try:
-        return Counted(measure_cost(placement, backward=backward, flash=flash), placement)
+        return Counted(measure_cost(placement, backward=backward), placement)
     except MeasurementError as error:
         if not countable_with_values(error, placement.device, placement):
             raise
