@@ -106,14 +106,15 @@ def kernel_seconds(machine: Machine, model: Any, inputs: Any, steps: int = 5) ->
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    with torch.inference_mode():
-        for _ in range(3):
+    def call() -> None:
+        with torch.inference_mode():
             model(*inputs.args, **inputs.kwargs)
+
+    machine.warm_up(call)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        for _ in range(steps):
+            call()
         machine.synchronize()
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
-            for _ in range(steps):
-                model(*inputs.args, **inputs.kwargs)
-            machine.synchronize()
     return device_seconds(recorded.key_averages(), torch.autograd.DeviceType.CPU) / steps
 
 

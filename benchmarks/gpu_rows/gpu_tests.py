@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -37,6 +38,8 @@ def lines(machine: Machine, file: str) -> Iterator[Line]:
     if not machine.on_gpu:
         yield absent(file, "no GPU")
         return
+    from torchgauge.measure.processes.child import end_with
+
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         yield absent(file, f"{', '.join(missing)} is absent")
@@ -49,7 +52,7 @@ def lines(machine: Machine, file: str) -> Iterator[Line]:
                  "COLUMNS": "400", pytest_words.PRETENDED: str(int(machine.pretended))}  # fmt: skip
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
-        env=os.environ | variables,
+        env=os.environ | variables, preexec_fn=functools.partial(end_with, os.getpid()),
     ) as process:  # fmt: skip
         assert process.stdout is not None
         yield from told(process.stdout)

@@ -119,8 +119,7 @@ def averages(
     from gpu_rows.machine import call_of
 
     call = call_of(placement)
-    call()
-    machine.synchronize()
+    machine.warm_up(call)
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * machine.on_gpu
     with profile(activities=activities) as recorded:
         for _ in range(steps):

@@ -31,7 +31,12 @@ def test_every_name_of_torch_cuda_exists():
     """A torch for the CPU has those of Python; of C it lists the names."""
     listed = trace_rules.torch_c_binding_in_graph_functions
     for path in sources():
-        for name in re.findall(r"torch\.cuda(?:\.\w+)+|torch\._C\._cuda\w+", path.read_text()):
+        text = path.read_text()
+        names = re.findall(r"torch\.cuda(?:\.\w+)+|torch\._C\._cuda\w+", text)
+        for name in [
+            *names,
+            *(f"torch._C.{name}" for name in re.findall(r'\["(_cuda\w+)"\]', text)),
+        ]:
             found = torch
             for part in name.split(".")[1:]:
                 found = getattr(found, part, None)
