@@ -48,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     _add_trial_options(parser.add_argument_group("what is tried"))
-    out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
-    out.add_argument("--json", action="store_true", help="print the advice as JSON")
+    formats.add_all(parser.add_argument_group("what comes out"))
 
 
 def _add_trial_options(group: argparse._ArgumentGroup) -> None:

@@ -53,11 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_endpoint_options(verifying, made_up=False)
     add_served_options(verifying)
     add_runtime_options(verifying)
-    out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, forms=FORMS)
-    out.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
+    formats.add_all(parser.add_argument_group("what comes out"), forms=FORMS)
 
 
 def _add_load(group: argparse._ArgumentGroup) -> None:

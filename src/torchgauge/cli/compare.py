@@ -66,11 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
-    out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
-    out.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
+    formats.add_all(parser.add_argument_group("what comes out"))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -85,6 +85,19 @@ def add_arguments(
         out.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
+def add_all(out: argparse._ArgumentGroup, forms: Collection[str] = tuple(FORMATS)) -> None:
+    """Declare the options that write files, and the one that prints the record."""
+    add_arguments(out, forms=forms)
+    add_json(out)
+
+
+def add_json(out: argparse._ArgumentGroup | argparse._MutuallyExclusiveGroup) -> None:
+    """Declare the option that prints the record."""
+    out.add_argument(
+        "--json", action="store_true", help="print the record as JSON instead of the summary"
+    )
+
+
 def _output(text: str) -> tuple[str, Path]:
     """Return the format that a file's name asks for, by its longest known suffix, and its path."""
     fitting = [suffix for suffix in SUFFIXES if text.casefold().endswith(suffix)]
@@ -112,9 +125,7 @@ def add_printed(
 ) -> argparse._MutuallyExclusiveGroup:
     """Declare what may be printed in place of a summary: the record, or one of the tables."""
     printed = out.add_mutually_exclusive_group()
-    printed.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
+    add_json(printed)
     printed.add_argument(
         "--csv",
         nargs="?",

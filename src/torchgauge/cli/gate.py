@@ -61,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
-    out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out)
-    out.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    formats.add_all(parser.add_argument_group("what comes out"))
 
 
 def _against(base: argparse._ArgumentGroup) -> None:

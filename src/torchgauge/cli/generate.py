@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
+from torchgauge.cli.options.latency import add_effort_options
 from torchgauge.cli.options.numbers import positive, positives, seconds, whole_number
 from torchgauge.cli.options.target import (
     add_model_option,
@@ -54,11 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("what must hold"),
         "ttft:200ms tpot:20ms tokens:100tokens/s memory:2GB energy_per_token:50mJ params:8B",
     )
-    out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, forms=FORMS)
-    out.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
+    formats.add_all(parser.add_argument_group("what comes out"), forms=FORMS)
 
 
 def _add_shapes(group: argparse._ArgumentGroup) -> None:
@@ -114,21 +111,10 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
-    effort = group.add_mutually_exclusive_group()
-    effort.add_argument(
-        "--quick",
-        action="store_const",
-        const="quick",
-        dest="effort",
-        default="usual",
-        help="time 3 calls of each shape in place of 5: wider intervals",
-    )
-    effort.add_argument(
-        "--precise",
-        action="store_const",
-        const="precise",
-        dest="effort",
-        help="time 15 calls of each shape: narrower intervals",
+    add_effort_options(
+        group,
+        quick="time 3 calls of each shape in place of 5: wider intervals",
+        precise="time 15 calls of each shape: narrower intervals",
     )
     group.add_argument(
         "--budget",

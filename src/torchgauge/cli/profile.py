@@ -69,11 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _out(out: argparse._ArgumentGroup) -> None:
-    formats.add_arguments(out)
+    formats.add_all(out)
     add_recording_options(out)
-    out.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
 
 
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:

@@ -52,11 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_run_options(parser.add_argument_group("what is run"))
     _add_timing_options(parser.add_argument_group("how it is measured"))
     _choice(parser.add_argument_group("what is chosen"))
-    out = parser.add_argument_group("what comes out")
-    formats.add_arguments(out, forms=FORMS)
-    out.add_argument(
-        "--json", action="store_true", help="print the record as JSON instead of the summary"
-    )
+    formats.add_all(parser.add_argument_group("what comes out"), forms=FORMS)
 
 
 def _axes(grid: argparse._ArgumentGroup) -> None:

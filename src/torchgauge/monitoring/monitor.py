@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import msgspec
@@ -323,12 +322,7 @@ class Monitor:
         """Return the monitor."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 

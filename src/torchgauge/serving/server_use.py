@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from torchgauge.device import counters
@@ -70,12 +69,7 @@ class ServerWatch:
         """Return the watch."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End a reading that goes on."""
         self._stop()
 

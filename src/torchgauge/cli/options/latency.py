@@ -47,22 +47,21 @@ def add_latency_options(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="time for latency at most (default: 5; of one process 30)",
     )
-    effort = group.add_mutually_exclusive_group()
-    effort.add_argument(
-        "--quick",
-        action="store_const",
-        const="quick",
-        dest="effort",
-        default="usual",
-        help="measure in this process alone and for a second or two: wider intervals",
+    add_effort_options(
+        group,
+        quick="measure in this process alone and for a second or two: wider intervals",
+        precise="measure for a minute: narrower intervals",
     )
-    effort.add_argument(
-        "--precise",
-        action="store_const",
-        const="precise",
-        dest="effort",
-        help="measure for a minute: narrower intervals",
-    )
+
+
+def add_effort_options(group: argparse._ArgumentGroup, *, quick: str, precise: str) -> None:
+    """Declare the two options that ask for less or more samples than usual, with their help."""
+    group.set_defaults(effort="usual")
+    efforts = group.add_mutually_exclusive_group()
+    for effort, words in (("quick", quick), ("precise", precise)):
+        efforts.add_argument(
+            f"--{effort}", action="store_const", const=effort, dest="effort", help=words
+        )
 
 
 def latency_options(
