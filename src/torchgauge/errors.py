@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 from torchgauge.visible import visible, visible_lines
 
@@ -106,6 +107,34 @@ def text_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - the user's own class, and an error is being told already
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+# What operators say of shapes, in messages that have no other field.
+_SHAPES = re.compile(r"shape|size|dimension|\bdims?\b|channels|broadcast|\b[1-5]D\b")
+
+
+def by_operator(error: BaseException) -> bool:
+    """Whether an operator, or torch's own code, raised it: no `raise` of the model's code."""
+    import dis  # for a message, and not for --help
+
+    last = error.__traceback__
+    if last is None:
+        return False
+    while last.tb_next is not None:
+        last = last.tb_next
+    if str(last.tb_frame.f_globals.get("__name__")).partition(".")[0] == "torch":
+        return True
+    instruction = last.tb_frame.f_code.co_code[last.tb_lasti]
+    return dis.opname[instruction] not in ("RAISE_VARARGS", "RERAISE")
+
+
+def same_call(error: BaseException | None = None) -> str:
+    """Return the remedy to call the model alone; the inputs may not fit where shapes do not."""
+    reason = "its traceback says where it fails"
+    kinds = RuntimeError | ValueError | IndexError
+    if isinstance(error, kinds) and by_operator(error) and _SHAPES.search(text_of(error)):
+        reason = "they may not fit it"
+    return f"Call the model with the same inputs outside torchgauge; {reason}."
 
 
 def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:

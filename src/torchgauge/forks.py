@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
+
+from torchgauge.errors import TorchgaugeError
+
+# Passes through the user's code, and is no failure of it: Ctrl-C, the end of a generator.
+PASSING = (TorchgaugeError, KeyboardInterrupt, GeneratorExit)
 
 
 class Owner:
@@ -23,3 +30,21 @@ class Owner:
         """End a forked process that has come back from the user's code into a measurement."""
         if self.in_fork:
             raise SystemExit(0)
+
+
+@contextlib.contextmanager
+def translating(translated: Callable[[BaseException], TorchgaugeError]) -> Iterator[None]:
+    """Raise what `translated` returns of whatever the user's code in the block raises.
+
+    Errors of torchgauge itself and interruptions pass through, and all in a process that the code
+    forked.
+    """
+    owner = Owner()
+    try:
+        yield
+    except PASSING:
+        raise
+    except BaseException as error:
+        if owner.in_fork:
+            raise
+        raise translated(error) from error

@@ -180,8 +180,8 @@ class NotebookProgress(_StageLine):
 
 
 def _to_stderr(line: str) -> None:
-    """Write a line; silently dropped where standard error is full or closed."""
-    with contextlib.suppress(OSError, ValueError):
+    """Write a line; silently dropped where standard error is full, closed or gone."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(line)
         sys.stderr.flush()
 

@@ -65,7 +65,7 @@ sys.meta_path.insert(0, Slow())
 
 
 MODEL = """\
-import ctypes, os, posix, subprocess, sys, threading, time
+import ctypes, os, posix, signal, subprocess, sys, threading, time
 import torch
 from torch import nn
 
@@ -119,6 +119,33 @@ forking_return = ending(forked_return)
 starting = ending(lambda: subprocess.run(["true"], check=True))
 def loading():
     os._exit(0)
+
+def group():
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+def everything():
+    os.kill(0, signal.SIGKILL)
+
+def aborting():
+    os.abort()
+
+class Own(BaseException):
+    pass
+
+def own_exception():
+    raise Own("its own words")
+
+def without_stderr():
+    sys.stderr = None
+    raise ValueError("its own words")
+
+def with_another_stderr():
+    sys.stderr = open(os.devnull, "w")
+    sys.stdout = None
+    raise ValueError("its own words")
+
+raising = ending(own_exception)
+handled = ending(lambda: os.kill(os.getpid(), signal.SIGWINCH))
 """
 
 
@@ -148,6 +175,34 @@ def test_a_target_that_ends_the_process_while_it_is_loaded_is_an_error(models, v
     assert main([verb, f"{models}:loading"]) != 0
     assert "os._exit(0)" in capsys.readouterr().err
     assert os._exit.__module__ == "posix"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("group", "os.killpg("),
+        ("everything", "os.kill(0, "),
+        ("aborting", "os.abort()"),
+        ("own_exception", "Own: its own words"),
+        ("without_stderr", "its own words"),
+        ("with_another_stderr", "its own words"),
+    ],
+)
+def test_whatever_a_factory_does_to_the_process_it_is_an_error_with_its_exit_code(
+    models, name, words, capsys
+):
+    assert main(["count", f"{models}:{name}", "--device", "cpu"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("[factory-raised]") == 1
+
+
+@pytest.mark.parametrize(("name", "code"), [("raising", 1), ("handled", 0)])
+def test_what_a_forward_raises_may_be_no_exception_and_its_signals_are_its_own(
+    models, name, code, capsys
+):
+    assert main(["count", f"{models}:{name}", "--device", "cpu"]) == code
+    assert ("Own: its own words" in capsys.readouterr().err) == (code == 1)
 
 
 @pytest.mark.slow

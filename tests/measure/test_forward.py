@@ -70,6 +70,13 @@ def test_a_missing_kernel_for_a_precision(dtype):
     assert other.id == "forward-raised"
 
 
+def test_what_is_no_exception_of_pythons_is_translated_as_well():
+    class Own(BaseException):
+        pass
+
+    assert translated(Own("its own words")).cause == "Own: its own words"
+
+
 def test_own_errors_and_interruptions_pass_through():
     for error in (InputError("x", id="y"), KeyboardInterrupt()):
         with pytest.raises(type(error)) as raised, forward.running():

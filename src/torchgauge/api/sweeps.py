@@ -100,8 +100,7 @@ def _check_measured(result: Sweep) -> None:
             "No cell was measured.",
             id="forward-raised",
             cause=raised[0].reason,
-            remedy="Call the model with the same inputs outside torchgauge; they may not fit it. "
-            "keep_going=True returns the cells as they ended.",
+            remedy="keep_going=True returns the cells as they ended, each with its reason.",
         )
 
 

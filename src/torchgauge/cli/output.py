@@ -55,6 +55,7 @@ def prints_to_stderr() -> Iterator[None]:
     from torchgauge.signals import HeldBack  # every verb's --help would wait for it
 
     sys.stdout.flush()
+    errors = sys.stderr
     try:
         out = os.dup(1)
     except OSError:  # standard output is closed: nothing can be printed to it
@@ -66,7 +67,8 @@ def prints_to_stderr() -> Iterator[None]:
             yield
     finally:
         with HeldBack():
-            take_any_text()  # what ran may have closed them
+            sys.stderr = errors  # what ran may have replaced it
+            take_any_text()  # or closed them
             sys.stdout.flush()
             os.dup2(out, 1)
             os.close(out)
@@ -111,6 +113,7 @@ def annotate(commands: str) -> None:
 
 def _write_error(text: str) -> None:
     """Write to standard error; where that is full or gone the exit code tells alone."""
+    take_any_text()  # the user's code may have closed it
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +14,8 @@ import torch
 
 from torchgauge import units
 from torchgauge.device.counters import memory_available
-from torchgauge.errors import ModelError, TorchgaugeError, text_of
-from torchgauge.forks import Owner
+from torchgauge.errors import ModelError, by_operator, same_call, text_of
+from torchgauge.forks import Owner, translating
 from torchgauge.measure.memory.memory_limit import process_limit
 from torchgauge.quantities import reported_size
 from torchgauge.targets.hygiene.recursion import recursion_limit
@@ -23,15 +24,12 @@ if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.placement import Placement
 
-# What user code may raise; SystemExit is its exit(), which must not end torchgauge.
-RAISED = (Exception, SystemExit)
-
 WITHOUT_VALUES = (
     "Tensors on meta have no values: where the code reads one, give the model and its inputs on "
     "the CPU (--device cpu)."
 )
-# From the text of what a model raised to what should change about its inputs.
-Misfit = Callable[[str], str]
+# From what a model raised to what should change about its inputs, "" where nothing does.
+Misfit = Callable[[BaseException], str]
 _CPU_MEMORY = re.compile(r"can't allocate memory|not enough memory", re.IGNORECASE)
 _REQUESTED = "tried to allocate "
 _PRECISION = re.compile(r"not implemented for '(Half|BFloat16|Float8\w*)'")
@@ -48,14 +46,8 @@ def running(
     torchgauge itself and interruptions pass through, and all in a process that the code forked.
     """
     owner = Owner()
-    try:
+    with translating(functools.partial(translated, device=device, subject=subject, misfit=misfit)):
         yield
-    except TorchgaugeError:
-        raise
-    except RAISED as error:
-        if owner.in_fork:
-            raise
-        raise translated(error, device, subject, misfit) from error
     owner.end_fork()
 
 
@@ -70,7 +62,7 @@ def translated(
 ) -> ModelError:
     """Return the error of torchgauge's that says what `error`, raised by `subject`, means.
 
-    `misfit` returns what its text tells about the inputs.
+    `misfit` returns what it tells about the inputs.
     """
     text = cause = text_of(error)
     if layer := raising_layer(error):
@@ -105,11 +97,8 @@ def translated(
             cause=cause,
             remedy="Use another precision (float32 always works), or another device.",
         )
-    remedy = "" if misfit is None else misfit(text)
-    remedy = remedy or (
-        "Call the model with the same inputs outside torchgauge; they may not fit it."
-    )
-    if device == "meta":
+    remedy = (misfit is not None and misfit(error)) or same_call()
+    if device == "meta" and by_operator(error):
         remedy = f"{WITHOUT_VALUES} {remedy}"
     return ModelError(
         f"{subject} raised {type(error).__name__}.", id="forward-raised", cause=cause, remedy=remedy

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import torch
 
-from torchgauge.errors import MeasurementError, TorchgaugeError
-from torchgauge.forks import Owner
-from torchgauge.measure.forward import RAISED, running, translated
+from torchgauge.errors import MeasurementError
+from torchgauge.forks import PASSING, Owner
+from torchgauge.measure.forward import running, translated
 from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.targets import hygiene
 from torchgauge.targets.deferred import Finishing
@@ -81,9 +81,9 @@ class Step:
             self.inputs_used = True
         try:
             return self._finishing(self._call()) if mark is None else self._marked(mark)
-        except TorchgaugeError:
+        except PASSING:
             raise
-        except RAISED as error:
+        except BaseException as error:
             if self._owner.in_fork:
                 raise
             raise translated(error, self.device, self.subject, self._misfit) from error
@@ -158,9 +158,9 @@ def guarded(
     def step(*arguments: Any) -> Any:
         try:
             return call(*arguments)
-        except TorchgaugeError:
+        except PASSING:
             raise
-        except RAISED as error:
+        except BaseException as error:
             if owner.in_fork:
                 raise
             raise translated(error, device, subject) from error

@@ -142,10 +142,15 @@ def raising():
     raise ValueError("it was me")
 
 
+def with_its_group():
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("call", "id", "cause"),
     [
         (killed, "child-killed", "Signal 9"),
+        (with_its_group, "child-killed", "Signal 9"),
         (ended, "child-failed", "Exit code 3. it was me"),
         (raising, "forward-raised", "ValueError: it was me"),
     ],

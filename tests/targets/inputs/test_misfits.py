@@ -2,13 +2,14 @@
 
 import functools
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, same_call
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.misfits import check_call, written
+from torchgauge.targets.inputs.misfits import check_call, misfit, written
 
 ONE = torch.ones(1)
 
@@ -94,3 +95,52 @@ def test_a_signature_is_written_without_annotations_and_not_for_ever():
     many = "lambda " + ", ".join(f"argument{number}=None" for number in range(30)) + ": None"
     assert "=None" not in written(eval(many))
     assert "argument29" in written(eval(many))
+
+
+def raised(call, *arguments):
+    with pytest.raises(BaseException) as caught:
+        call(*arguments)
+    return caught.value
+
+
+def own_words(_):
+    raise ValueError("a size of the model's own, no shape of the inputs")
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "blamed"),
+    [
+        (nn.Linear(4, 3), torch.ones(2, 5), True),
+        (nn.Conv2d(3, 8, 3), torch.ones(2, 4, 8, 8), True),
+        (nn.BatchNorm2d(3), torch.ones(2, 3), True),  # which torch raises in Python
+        (lambda x: x + torch.ones(3), ONE.expand(4), True),
+        (lambda x: x @ np.ones((3, 2)), np.ones((2, 4)), True),
+        (lambda x: x.item(), torch.ones(1, device="meta"), False),
+        (lambda x: x + torch.ones(3, device="meta"), torch.ones(3), False),
+        (own_words, ONE, False),
+        (lambda x: {}["size"], ONE, False),
+    ],
+)
+def test_inputs_are_blamed_where_an_operator_was_given_shapes_that_do_not_fit(
+    call, argument, blamed
+):
+    assert ("may not fit" in same_call(raised(call, argument))) == blamed
+
+
+def test_an_error_that_was_never_raised_blames_nothing():
+    assert "may not fit" not in same_call(RuntimeError("size"))
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "tells"),
+    [
+        (nn.Linear(4, 3), [1.0], "a list is one argument"),
+        (lambda x: x.shape, [1.0], "a list is one argument"),
+        (lambda x: [].shape, [1.0], "traceback"),  # a list of the model's own
+        (own_words, [1.0], "traceback"),
+        (nn.Embedding(4, 3), ONE, "Convert the inputs"),
+    ],
+)
+def test_a_remedy_for_inputs_where_an_operator_did_not_take_them(call, argument, tells):
+    error = raised(call, argument)
+    assert tells in (misfit(call, Inputs.of(argument), error) or same_call())

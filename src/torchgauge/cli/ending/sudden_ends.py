@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchgauge.cli.output import tell
@@ -14,19 +15,26 @@ from torchgauge.errors import ExitCode
 from torchgauge.forks import Owner
 from torchgauge.signals import restoring
 
-# What the others of the family call.
-_ENDS = ("_exit", "execv", "execve")
+# What the others of the family call; the last two end it by a signal.
+_ENDS = ("_exit", "abort", "execv", "execve", "kill", "killpg")
+_IGNORED = ("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH")  # by name: not every system has all
 
 
 @restoring
 def refused() -> Iterator[None]:
     """In the block what ends this process at once raises SystemExit, as `sys.exit` does.
 
-    os._exit and os.exec…; a forked process may end as it likes. On another thread, which an
+    os._exit, os.abort, os.exec…, and os.kill and os.killpg of this process or its group by a signal
+    that nothing handles; a forked process may end as it likes. On another thread, which an
     exception would end alone, the process ends with 1 and says why.
     """
     owner, places = Owner(), [os, sys.modules[os.name]]
-    before = [(place, name, getattr(place, name)) for place in places for name in _ENDS]
+    before = [
+        (place, name, getattr(place, name))
+        for place in places
+        for name in _ENDS
+        if hasattr(place, name)
+    ]
     try:
         for place, name, original in before:
             setattr(place, name, _refusing(name, original, owner))
@@ -39,7 +47,7 @@ def refused() -> Iterator[None]:
 def _refusing(name: str, original: Callable[..., Any], owner: Owner) -> Callable[..., Any]:
     @functools.wraps(original)
     def end(*arguments: Any, **keywords: Any) -> Any:
-        if owner.in_fork:
+        if owner.in_fork or not _ends_process(name, arguments):
             return original(*arguments, **keywords)
         called = f"os.{name}({', '.join(map(repr, arguments))})"
         if threading.current_thread() is threading.main_thread():
@@ -48,6 +56,21 @@ def _refusing(name: str, original: Callable[..., Any], owner: Owner) -> Callable
         return _end_now(ExitCode.MEASUREMENT_FAILED)
 
     return end
+
+
+def _ends_process(name: str, arguments: Sequence[Any]) -> bool:
+    if not name.startswith("kill"):
+        return True
+    process, number = arguments
+    group = os.getpgrp()
+    own = (0, group) if name == "killpg" else (0, -1, os.getpid(), -group)
+    ignored = [getattr(signal, ignored, None) for ignored in _IGNORED]
+    return (
+        process in own
+        and number not in ignored
+        and number in signal.valid_signals()
+        and signal.getsignal(number) is signal.SIG_DFL
+    )
 
 
 _end_now = os._exit

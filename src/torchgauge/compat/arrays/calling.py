@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
-from torchgauge.errors import InputError, MeasurementError, ModelError, TorchgaugeError, text_of
-from torchgauge.forks import Owner
+from torchgauge.errors import InputError, MeasurementError, ModelError, same_call, text_of
+from torchgauge.forks import translating
 from torchgauge.targets.deferred import finished
 from torchgauge.targets.inputs.inputs import Inputs
 
 T = TypeVar("T")
-RAISED = (Exception, SystemExit)  # a model may raise anything
 
 
 def call_of(model: Any) -> Callable[..., Any]:
@@ -59,15 +58,9 @@ def run(model: Any, inputs: Inputs) -> Any:
 
     Raises ModelError `forward-raised` for whatever it raises, with that as its cause.
     """
-    call, owner = call_of(model), Owner()
-    try:
+    call = call_of(model)
+    with translating(translated):
         return finished(call(*inputs.args, **inputs.kwargs))
-    except TorchgaugeError:
-        raise
-    except RAISED as error:
-        if owner.in_fork:
-            raise
-        raise translated(error) from error
 
 
 def translated(error: BaseException) -> ModelError:
@@ -76,7 +69,7 @@ def translated(error: BaseException) -> ModelError:
         f"The model's forward raised {type(error).__name__}.",
         id="forward-raised",
         cause=text_of(error),
-        remedy="Call the model with the same inputs outside torchgauge; they may not fit it.",
+        remedy=same_call(error),
     )
 
 

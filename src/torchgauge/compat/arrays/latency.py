@@ -8,10 +8,10 @@ import numpy as np
 
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.clock import Clock, SystemClock, resolution
-from torchgauge.compat.arrays.calling import RAISED, call_of, run, translated
+from torchgauge.compat.arrays.calling import call_of, run, translated
 from torchgauge.compat.arrays.kept import preserved, restore
 from torchgauge.compat.arrays.members import Array, objects
-from torchgauge.errors import TorchgaugeError
+from torchgauge.forks import PASSING
 from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.measure.latency.sampling import Timing, sample
 from torchgauge.records.latency.latency import Latency
@@ -42,9 +42,9 @@ def measure(
             start = now()
             try:  # which costs a call that succeeds nothing
                 outputs = finishing(call(*args, **kwargs))
-            except TorchgaugeError:
+            except PASSING:
                 raise
-            except RAISED as error:
+            except BaseException as error:
                 raise translated(error) from error
             end = now()
             del outputs  # freed outside the timed region: a caller would still hold them

@@ -14,8 +14,8 @@ import torch
 
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
+from torchgauge.forks import translating
 from torchgauge.measure.advice.outputs import compared, host_copies
-from torchgauge.measure.forward import RAISED
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
@@ -180,16 +180,17 @@ def judged(source: CheckSource, before: OutputSnapshot, after: OutputSnapshot) -
 
 
 def _metric(metric: Callable[[Any], float], outputs: Any) -> float:
-    try:
-        with torch.no_grad():
-            return float(metric(outputs))
-    except RAISED as error:
-        raise MeasurementError(
-            f"Your metric raised {type(error).__name__}.",
-            id="metric-raised",
-            cause=text_of(error),
-            remedy=_ONE_NUMBER,
-        ) from error
+    with translating(_metric_raised), torch.no_grad():
+        return float(metric(outputs))
+
+
+def _metric_raised(error: BaseException) -> MeasurementError:
+    return MeasurementError(
+        f"Your metric raised {type(error).__name__}.",
+        id="metric-raised",
+        cause=text_of(error),
+        remedy=_ONE_NUMBER,
+    )
 
 
 def _peak(placement: Placement, options: LatencyOptions) -> int | None:

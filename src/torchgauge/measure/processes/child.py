@@ -48,13 +48,15 @@ def main(folder: str, parent: str, work: str) -> None:
 def end_with(parent: int) -> None:
     """Have the kernel kill this process when its parent ends (Linux); nothing else would.
 
-    Elsewhere the end of the sampling ends it.
+    Then it leads a group of its own: a model that kills its process group ends itself alone, and
+    the parent passes Ctrl-C on. Elsewhere the end of the sampling ends it.
     """
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
         os.kill(parent, 0)  # raises where the parent was gone before
+        os.setpgid(0, 0)
 
 
 def take_the_first(_number: int, _frame: FrameType | None) -> None:

@@ -7,7 +7,6 @@ import functools
 import importlib
 import os
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -88,9 +87,8 @@ def _measure(work: str, folder: Path, end_with_server: Callable[[], None]) -> No
             answer_to(folder, request, work)
         code = 0
     except BaseException:  # noqa: BLE001 - its text is what the parent shows
-        traceback.print_exc()
+        os.write(2, traceback.format_exc().encode(errors="replace"))
     finally:
-        sys.stderr.flush()
         os._exit(code)
 
 

@@ -1,7 +1,7 @@
 """A measurement repeated in fresh processes: what varies between runs shows only there.
 
-A child stays in this process's group, so that a terminal's Ctrl-C reaches both; an interrupt that
-reached this process alone is passed on. The child takes the first one only (see `child`).
+A child leads a process group of its own (Linux), which a terminal's Ctrl-C does not reach: this
+process passes it on. Elsewhere it reaches both, and the child takes the first only (see `child`).
 """
 
 from __future__ import annotations

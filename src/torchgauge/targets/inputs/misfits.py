@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, by_operator, same_call, text_of
 from torchgauge.similar import similar
 from torchgauge.targets import members
 from torchgauge.targets.hygiene import module_of
@@ -67,10 +67,20 @@ def unfit(inputs: Inputs) -> str:
     return ""
 
 
-def misfit(model: Callable[..., Any], inputs: Inputs, text: str) -> str:
-    """Return what to change about the inputs of a model that raised an error with this text."""
-    if (remedy := unfit(inputs)) or not _OF_TYPES.search(text):
-        return remedy
+def misfit(model: Callable[..., Any], inputs: Inputs, error: BaseException) -> str:
+    """Return what to change about the inputs of a model that raised, "" where they may well fit.
+
+    They do not where an operator did not take them, or an attribute of theirs was looked for.
+    """
+    values = [*inputs.args, *inputs.kwargs.values()]
+    if isinstance(error, AttributeError):
+        return unfit(inputs) if any(error.obj is value for value in values) else ""
+    if not by_operator(error):
+        return ""
+    if not values or isinstance(error, TypeError):
+        return unfit(inputs)
+    if not _OF_TYPES.search(text_of(error)):
+        return same_call(error)
     input_types = _dtypes([tensor for _, tensor in inputs.tensors()])
     module = module_of(model)
     parameter_types = "" if module is None else _dtypes(members.parameters(module))

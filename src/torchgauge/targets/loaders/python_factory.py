@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import BuildError, InputError, text_of
-from torchgauge.forks import Owner
+from torchgauge.forks import translating
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.input_spec import make_inputs
@@ -108,18 +108,17 @@ def _make(factory: Any, spec: str) -> Any:
             cause="A factory is called without any.",
             remedy=f"Write a function without required arguments that calls {name} with them.",
         )
-    owner = Owner()
-    try:
-        return factory()
-    except (Exception, SystemExit) as error:  # the user's factory may raise anything
-        if owner.in_fork:
-            raise
-        raise BuildError(
+
+    def raised(error: BaseException) -> BuildError:
+        return BuildError(
             f"{spec} raised {text_of(error)}",
             id="factory-raised",
             cause="The factory failed; its own traceback says where.",
             remedy=f"Call {name}() on its own first; it must work without arguments.",
-        ) from error
+        )
+
+    with translating(raised):
+        return factory()
 
 
 def attribute(owner: Any, name: str, module: str) -> Any:

@@ -13,7 +13,7 @@ from types import ModuleType
 from torchgauge.errors import InputError, text_of
 from torchgauge.files import check_readable, is_file, path_remedy
 from torchgauge.folders import expanded, working_folder
-from torchgauge.forks import Owner
+from torchgauge.forks import translating
 
 
 def imported(module: str) -> ModuleType:
@@ -44,14 +44,13 @@ def import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Known under its name before it runs: dataclasses and pickles look their module up.
     sys.modules[name] = module
-    owner = Owner()
-    try:
+
+    def failed(error: BaseException) -> InputError:
+        sys.modules.pop(name, None)
+        return _import_failed(str(path), error)
+
+    with translating(failed):
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        if owner.in_fork:
-            raise
-        del sys.modules[name]
-        raise _import_failed(str(path), error) from error
     return module
 
 
@@ -63,24 +62,21 @@ def import_module(name: str) -> ModuleType:
     """
     _put_first_on_path(str(working_folder()))
     importlib.invalidate_caches()
-    owner = Owner()
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        absent = error.name or ""
-        if name != absent and not name.startswith(f"{absent}."):
-            raise _import_failed(name, error) from error
-        raise InputError(
+
+    def failed(error: BaseException) -> InputError:
+        absent = (isinstance(error, ModuleNotFoundError) and error.name) or ""
+        if not absent or (name != absent and not name.startswith(f"{absent}.")):
+            return _import_failed(name, error)
+        return InputError(
             f"There is no Python module {name!r}.",
             id="module-missing",
             cause=f"{absent!r} was found neither in {working_folder()} nor among the installed "
             "packages.",
             remedy="Run from the folder it lies in, or give the file: path/file.py:factory.",
-        ) from error
-    except (Exception, SystemExit) as error:  # the user's code may raise anything
-        if owner.in_fork:
-            raise
-        raise _import_failed(name, error) from error
+        )
+
+    with translating(failed):
+        return importlib.import_module(name)
 
 
 def candidates(path: Path) -> list[str]:
