@@ -44,7 +44,7 @@ def translating(translated: Callable[[BaseException], TorchgaugeError]) -> Itera
         yield
     except PASSING:
         raise
-    except BaseException as error:
+    except BaseException as error:  # the user's code may raise anything
         if owner.in_fork:
             raise
         raise translated(error) from error

@@ -83,7 +83,7 @@ class Step:
             return self._finishing(self._call()) if mark is None else self._marked(mark)
         except PASSING:
             raise
-        except BaseException as error:
+        except BaseException as error:  # the user's code may raise anything
             if self._owner.in_fork:
                 raise
             raise translated(error, self.device, self.subject, self._misfit) from error
@@ -160,7 +160,7 @@ def guarded(
             return call(*arguments)
         except PASSING:
             raise
-        except BaseException as error:
+        except BaseException as error:  # the user's code may raise anything
             if owner.in_fork:
                 raise
             raise translated(error, device, subject) from error

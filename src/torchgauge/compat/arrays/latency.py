@@ -44,7 +44,7 @@ def measure(
                 outputs = finishing(call(*args, **kwargs))
             except PASSING:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # the user's code may raise anything
                 raise translated(error) from error
             end = now()
             del outputs  # freed outside the timed region: a caller would still hold them
