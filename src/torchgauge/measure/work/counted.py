@@ -103,10 +103,14 @@ def countable_with_values(
 
 
 def noted(cost: Cost, failed: TorchgaugeError, size: int) -> Cost:
-    """Return the cost with a note that it was counted on `size` bytes of values, and why."""
+    """Return the cost with a note that it was counted on `size` bytes of values, and why.
+
+    0 where its parameters cannot be listed.
+    """
+    known_size = f" ({units.size(size)})" if size else ""
     warning = MeasurementWarning(
         id="counted-on-cpu",
-        message=f"Counted on real tensors ({units.size(size)}): {failed.cause or failed.message}",
+        message=f"Counted on real tensors{known_size}: {failed.cause or failed.message}",
         probe="cost",
     )
     return msgspec.structs.replace(cost, warnings=(*cost.warnings, warning))

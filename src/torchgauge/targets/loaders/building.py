@@ -31,7 +31,7 @@ def build(make: Callable[[], Any], device: str) -> Any:
 @restoring
 def _imports_with_values() -> Iterator[None]:
     """Let modules that the block imports make real tensors: they stay after it, for all to use."""
-    owner: Any = importlib._bootstrap  # type: ignore[attr-defined]  # noqa: SLF001 - every import of Python's passes here
+    owner: Any = importlib._bootstrap  # noqa: SLF001 - every import of Python's passes here
     original = owner._load_unlocked  # noqa: SLF001
 
     def load(spec: Any) -> Any:
