@@ -151,6 +151,23 @@ def restoring(
     return make
 
 
+@restoring
+def replaced(attributes: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give each owner, a class or a module, an attribute of this name until the block ends."""
+    before: list[tuple[Any, str, Any]] = []
+    try:
+        for owner, name, attribute in attributes:
+            before.append((owner, name, vars(owner).get(name)))
+            setattr(owner, name, attribute)
+        yield
+    finally:
+        for owner, name, original in reversed(before):
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+
+
 def uninterrupted(step: Callable[[], T]) -> T:
     """Run a step once while no signal is handled, also where one came before that was so."""
     begun = False

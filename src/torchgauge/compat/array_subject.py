@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from torchgauge.analyze.memory.training_memory import Trainable
-from torchgauge.compat.arrays import counting, latency, members, memory
+from torchgauge.compat.arrays import counting, latency, memory
 from torchgauge.compat.arrays.calling import accepted, batch_of, like, mapped, run
 from torchgauge.compat.arrays.kept import preserved
-from torchgauge.compat.arrays.members import Array
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
 from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
 from torchgauge.errors import MeasurementError
+from torchgauge.measure.arrays import members
+from torchgauge.measure.arrays.members import Array
 from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory

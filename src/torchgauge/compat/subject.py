@@ -100,7 +100,7 @@ def is_torch(model: Any, inputs: Inputs | None = None) -> bool:
 
 def is_tensor(value: Any) -> bool:
     """Return whether it is a tensor or an array, and no model: nothing calls it."""
-    from torchgauge.compat.arrays.members import CALLS, array_of
+    from torchgauge.measure.arrays.members import CALLS, array_of
 
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):

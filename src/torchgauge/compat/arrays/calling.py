@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from torchgauge.compat.arrays.members import Array, array_of, objects, parameters
 from torchgauge.errors import InputError, MeasurementError, ModelError, same_call, text_of
 from torchgauge.forks import translating
+from torchgauge.measure.arrays.members import Array, array_of, objects, parameters
 from torchgauge.targets.deferred import finished
 from torchgauge.targets.inputs.inputs import Inputs
 

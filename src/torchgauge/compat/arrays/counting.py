@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from torchgauge.compat.arrays import members
 from torchgauge.compat.arrays.calling import like, mapped, not_callable, run
 from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.arrays.layer_work import Call, LayerResult, Rule, rule
-from torchgauge.compat.arrays.members import (
+from torchgauge.compat.arrays.tally import Tally
+from torchgauge.errors import MeasurementError
+from torchgauge.formulas.operand import Described
+from torchgauge.measure.arrays import members
+from torchgauge.measure.arrays.members import (
     CALLS,
     array_of,
     entries,
@@ -21,12 +25,9 @@ from torchgauge.compat.arrays.members import (
     objects,
     parameters,
 )
-from torchgauge.compat.arrays.tally import Tally
-from torchgauge.compat.arrays.tracked import Tracked, counting, tracked
-from torchgauge.errors import MeasurementError
-from torchgauge.formulas.operand import Described
+from torchgauge.measure.arrays.tracked import Tracked, counting, tracked
 from torchgauge.records.work.cost import Cost
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced
 from torchgauge.targets.inputs.inputs import Inputs
 
 NOT_FOLLOWED = "what the model does with arrays that are observed"
@@ -52,7 +53,8 @@ def count(model: Any, inputs: Inputs) -> tuple[Cost, bool]:
 
 
 def _count(model: Any, inputs: Inputs, *, skip: bool) -> tuple[Cost, bool]:
-    tally = Tally(_familiar(model))
+    familiar = _familiar(model)
+    tally = Tally(lambda: familiar)
     classes = {type(owner) for owner in objects(model, functions=True)}
     rules = {kind: layer_rule for kind in classes if (layer_rule := rule(kind)) is not None}
     with (
@@ -121,29 +123,22 @@ def _leaves(outputs: Any) -> list[Any]:
     return []
 
 
-@restoring
-def _observed(rules: dict[type, Rule], tally: Tally, *, skip: bool) -> Iterator[None]:
-    """Have the layers of these classes counted by their rules; the classes are put back.
+def _observed(
+    rules: dict[type, Rule], tally: Tally, *, skip: bool
+) -> contextlib.AbstractContextManager[None]:
+    """Have the layers of these classes counted by their rules until a block ends.
 
     One that holds its weights and cannot be called has a `forward` meanwhile.
     """
-    replaced: list[tuple[type, str, Any]] = []
-    try:
-        for kind, layer_rule in rules.items():
-            weights_alone = all(method_of(kind, name) is None for name in CALLS)
-            for name in ("forward",) if weights_alone else ("__call__", "forward"):
-                original = _not_callable if weights_alone else method_of(kind, name)
-                if isinstance(original, types.FunctionType):
-                    replaced.append((kind, name, kind.__dict__.get(name)))
-                    counted = _counted(original, layer_rule, tally, skip=skip or weights_alone)
-                    setattr(kind, name, counted)
-        yield
-    finally:
-        for kind, name, before in reversed(replaced):
-            if before is None:
-                delattr(kind, name)
-            else:
-                setattr(kind, name, before)
+    counted: list[tuple[type, str, Any]] = []
+    for kind, layer_rule in rules.items():
+        weights_alone = all(method_of(kind, name) is None for name in CALLS)
+        for name in ("forward",) if weights_alone else ("__call__", "forward"):
+            original = _not_callable if weights_alone else method_of(kind, name)
+            if isinstance(original, types.FunctionType):
+                skips = skip or weights_alone
+                counted.append((kind, name, _counted(original, layer_rule, tally, skip=skips)))
+    return replaced(counted)
 
 
 def _not_callable(layer: Any, *_: Any) -> Any:

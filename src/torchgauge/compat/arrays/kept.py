@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgauge.compat.arrays.members import Array, objects, slots
+from torchgauge.measure.arrays.members import Array, objects, slots
 from torchgauge.signals import restoring
 from torchgauge.turn import turn
 

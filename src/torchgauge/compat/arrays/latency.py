@@ -10,8 +10,8 @@ from torchgauge.analyze.latency.latency import combine
 from torchgauge.clock import Clock, SystemClock, resolution
 from torchgauge.compat.arrays.calling import call_of, run, translated
 from torchgauge.compat.arrays.kept import preserved, restore
-from torchgauge.compat.arrays.members import Array, objects
 from torchgauge.forks import PASSING
+from torchgauge.measure.arrays.members import Array, objects
 from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.measure.latency.sampling import Timing, sample
 from torchgauge.records.latency.latency import Latency

@@ -7,10 +7,10 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchgauge.compat.arrays import members
 from torchgauge.compat.arrays.calling import batch_of, run
 from torchgauge.compat.arrays.kept import preserved
-from torchgauge.compat.arrays.members import array_of, objects
+from torchgauge.measure.arrays import members
+from torchgauge.measure.arrays.members import array_of, objects
 from torchgauge.records.memory.memory import Memory
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.inputs import Inputs

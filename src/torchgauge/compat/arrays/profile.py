@@ -8,13 +8,14 @@ from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.plausible_rates import implausible
 from torchgauge.analyze.work.roofline import roofline
-from torchgauge.compat.arrays import counting, latency, members, memory
+from torchgauge.compat.arrays import counting, latency, memory
 from torchgauge.compat.arrays.calling import batch_of, run
 from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import NoGpu
 from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
+from torchgauge.measure.arrays import members
 from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.measure.machine import system
 from torchgauge.records.profile import Profile

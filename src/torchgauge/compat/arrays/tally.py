@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgauge.compat.arrays.members import Array
 from torchgauge.formulas.work import Work
+from torchgauge.measure.arrays.members import Array
+from torchgauge.measure.arrays.tracked import ArrayObserver
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
-
-UNSEEN = "an array made where NumPy's dispatch does not reach"
 
 
 class _Sums(NamedTuple):
@@ -24,15 +23,14 @@ class _Sums(NamedTuple):
     estimated: bool = False
 
 
-class Tally:
+class Tally(ArrayObserver):
     """The work of one call on one thread; `familiar` arrays were there before it.
 
     `unbatched` says that the first layer took one sample without a dimension for the batch.
     """
 
-    def __init__(self, familiar: Iterable[Array] = ()) -> None:
-        self.familiar = list(familiar)  # held, so that no other array gets one of their ids
-        self._familiar_ids = {id(root(array)) for array in self.familiar}
+    def __init__(self, familiar: Callable[[], Iterable[Array]] = tuple) -> None:
+        super().__init__(familiar)
         self.thread = threading.get_ident()
         self.unbatched: bool | None = None
         self.suspended = 0
@@ -66,12 +64,6 @@ class Tally:
         if not self.suspended:
             self._unknown[description] = self._unknown.get(description, 0) + 1
 
-    def check(self, array: Any) -> None:
-        """Note that an array's origin was not seen: it may be the result of any work."""
-        unseen = type(array) is np.ndarray and array.ndim and array.dtype.kind in "fc"
-        if unseen and id(root(array)) not in self._familiar_ids:
-            self.unknown(UNSEEN)
-
     def cost(self, name: str, kind: str, parameters: int) -> Cost:
         """Return the sums as a record, of one layer: the whole call."""
         node = CostNode(name=name, path="", kind=kind, parent=-1, calls=1, parameters=parameters)
@@ -96,10 +88,3 @@ class Tally:
             for description, calls in self._unknown.items()
         ]
         return Cost(nodes=(node,), rows=tuple(rows), backward=False, counted_on="numpy")
-
-
-def root(array: Array) -> Array:
-    """Return the array whose memory this is a view of."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array

@@ -7,19 +7,18 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
 import torch
 
-from torchgauge.measure.work.internals import never_compiled
+from torchgauge.measure.work.internals import is_torchs, never_compiled
 from torchgauge.records.timeline.loop import ScalarCalls
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced
 
 _METHODS = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
-_TORCH = str(Path(torch.__file__).parent)
 MOST_SITES = 10
 
 
@@ -36,20 +35,12 @@ class ScalarReads:
         self._calls: Counter[tuple[str, int, str]] = Counter()
         self._times: Counter[tuple[str, int, str]] = Counter()
 
-    @restoring
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> AbstractContextManager[None]:
         """Count calls of all threads until the block ends."""
-        before = {name: vars(torch.Tensor).get(name) for name in _METHODS}
-        for name in _METHODS:
-            setattr(torch.Tensor, name, self._counted(name, getattr(torch.Tensor, name)))
-        try:
-            yield
-        finally:
-            for name, original in before.items():
-                if original is None:
-                    delattr(torch.Tensor, name)
-                else:
-                    setattr(torch.Tensor, name, original)
+        tensors = torch.Tensor
+        return replaced(
+            (tensors, name, self._counted(name, getattr(tensors, name))) for name in _METHODS
+        )
 
     def per_step(self, steps: int) -> tuple[ScalarCalls, ...]:
         """Return the lines that take most of a step, of as many steps as were watched."""
@@ -85,7 +76,7 @@ class ScalarReads:
         return read
 
     def _note(self, frame: FrameType, name: str, took: int) -> None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_TORCH):
+        if not is_torchs(frame):
+            file = frame.f_code.co_filename
             self._calls[file, frame.f_lineno, name] += 1
             self._times[file, frame.f_lineno, name] += took

@@ -38,6 +38,10 @@ class OwnThreads:
             or getattr(self._local, "works", False)
         )
 
+    def owns_current_beside_first(self) -> bool:
+        """Return whether the thread that asks is one of them, but not the first one."""
+        return threading.get_ident() != self._home and self.owns_current()
+
     def idents(self) -> set[int]:
         """Return the numbers of all that were own, as `threading.get_ident` tells them."""
         started = (thread.ident for thread in self._started if thread.ident is not None)

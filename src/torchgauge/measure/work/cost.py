@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from torchgauge.errors import ModelError
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.own_threads import OwnThreads
@@ -21,6 +22,7 @@ from torchgauge.measure.work.counting import Counter, retained
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
 from torchgauge.measure.work.not_called import ParametersRead, not_called, warning
+from torchgauge.measure.work.outside import OutsideWork
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import OUTSIDE, Cost, CostRow
 from torchgauge.signals import restoring
@@ -50,30 +52,50 @@ def measure(
     attention if it has that. `make_counter` gives what adds up the operators. The model, its
     gradients and the process are put back. Raises MeasurementError where the call raises.
     """
+    for follows in (True, False):
+        parameters = ParametersRead(module_of(model))
+        counter = make_counter(model, parameters, OwnThreads(), CudaKernels(flash=flash))
+        outside = OutsideWork(counter, model, inputs, follows=follows)
+        try:
+            return _measured(model, inputs, counter, outside, backward=backward, device=device)
+        except ModelError:  # it may not take NumPy's arrays as they are observed
+            if not outside.followed or not follows:
+                raise
+    raise AssertionError("the second try returns or raises")
+
+
+def _measured(
+    model: Callable[..., Any],
+    inputs: Inputs,
+    counter: Counter,
+    outside: OutsideWork,
+    *,
+    backward: bool,
+    device: str,
+) -> Cost:
     modes = hygiene.training if backward else hygiene.evaluation
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
     with modes(model, inputs) as saved_modes:
-        threads = OwnThreads()
-        kernels = CudaKernels(flash=flash)
-        counter = make_counter(model, ParametersRead(module), threads, kernels)
-        inputs = inputs.leaves() if backward else inputs
+        inputs = outside.followed_inputs(inputs.leaves() if backward else inputs)
         tensors = _tensors(module, inputs)
         with (
             _eager(),
             _without_inference_mode(tensors),
             _fake_mode(tensors),
-            threads.tracking(),
+            counter.threads.tracking(),
             observed(counter.calls, modules),
             counter.attention.watched(),
-            kernels.dispatched(),
+            counter.kernels.dispatched(),
             counter.counting(),
+            outside.watching(),
             running(device, "Counting the model's forward", partial(misfit, model, inputs)),
         ):
-            retained_bytes = _counted(model, inputs, tensors if backward else None)
+            outputs, retained_bytes = _counted(model, inputs, tensors if backward else None)
+            has_results = outside.returned(outputs, inputs, tensors)
     nodes, calls = zip(*counter.calls.nodes(), strict=True)
     rows = counter.rows({call: number for number, call in enumerate(calls)})
-    if not rows and module is None:
+    if not rows and (module is None or has_results):
         rows = (_unseen(),)
     uncalled = not_called(module, counter.calls.was_called, counter.parameters.read)
     return Cost(
@@ -84,9 +106,10 @@ def measure(
         collapsed=tuple(_collapsed(module, modules)),
         not_called=uncalled,
         retained_for_backward=retained_bytes,
-        kernels=dict(kernels.kernel_calls),
+        kernels=dict(counter.kernels.kernel_calls),
         warnings=(
             *counter.warnings.values(),
+            *outside.warnings(),
             *_compiled(model, modules),
             *([warning(uncalled)] if uncalled else []),
             *_thread_warnings(counter.calls.foreign_threads),
@@ -96,26 +119,26 @@ def measure(
 
 
 def _unseen() -> CostRow:
-    """Return the row of a function that ran no operator: whatever it did is not known.
+    """Return the row of a call that ran no operator: whatever it did is not known.
 
-    A module without operators does nothing, as nn.Identity.
+    A module that returns what it was given, or has itself, does nothing, as nn.Identity.
     """
     return CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, has_formula=False)
 
 
 def _counted(
     model: Callable[..., Any], inputs: Inputs, tensors: tuple[torch.Tensor, ...] | None
-) -> int | None:
+) -> tuple[Any, int | None]:
+    """Run the call, and with `tensors` its backward pass; return its outputs, bytes retained."""
     if tensors is None:
-        finished(model(*inputs.args, **inputs.kwargs))
-        return None
+        return finished(model(*inputs.args, **inputs.kwargs)), None
     with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
         outputs = finished(model(*inputs.args, **inputs.kwargs))
         results = [output for output in tensors_in(outputs) if output.requires_grad]
         retained_bytes = bytes_kept()
         if results:
             torch.autograd.backward(results, [_ones(output) for output in results])
-    return retained_bytes
+    return outputs, retained_bytes
 
 
 @restoring

@@ -12,7 +12,7 @@ import torch
 from torchgauge.errors import TorchgaugeError
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.formulas.work import Work
+from torchgauge.formulas.work import FREE, Work
 from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.work.causal import CausalAttention, triangle
 from torchgauge.measure.work.cuda_kernels import CudaKernels
@@ -103,32 +103,30 @@ class Counter:
         self.parameters.note(args)
         if kwargs:
             self.parameters.note(kwargs.values())
-        phase: Phase = "forward"
-        if graph_task() == -1:
-            call = self.calls.current()
-        else:
-            call, phase = self._backward_call()
+        call, phase = self.place()
         try:
             dtype = args[0].dtype
         except (IndexError, AttributeError):
             dtype = _dtype(args, outputs)
-        key = (overload.name, phase, dtype)
+        moved = bytes_of(overload.name, args, kwargs, outputs) if overload.moves else 0
+        still = overload.kind in ("view", "free")
+        work = FREE if still else self._work(overload, args, kwargs, outputs)
+        self.add_work(call, (overload.name, phase, dtype), work, moved)
+
+    def add_work(self, call: LayerCall, key: Any, work: Work | None, moved: int) -> None:
+        """Add one call of an operator, by its (name, phase, dtype); `work` None is unknown."""
         sums = call.rows.get(key)
         if sums is None:
             sums = call.rows[key] = list(_EMPTY)
         sums[0] += 1
-        if overload.moves:
-            sums[5] += bytes_of(overload.name, args, kwargs, outputs)
-        if overload.kind in ("view", "free"):
-            return
-        work = self._work(overload, args, kwargs, outputs)
+        sums[5] += moved
         if work is None:
             sums[6] = 0
             return
         matmul, vector, integer, causal, estimated = work
         if matmul:
             if causal is None:
-                backward = phase == "backward"
+                backward = key[1] == "backward"
                 queries = self.attention.node_queries() if backward else self.attention.queries
                 causal = matmul if queries is None else triangle(matmul, queries)
             sums[1] += matmul
@@ -162,15 +160,20 @@ class Counter:
             ),
         )
 
-    def _backward_call(self) -> tuple[LayerCall, Phase]:
-        """Return the layer call and phase of an operator during a backward pass."""
+    def place(self) -> tuple[LayerCall, Phase]:
+        """Return the layer call and the phase of what this thread does now."""
+        if graph_task() == -1:
+            return self.calls.current(), "forward"
         if _in_checkpoint():
             return self.calls.recomputing(), "recompute"
         return self.calls.node_owner(), "backward"
 
+    def counts_here(self) -> bool:
+        """Return whether what this thread does now is counted: not inside of an operator."""
+        return any(isinstance(mode, Mode) and mode.counter is self for mode in modes())
+
     def _on_thread(self) -> Callable[[], None] | None:
-        counting = any(isinstance(mode, Mode) and mode.counter is self for mode in modes())
-        if counting:  # the autograd engine carries the modes of the thread that called it
+        if self.counts_here():  # the autograd engine carries the modes of the thread that called it
             return lambda: None
         if not self.threads.owns_current():
             return None

@@ -9,7 +9,8 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ __all__ = [
     "graphs_seen",
     "is_compiled",
     "is_compiled_function",
+    "is_torchs",
     "kernel_sources",
     "modes",
     "never_compiled",
@@ -105,6 +107,7 @@ DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 # Raised through modules that a checkpoint runs again, once it has all that backward needs.
 EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
 
+_FOLDER = str(Path(torch.__file__).parent)
 # Inductor's table of sources without stack traces, which change how it compiles.
 _NODES_ALONE = 2
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -128,6 +131,11 @@ def aten_operator(name: str) -> Any:
     """Return the overload of an aten operator by its name, "lstm.input" or "dropout"."""
     packet, _, variant = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), variant or "default")
+
+
+def is_torchs(frame: FrameType) -> bool:
+    """Return whether the frame runs torch's own code."""
+    return frame.f_code.co_filename.startswith(_FOLDER)
 
 
 def storage_key(tensor: torch.Tensor) -> int:

@@ -121,9 +121,8 @@ def parameters(model: Any) -> list[tuple[Any, Array]]:
     for value in _named(model) if values is None else values:
         array = array_of(value)
         if array is not None:
-            by_memory.setdefault(
-                (array.__array_interface__["data"][0], array.nbytes), (value, array)
-            )
+            address = array.view(np.ndarray).__array_interface__["data"][0]
+            by_memory.setdefault((address, array.nbytes), (value, array))
     return list(by_memory.values())
 
 

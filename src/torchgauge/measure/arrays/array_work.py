@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from torchgauge.compat.arrays.members import Array
 from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.families.reduction import sort
 from torchgauge.formulas.operand import Described
 from torchgauge.formulas.work import FREE, Work, product, vector
+from torchgauge.measure.arrays.members import Array
 
 # NumPy's names of the operations whose complex form takes another number of real ones.
 _NAMES = {
