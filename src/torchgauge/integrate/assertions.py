@@ -141,7 +141,8 @@ class Assertions:
         remedy = "print(tg.count_cost(model, inputs)) tells which layers do the work"
         if unknown:
             remedy = f"Give {unknown} a formula (tg.flop_formula): the total is a lower bound"
-        self._counted("flops", model, cost.flops, cost.at_least, below, equal, remedy)
+        flops = cost.flops if cost.flops_range is None else cost.flops_range[1]
+        self._counted("flops", model, flops, cost.at_least, below, equal, remedy)
         return cost
 
     def assert_params(

@@ -24,10 +24,22 @@ from torchgauge.targets.placement import Placement
 from torchgauge.targets.target import Target
 
 
+def of_each_call(cost: Cost | None, tree: Tree | None) -> Cost | None:
+    """Return the cost where each call does that work; of others there is no rate."""
+    varies = cost is None or cost.flops_range is not None or (tree is not None and tree.varies)
+    return None if varies else cost
+
+
 def judged(
-    tree: Tree, cost: Cost, latency: Latency | None, roofs: Roofs | None, environment: Environment
+    tree: Tree,
+    cost: Cost | None,
+    latency: Latency | None,
+    roofs: Roofs | None,
+    environment: Environment,
 ) -> Tree:
     """Return the tree with its work, and with what bounds each layer where the roofs are known."""
+    if cost is None:
+        return tree
     # The nodes of a graph's tree have its work already; a compiled library's have none.
     if cost.counted_on not in ("onnx", "executorch", "aotinductor"):
         tree = with_costs(tree, cost)

@@ -31,6 +31,7 @@ def describe(placement: Placement, *, training: bool) -> TargetDescription:
         training=training,
         weights=target.weights,
         runtime=placement.model.description if isinstance(placement.model, RuntimeModel) else "",
+        grad_mode="enable_grad" if training else placement.grad_modes[0],
     )
 
 

@@ -32,6 +32,7 @@ from torchgauge.measure.derived import (
     meta_device,
     no_module,
     no_parameters,
+    of_each_call,
     phases,
 )
 from torchgauge.measure.description import describe
@@ -128,17 +129,18 @@ def _measured(
     compilation = _compilation(placement, options, runner, timed, timeline)
     if timeline.nvtx and placement.computes:
         runner.attempt("nvtx", lambda: nvtx_probe.run(placement, train=options.train))
+    steady = of_each_call(cost, tree)
     # The last processes come here, so that all of them are spread over the profile's time.
     latency = _last_runs(runs, placement, options, runner) if timed.measured else None
-    roofs = _roofs(placement, cost, latency, runner, timeline)
-    ran = runtime_timeline.work_that_ran(placement, cost, in_runtime)
-    if tree is not None and ran is not None:
-        tree = judged(tree, ran, latency, roofs, host_environment)
+    roofs = _roofs(placement, steady, latency, runner, timeline)
+    ran = runtime_timeline.work_that_ran(placement, steady, in_runtime)
     if tree is not None:
-        tree = with_headline_ratio(tree, latency)
+        tree = with_headline_ratio(judged(tree, ran, latency, roofs, host_environment), latency)
     divided = phases(latency, placement, options)
     near, bound = bounds(placement, host_environment, ran, latency, tree, roofs, divided)
-    runner.warnings += implausible(host_environment.machine, placement.device, cost, latency, tree)
+    runner.warnings += implausible(
+        host_environment.machine, placement.device, steady, latency, tree
+    )
     description = describe(placement, training=training)
     profile = Profile(
         target=description,
@@ -149,7 +151,7 @@ def _measured(
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,
         training=divided,
-        utilization=step_utilization(placement, host_environment, cost, latency, roofs),
+        utilization=step_utilization(placement, host_environment, steady, latency, roofs),
         system=timed.system,
         energy=timed.energy,
         roofline=near,

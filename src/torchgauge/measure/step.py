@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -14,49 +15,93 @@ import torch
 from torchgauge.errors import MeasurementError
 from torchgauge.forks import PASSING, Owner
 from torchgauge.measure.forward import running, translated
+from torchgauge.measure.grad_modes import decide
 from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.records.record import GradMode
+from torchgauge.signals import restoring, uninterrupted
 from torchgauge.targets import hygiene
 from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.hygiene import Restoration
 from torchgauge.targets.hygiene.input_state import InputState
+from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.misfits import misfit
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training, TrainingStep
 
 
-class Step:
-    """`step()` runs the call once; `step(mark)` also says when each of its phases starts.
+class Modes:
+    """The modes and the precision that a target's calls run in, until `undo` closes.
 
-    What the user's code raises becomes a ModelError that names the running `subject`.
-    `saved_state` is what had to be copied in order to be put back; `optimizer` is a training step's
-    own; `threads` tells the step's threads from others. `inputs_used`: a call has run since the
-    inputs were put back.
+    `saved_state` is what had to be copied in order to be put back.
     """
 
     def __init__(
-        self, placement: Placement, train: Training | None, saved_state: Restoration
+        self, placement: Placement, train: Training | None, undo: contextlib.ExitStack
     ) -> None:
+        self._placement, self._train, self._undo = placement, train, undo
+        self.grad_mode = placement.grad_modes[0]
+        self.saved_state = self._enter()
+
+    def change(self, grad_mode: GradMode) -> None:
+        """Put back all that calls have changed, and begin again in another grad mode."""
+        uninterrupted(self._undo.close)
+        earlier, self.grad_mode = self.saved_state, grad_mode
+        self.saved_state = uninterrupted(self._enter)
+        self.saved_state.altered += earlier.altered
+        self.saved_state.failed += earlier.failed
+
+    def _enter(self) -> Restoration:
+        placement = self._placement
+        inputs = placement.inputs, placement.target.inputs
+        if self._train is None:
+            modes = hygiene.evaluation(placement.model, *inputs, grad_mode=self.grad_mode)
+        else:
+            modes = hygiene.training(placement.model, *inputs)
+        saved_state = self._undo.enter_context(modes)
+        if not _autocasts(placement, self._train):
+            self._undo.enter_context(placement.arithmetic())
+        return saved_state
+
+
+class Step:
+    """`step()` runs the call once; `step(mark)` also says when each of its phases starts.
+
+    What the user's code raises becomes a ModelError that names the running `subject`. `optimizer`
+    is a training step's own; `threads` tells the step's threads from others. `inputs_used`: a call
+    has run since the inputs were put back. `lost` are the seconds that the first call took in grad
+    modes in which the forward does not run.
+    """
+
+    def __init__(self, placement: Placement, train: Training | None, modes: Modes) -> None:
         self.subject = "The model's forward"
         self.device = placement.device
-        self.saved_state = saved_state
+        self.modes = modes
         self.threads = OwnThreads()
         self.optimizer: torch.optim.Optimizer | None = None
+        self.lost = 0.0
         self._finishing = Finishing()
+        self._placement = placement
         inputs = placement.inputs
-        self._inputs: InputState | None = InputState(inputs, saved_state)
+        self._inputs: InputState | None = InputState(inputs, modes.saved_state)
         self.inputs_used = False
         self._misfit = functools.partial(misfit, placement.model, inputs)
         self._owner = Owner()
         _steps.add(self)
         self._call: Callable[..., Any]
+        self._undecided = train is None and len(placement.grad_modes) > 1
         if train is None:
-            self._call = functools.partial(placement.model, *inputs.args, **inputs.kwargs)
+            self._take(inputs)
             return
         self.subject = "The training step"
         autocast = placement.arithmetic if _autocasts(placement, train) else contextlib.nullcontext
         with running(self.device, "Making the optimizer"):
             training = TrainingStep(placement.model, inputs, train, autocast)
         self._call, self.optimizer = training, training.optimizer
+
+    @property
+    def saved_state(self) -> Restoration:
+        """What had to be copied in order to be put back."""
+        return self.modes.saved_state
 
     def ready(self) -> None:
         """Put back what earlier calls changed of the inputs; what is timed begins after this.
@@ -76,6 +121,8 @@ class Step:
 
     def __call__(self, mark: Callable[[Phase], None] | None = None) -> Any:
         """Run the step and return the outputs of its forward pass."""
+        if self._undecided:
+            return self._decided(mark)
         if self._inputs is not None:
             self.ready()
             self.inputs_used = True
@@ -87,6 +134,31 @@ class Step:
             if self._owner.in_fork:
                 raise
             raise translated(error, self.device, self.subject, self._misfit) from error
+
+    def on(self, inputs: Inputs) -> Any:
+        """Run the model on inputs of their own, and return its outputs."""
+        self._take(inputs)
+        return self()
+
+    def _take(self, inputs: Inputs) -> None:
+        self._call_inputs = inputs
+        self._call = functools.partial(self._placement.model, *inputs.args, **inputs.kwargs)
+
+    def _decided(self, mark: Callable[[Phase], None] | None) -> Any:
+        """Run the first call, in the grad mode that the forward needs."""
+        self._undecided = False
+        began = time.perf_counter()
+
+        def attempt(grad_mode: GradMode) -> Any:
+            if grad_mode != self.modes.grad_mode:
+                self.modes.change(grad_mode)
+                self._inputs = InputState(self._placement.inputs, self.saved_state)
+                if any(tensor.is_inference() for _, tensor in self._call_inputs.tensors()):
+                    self._take(self._call_inputs.map(torch.clone))  # no other mode derives by them
+                self.lost = time.perf_counter() - began
+            return self(mark)
+
+        return decide(self._placement.grad_modes, attempt)
 
     def _marked(self, mark: Callable[[Phase], None]) -> Any:
         if self.optimizer is not None:
@@ -127,22 +199,25 @@ def without_values() -> MeasurementError:
 def prepared(placement: Placement, train: Training | None = None) -> Iterator[Step]:
     """Yield the step in the right modes and precision; put all back afterwards.
 
-    Inference runs in evaluation mode under torch.inference_mode; training on parameters that are
-    restored, its autocast entered by the step itself. Raises MeasurementError `meta-model` where
-    nothing would be computed, and what making a TrainingStep raises.
+    Inference runs in evaluation mode under torch.inference_mode, or the grad mode that the forward
+    needs; training on parameters that are restored, its autocast entered by the step itself. Raises
+    MeasurementError `meta-model` where nothing would be computed, and what making a TrainingStep
+    raises.
     """
     if not placement.computes:
         raise without_values()
-    modes = hygiene.evaluation if train is None else hygiene.training
-    inside = _autocasts(placement, train)
-    arithmetic = contextlib.nullcontext() if inside else placement.arithmetic()
-    inputs = placement.inputs, placement.target.inputs
     owner = Owner()
-    with modes(placement.model, *inputs) as saved_state, arithmetic:
-        step = Step(placement, train, saved_state)
+    with _entered(placement, train) as modes:
+        step = Step(placement, train, modes)
         yield step
         step.ready()
     owner.end_fork()
+
+
+@restoring
+def _entered(placement: Placement, train: Training | None) -> Iterator[Modes]:
+    with contextlib.ExitStack() as undo:
+        yield Modes(placement, train, undo)
 
 
 def _autocasts(placement: Placement, train: Training | None) -> bool:

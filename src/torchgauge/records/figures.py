@@ -209,7 +209,7 @@ def _size(size: Size | None) -> Iterator[Figure]:
 
 
 def _cost(cost: Cost | None) -> Iterator[Figure]:
-    totals: dict[str, Any] = {} if cost is None else cost.totals
+    totals: dict[str, Any] = {} if cost is None or cost.flops_range else cost.totals
     for name, (unit, text) in COST.items():
         value = totals.get("bytes" if name == "traffic" else name)
         is_lower_bound = cost is not None and cost.at_least and name != "unknown_calls"

@@ -18,6 +18,8 @@ How = Literal["measured", "counted", "estimated"]
 # How far an interval reaches: calls of one process, processes that ran one after the other, or
 # those and what the host remembers of earlier runs.
 IntervalScope = Literal["process", "runs", "calibrated"]
+# What torch did about gradients during a call, by the name of its context manager.
+GradMode = Literal["inference_mode", "no_grad", "enable_grad"]
 
 
 class UnfitError(RecordError, ValueError):

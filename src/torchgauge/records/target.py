@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchgauge.records.record import Record
+from torchgauge.records.record import GradMode, Record
 
 
 class InputDescription(Record, frozen=True, kw_only=True):
@@ -19,7 +19,9 @@ class TargetDescription(Record, frozen=True, kw_only=True):
     `precision` is the dtype of the arithmetic that was asked for ("fp32", "bf16", …) or "native"
     where the model was left as it is; `precision_method` is "native", "cast", "autocast" or
     "tf32". `batch`, `tokens` and `images` per call are None where the inputs do not say.
-    `runtime` is what runs an ONNX file, with its provider and level of optimisation.
+    `runtime` is what runs an ONNX file, with its provider and level of optimisation. `grad_mode` is
+    what torch did about gradients: another than inference mode where the forward needs gradients
+    itself, and in training.
     """
 
     spec: str
@@ -35,3 +37,12 @@ class TargetDescription(Record, frozen=True, kw_only=True):
     training: bool = False
     weights: str = "as given"
     runtime: str = ""
+    grad_mode: GradMode = "inference_mode"
+
+    @property
+    def step(self) -> str:
+        """What was run: a training step, or an inference, and its grad mode if not the usual."""
+        if self.training:
+            return "training step"
+        usual = self.grad_mode == "inference_mode"
+        return "inference" if usual else f"inference under torch.{self.grad_mode}"

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from torchgauge.analyze.onnx.graph_size import floating_precision
 from torchgauge.device.fp32 import tf32
 from torchgauge.errors import InputError
+from torchgauge.records.record import GradMode
 from torchgauge.targets import members
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.fake_tensors import any_fake, check_mode
@@ -40,7 +41,8 @@ class Placement:
 
     `method` says how the precision came about: "native" (left as it is), "cast" (parameters and
     floating inputs converted) or "autocast". `tf32` says whether matrix products and convolutions
-    of fp32 may use TF32 on a GPU; None leaves torch's switches as they are.
+    of fp32 may use TF32 on a GPU; None leaves torch's switches as they are. `grad_modes` are those
+    that an inference may need, the first of them in use; the first call that succeeds leaves one.
     """
 
     target: Target
@@ -50,6 +52,9 @@ class Placement:
     precision: str
     method: str
     tf32: bool | None = None
+    grad_modes: list[GradMode] = dataclasses.field(
+        default_factory=lambda: ["inference_mode", "no_grad", "enable_grad"], compare=False
+    )
 
     @functools.cached_property
     def computes(self) -> bool:

@@ -11,8 +11,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchgauge.measure.memory.simulated_step import simulate
-from torchgauge.measure.work.counting import retained
 from torchgauge.measure.work.cuda_kernels import CudaKernels
+from torchgauge.measure.work.retained import retained
 from torchgauge.targets.builds.source import Source
 
 # Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", table 3
@@ -72,7 +72,7 @@ def test_masks_of_dropout_take_a_byte_where_the_cpu_takes_two():
 def saved(function, *tensors, mode):
     with retained(set()) as bytes_kept, mode:
         output = function(*tensors)
-        return bytes_kept(), output
+        return bytes_kept([output]), output
 
 
 def test_dropout_saves_a_byte_per_element():

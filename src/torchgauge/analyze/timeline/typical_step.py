@@ -7,13 +7,17 @@ from typing import Literal, cast
 
 import numpy as np
 
-from torchgauge.analyze.timeline.attribution import FORWARD, PHASES
+from torchgauge.analyze.timeline.attribution import FORWARD, OPTIMIZER, PHASES, ZERO_GRAD
 from torchgauge.analyze.timeline.layer_times import LayerTimes
 from torchgauge.analyze.timeline.phase_times import PhaseTimes
 from torchgauge.analyze.timeline.residual import residual_warnings
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeTable
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.timeline.tree_row import Kind, TreeRow
+
+_COMPARED = ("model", "layer", "operator")
+_OF_OPTIMIZER = (OPTIMIZER, ZERO_GRAD)
 
 
 def typical(
@@ -57,14 +61,20 @@ def typical(
         )
         for number in order
     )
+    varies = step != "loop" and _varies(table)
     residual = None if bare is None else int(host.sum()) * 1e-9 - bare
     return Tree(
         rows=rows,
         step=step,
         passes=passes,
         residual=residual,
+        varies=varies,
         devices=table.uses,
-        warnings=(*table.warnings, *residual_warnings(residual, bare)),
+        warnings=(
+            *table.warnings,
+            *residual_warnings(residual, bare),
+            *([varying_warning("timeline")] if varies else []),
+        ),
     )
 
 
@@ -103,6 +113,32 @@ def _forward_nodes(table: NodeTable) -> dict[int, list[int]]:
         if node.kind in ("model", "layer") or (layer >= 0 and node.phase == FORWARD):
             nodes_by_layer.setdefault(layer, []).append(number)
     return nodes_by_layer
+
+
+def _varies(table: NodeTable) -> bool:
+    """Return whether steps differ in how often they call a layer or an operator of its passes.
+
+    An optimizer may leave a step out: a scaler has it do so.
+    """
+    of_host = [
+        number
+        for number, node in enumerate(table.nodes)
+        if node.kind in _COMPARED and node.phase not in _OF_OPTIMIZER
+    ]
+    calls = table.calls[of_host]
+    return bool((calls != calls[:, :1]).any())
+
+
+def varying_warning(probe: str) -> MeasurementWarning:
+    """Return the warning that recorded steps did not all do the same."""
+    return MeasurementWarning(
+        id="steps-vary",
+        message="Steps do other work each time: some called other operators, or more of them.",
+        probe=probe,
+        cause="Memory is that of one step, time that of the usual one: with what was counted of a "
+        "call they give no rate.",
+        remedy="Fix what decides (random numbers, a counter, a cache) to measure one kind of step.",
+    )
 
 
 def _most_common(calls: np.ndarray) -> list[int]:

@@ -19,7 +19,6 @@ from torchgauge.measure.latency.yardstick import Yardstick
 from torchgauge.measure.step import Step, guarded, prepared, without_values
 from torchgauge.progress import Progress, Silent
 from torchgauge.records.latency.latency import LatencyRun
-from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase
@@ -75,6 +74,8 @@ def measure(
     restore_warnings = step.saved_state.warnings("latency")  # complete now that all is put back
     return msgspec.structs.replace(
         run,
+        first_call=run.first_call - step.lost,
+        grad_mode=placement.grad_modes[0] if options.train is None else "enable_grad",
         warnings=run.warnings + machine_warnings + restore_warnings,
         yardstick={} if yardstick is None else yardstick.medians(run.median),
     )
@@ -172,11 +173,6 @@ def _staged(
     now, timer = clock.now, device.timer()
     placed_inputs, device_name = placement.inputs, placement.device
     synchronize = guarded(device.synchronize, device_name)
-    finishing = Finishing()
-    model = guarded(
-        lambda call_inputs: finishing(placement.model(*call_inputs.args, **call_inputs.kwargs)),
-        device_name,
-    )
     before = options.preprocess and guarded(options.preprocess, device_name, "The preprocess stage")
     after = options.postprocess and guarded(
         options.postprocess, device_name, "The postprocess stage"
@@ -187,13 +183,12 @@ def _staged(
         step.ready()
         synchronize()
         start = now()
-        step.inputs_used = True
         inputs = placed_inputs if before is None else Inputs.of(before(raw))
         synchronize()
         prepared_at = now()
         if timer is not None:
             timer.start()
-        outputs = model(inputs)
+        outputs = step.on(inputs)
         if timer is not None:
             timer.stop()
         synchronize()

@@ -75,8 +75,8 @@ def _held(frames: Sequence[FrameType], *, graphs: bool) -> Iterator[_Held]:
         yield from _in_optimizer(optimizer, names)
     for name, tensor in _in_frames(frames):
         yield "activations", name, "", tensor
-    for operator, tensor in _saved(tensors if graphs else []):
-        yield "activations", "", operator, tensor
+    for node, tensor in saved_for_backward(tensors if graphs else []):
+        yield "activations", "", node.name(), tensor
     for tensor in tensors:
         yield ("activations" if tensor.grad_fn is not None else "workspace"), "", "", tensor
 
@@ -114,8 +114,8 @@ def _in_frames(frames: Sequence[FrameType]) -> Iterator[tuple[str, torch.Tensor]
                 yield f"{name} in {frame.f_code.co_qualname}", value
 
 
-def _saved(tensors: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what the autograd graphs of tensors have saved for backward, with the operator."""
+def saved_for_backward(tensors: list[torch.Tensor]) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Yield what the autograd graphs of tensors have saved for backward, with the node."""
     pending: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     visited: set[Any] = set()
     while pending and len(visited) < _MOST_NODES:
@@ -132,4 +132,4 @@ def _saved(tensors: list[torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
             except RuntimeError:  # freed by a backward pass, or changed since
                 continue
             for tensor in tensors_in(saved, objects=False):
-                yield node.name(), tensor
+                yield node, tensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,14 +17,20 @@ from torchgauge.analyze.memory.allocations import (
     pair,
     step_memory,
 )
-from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_operators
+from torchgauge.analyze.memory.recorded_ranges import Ranges, named_ranges, outermost_operators
+from torchgauge.analyze.timeline.typical_step import varying_warning
 from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure.memory import allocator, process_memory
 from torchgauge.measure.memory.cycles import collecting_cycles
 from torchgauge.measure.memory.layer_outputs import LayerOutputs
-from torchgauge.measure.memory.recorded_allocations import DEVICE_TYPES, numbers, unrecorded
+from torchgauge.measure.memory.recorded_allocations import (
+    DEVICE_TYPES,
+    numbers,
+    output_warnings,
+    unrecorded,
+)
 from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages, tensors_in
 from torchgauge.measure.recording.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
@@ -34,7 +40,6 @@ from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import hygiene, members
-from torchgauge.targets.inputs.tensors import strided
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training
 
@@ -61,7 +66,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     how = Training.resolve(train)
     caller_storages = _caller_storages(placement, device)
     with open_device(placement.device).current(), prepared(placement, how) as step:
-        broken = _output_warnings(step(), "memory")
+        broken = output_warnings(step(), "memory")
         with (
             step.threads.tracking(),
             watched_resident() as process,
@@ -76,6 +81,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         average=recorded.figures.average,
         **parts,
         step="inference" if how is None else "training",
+        grad_mode=placement.grad_modes[0] if how is None else "enable_grad",
         device=placement.device,
         method=_METHOD + _BEFORE[device.type],
         retained_for_backward=None if how is None else recorded.figures.retained,
@@ -92,6 +98,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         warnings=(
             *unrecorded(step.threads.names(), recorded.lost, probe="memory"),
             *reported.warnings,
+            *([varying_warning("memory")] if recorded.varies else []),
             *broken,
             *_torchscript_warnings(placement),
             *step.saved_state.warnings("memory"),
@@ -103,7 +110,8 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
 class _RecordedStep:
     """The figures of the recorded step, what ran at its peak, and the frees that were not recorded.
 
-    `measurement_bytes` are those on the device that only the measurement keeps there.
+    `measurement_bytes` are those on the device that only the measurement keeps there. `varies`: the
+    step before it ran other operators.
     """
 
     figures: StepMemory
@@ -111,6 +119,7 @@ class _RecordedStep:
     lost: int
     measurement_bytes: int
     peak_place: dict[str, str]
+    varies: bool
 
 
 class _Recording:
@@ -129,7 +138,7 @@ class _Recording:
         self.caller_storages = caller_storages
         self.allocated: int | None = None
         self.marks = Marks()
-        self.phases: dict[Phase, str] = {}
+        self.phases: list[dict[Phase, str]] = []
         self.marked_storages: list[tuple[str, list[tuple[Part, TensorStorage]]]] = []
         self.layers = LayerOutputs(placement.model, device, self.marks)
 
@@ -154,7 +163,9 @@ class _Recording:
             for name, items in self.layers.returned
             for storage in items
         ]
-        phases = {phase: times[name] for phase, name in self.phases.items()}
+        begun, phases = (
+            {phase: times[name] for phase, name in step.items()} for step in self.phases
+        )
         span = StepTimes(
             start=times[self.marked_storages[0][0]],
             forward=phases["forward"],
@@ -178,11 +189,13 @@ class _Recording:
                 "peak_operator": operators.innermost(*figures.peak_at),
                 "peak_phase": max(began)[1],
             }
-        return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes, place)
+        varies = _passes(operators, begun) != _passes(operators, phases)
+        return _RecordedStep(figures, tensors, blocks.lost, measurement_bytes, place, varies)
 
     def _two_steps(self) -> None:
         with collecting_cycles() as collect:
             for _ in range(2):
+                self.phases.append({})
                 self.marked_storages.clear()
                 self.layers.returned.clear()
                 self.step.ready()
@@ -200,7 +213,7 @@ class _Recording:
         return self.step.saved_state.device + sum(unused)
 
     def _mark(self, phase: Phase) -> None:
-        self.phases[phase] = self.marks.set()
+        self.phases[-1][phase] = self.marks.set()
 
     def _name(self, outputs: Any = None) -> None:
         """Note (part, address, bytes) of every storage that can be named at this moment."""
@@ -225,6 +238,13 @@ class _Recording:
             for storage in named_storages(tensors, self.device)
         ]
         self.marked_storages.append((self.marks.set(), named))
+
+
+def _passes(operators: Ranges, phases: dict[Phase, int]) -> Counter[str]:
+    """Return how often a step's forward and backward pass called each operator."""
+    end = phases.get("optimizer", phases["end"])
+    inside = (operators.start >= phases["forward"]) & (operators.start < end)
+    return Counter(operators.take(inside).name)
 
 
 def _device(placement: Placement) -> torch.device:
@@ -307,44 +327,3 @@ def _torchscript_warnings(placement: Placement) -> tuple[MeasurementWarning, ...
             probe="memory",
         ),
     )
-
-
-def _output_warnings(outputs: Any, probe: str) -> tuple[MeasurementWarning, ...]:
-    """Return the warning `output-not-finite` where a tensor in `outputs` holds NaN or infinity.
-
-    Nothing of a tensor's size is allocated. What a tensor cannot be asked (float8, subclasses
-    without the operator) counts as finite.
-    """
-    parts = [part for tensor in tensors_in(outputs) for part in strided(tensor)]
-    faults = [_non_finite_kind(part) for part in parts]
-    kinds = sorted({kind for kind in faults if kind})
-    if not kinds:
-        return ()
-    return (
-        MeasurementWarning(
-            id="output-not-finite",
-            message=f"{sum(map(bool, faults))} of {len(parts)} output tensors hold "
-            f"{' and '.join(kinds)}.",
-            probe=probe,
-            cause="The figures hold, but they are those of a computation that broke down, or of a "
-            "mask of infinities.",
-            remedy="Check the weights, the inputs and the precision.",
-        ),
-    )
-
-
-def _non_finite_kind(tensor: torch.Tensor) -> str:
-    """Return "NaN" or "infinities" where the tensor holds them, else ""."""
-    if tensor.is_meta or not tensor.numel():
-        return ""
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    if not tensor.is_floating_point():
-        return ""
-    try:
-        low, high = (float(value) for value in torch.aminmax(tensor.detach()))
-    except (RuntimeError, NotImplementedError, TypeError):
-        return ""
-    if math.isnan(low) or math.isnan(high):
-        return "NaN"
-    return "infinities" if math.isinf(low) or math.isinf(high) else ""

@@ -18,17 +18,19 @@ from torchgauge.measure.forward import running
 from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.recording.scope import observed
-from torchgauge.measure.work.counting import Counter, retained
+from torchgauge.measure.work.counting import Counter
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
-from torchgauge.measure.work.not_called import ParametersRead, not_called, warning
+from torchgauge.measure.work.not_called import ParametersRead, not_called, warnings_of
 from torchgauge.measure.work.outside import OutsideWork
-from torchgauge.records.record import MeasurementWarning
+from torchgauge.measure.work.retained import retained
+from torchgauge.measure.work.varying import watched_draws
+from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import OUTSIDE, Cost, CostRow
 from torchgauge.signals import restoring
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.deferred import finished
-from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.hygiene import Restoration, module_of
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.misfits import misfit
 
@@ -41,23 +43,28 @@ def measure(
     *,
     backward: bool = False,
     device: str = "cpu",
+    grad_mode: GradMode = "no_grad",
     make_counter: Callable[..., Counter] = Counter,
     flash: bool = True,
+    on_draw: Callable[[], object] | None = None,
 ) -> Cost:
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
-    Without `backward` in evaluation mode and without gradients. With it in training mode, and ones
-    are sent into every differentiable output; no loss is counted, nor what made the inputs. What
-    torch.compile made runs eager. Tensors without values take the kernels of a GPU, with `flash`
-    attention if it has that. `make_counter` gives what adds up the operators. The model, its
-    gradients and the process are put back. Raises MeasurementError where the call raises.
+    Without `backward` in evaluation mode and `grad_mode`, unless tensors were made in inference
+    mode: they may be written to in it alone. With it in training mode, and ones are sent into every
+    differentiable output; no loss is counted, nor what made the inputs. What torch.compile made
+    runs eager. Tensors without values take the kernels of a GPU, with `flash` attention if it has
+    that. `make_counter` gives what adds up the operators. The model, its gradients and the process
+    are put back. `on_draw` is called after a call that drew random numbers, before its generators
+    are put back. Raises MeasurementError where the call raises.
     """
+    modes = None if backward else grad_mode
     for follows in (True, False):
         parameters = ParametersRead(module_of(model))
         counter = make_counter(model, parameters, OwnThreads(), CudaKernels(flash=flash))
         outside = OutsideWork(counter, model, inputs, follows=follows)
         try:
-            return _measured(model, inputs, counter, outside, backward=backward, device=device)
+            return _measured(model, inputs, counter, outside, modes, device, on_draw)
         except ModelError:  # it may not take NumPy's arrays as they are observed
             if not outside.followed or not follows:
                 raise
@@ -69,19 +76,19 @@ def _measured(
     inputs: Inputs,
     counter: Counter,
     outside: OutsideWork,
-    *,
-    backward: bool,
+    grad_mode: GradMode | None,
     device: str,
+    on_draw: Callable[[], object] | None,
 ) -> Cost:
-    modes = hygiene.training if backward else hygiene.evaluation
+    backward = grad_mode is None
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
-    with modes(model, inputs) as saved_modes:
+    with _modes(model, inputs, grad_mode) as saved_modes:
         inputs = outside.followed_inputs(inputs.leaves() if backward else inputs)
         tensors = _tensors(module, inputs)
         with (
+            watched_draws(on_draw),
             _eager(),
-            _without_inference_mode(tensors),
             _fake_mode(tensors),
             counter.threads.tracking(),
             observed(counter.calls, modules),
@@ -111,11 +118,22 @@ def _measured(
             *counter.warnings.values(),
             *outside.warnings(),
             *_compiled(model, modules),
-            *([warning(uncalled)] if uncalled else []),
+            *warnings_of(uncalled),
             *_thread_warnings(counter.calls.foreign_threads),
             *saved_modes.warnings("cost", lasting_only=True),
         ),
     )
+
+
+def _modes(
+    model: Callable[..., Any], inputs: Inputs, grad_mode: GradMode | None
+) -> contextlib.AbstractContextManager[Restoration]:
+    """Return the modes of an inference in its grad mode, of training for None."""
+    if grad_mode is None:
+        return hygiene.training(model, inputs)
+    if any(tensor.is_inference() for tensor in _tensors(module_of(model), inputs)):
+        grad_mode = "inference_mode"
+    return hygiene.evaluation(model, inputs, grad_mode=grad_mode)
 
 
 def _unseen() -> CostRow:
@@ -135,7 +153,7 @@ def _counted(
     with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
         outputs = finished(model(*inputs.args, **inputs.kwargs))
         results = [output for output in tensors_in(outputs) if output.requires_grad]
-        retained_bytes = bytes_kept()
+        retained_bytes = bytes_kept(results)
         if results:
             torch.autograd.backward(results, [_ones(output) for output in results])
     return outputs, retained_bytes
@@ -158,19 +176,6 @@ def _without_gradients(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
 def _ones(tensor: torch.Tensor) -> torch.Tensor:
     with unseen():
         return torch.ones_like(tensor)
-
-
-@restoring
-def _without_inference_mode(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
-    """Leave inference mode, where composites arrive whole and must be split, one by one."""
-    # Tensors made in inference mode may be written to in it alone.
-    made_inside = (tensor.is_inference() for tensor in tensors)
-    inside = torch.is_inference_mode_enabled() and any(made_inside)
-    if inside or not torch.is_inference_mode_enabled():
-        yield
-        return
-    with torch.inference_mode(mode=False), torch.no_grad():
-        yield
 
 
 def _fake_mode(tensors: tuple[torch.Tensor, ...]) -> contextlib.AbstractContextManager[object]:

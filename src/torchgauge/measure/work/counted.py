@@ -14,9 +14,11 @@ from torchgauge import units
 from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.errors import BuildError, InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure.forward import opened
+from torchgauge.measure.grad_modes import decide
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
-from torchgauge.records.record import MeasurementWarning
+from torchgauge.measure.work.varying import counted_calls
+from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import OUTSIDE, Cost, CostNode, CostRow
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
@@ -48,14 +50,29 @@ def measure_cost(placement: Placement, *, backward: bool, flash: bool = True) ->
         return graph_cost(placement.target.graph)
     if placement.target.kind == "aotinductor":
         return _unknown(placement.target)
-    with placement.arithmetic():
-        return cost_probe.measure(
-            placement.model,
-            placement.inputs,
-            backward=backward,
-            device=placement.device,
-            flash=flash,
+
+    def measure(grad_mode: GradMode) -> Cost:
+        return counted_calls(
+            lambda on_draw: cost_probe.measure(
+                placement.model,
+                placement.inputs,
+                backward=backward,
+                device=placement.device,
+                grad_mode=grad_mode,
+                flash=flash,
+                on_draw=on_draw,
+            )
         )
+
+    # In inference mode composites arrive whole, and must be split one by one.
+    grad_modes: list[GradMode] = [mode for mode in placement.grad_modes if mode != "inference_mode"]
+    with placement.arithmetic():
+        if backward or not grad_modes:
+            return measure("no_grad")
+        cost = decide(grad_modes, measure)
+    if grad_modes == ["enable_grad"]:
+        placement.grad_modes[:] = grad_modes
+    return cost
 
 
 def _unknown(target: Target) -> Cost:

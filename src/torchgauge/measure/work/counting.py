@@ -24,7 +24,6 @@ from torchgauge.measure.work.internals import (
     graph_task,
     modes,
     never_compiled,
-    storage_key,
 )
 from torchgauge.measure.work.layer_calls import LayerCall, LayerCalls
 from torchgauge.measure.work.meta_kernels import called
@@ -262,25 +261,3 @@ def _in_checkpoint() -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-@restoring
-def retained(excluded: set[Any]) -> Iterator[Callable[[], int]]:
-    """Yield a function: the bytes saved for backward so far, without `excluded` storages."""
-    from torch.multiprocessing.reductions import StorageWeakRef
-
-    saved: dict[Any, tuple[Any, int]] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse: no single storage
-            storage = tensor.untyped_storage()
-            reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-            if storage_key(tensor) not in excluded:
-                saved[storage_key(tensor)] = (reference, storage.nbytes())
-        return tensor
-
-    def alive() -> int:
-        return sum(size for reference, size in saved.values() if not reference.expired())
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        yield alive

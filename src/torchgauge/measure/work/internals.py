@@ -41,6 +41,7 @@ __all__ = [
     "generated_code",
     "graph_task",
     "graphs_seen",
+    "innermost_hooks",
     "is_compiled",
     "is_compiled_function",
     "is_torchs",
@@ -103,6 +104,10 @@ current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
 sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
 # Every backward pass that Python starts is below a frame of this code.
 backward_code: Any = _named(torch.autograd.graph, "_engine_run_backward").__code__
+# (pack, unpack) of the saved tensor hooks that are in force; None where there are none.
+innermost_hooks: Callable[[bool], Any] = _named(
+    torch._C._autograd, "_top_saved_tensors_default_hooks"
+)
 DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 # Raised through modules that a checkpoint runs again, once it has all that backward needs.
 EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")

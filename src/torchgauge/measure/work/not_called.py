@@ -18,6 +18,7 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import NotCalled
 from torchgauge.targets import members
 
+ID = "modules-not-called"
 MAX_NAMED = 3
 
 
@@ -71,20 +72,25 @@ def not_called(
     return tuple(uncalled)
 
 
-def warning(uncalled: tuple[NotCalled, ...]) -> MeasurementWarning:
-    """Return the warning of modules that were not called."""
+def warnings_of(uncalled: tuple[NotCalled, ...]) -> tuple[MeasurementWarning, ...]:
+    """Return the warning of modules that were not called, where there are any."""
+    if not uncalled:
+        return ()
     names = [
         f"{layer.path} ({layer.kind}, {units.elements(layer.parameters)})"
         for layer in uncalled[:MAX_NAMED]
     ]
     suffix = f" and {len(uncalled) - MAX_NAMED:,} more" if len(uncalled) > MAX_NAMED else ""
     modules = "A module" if len(uncalled) == 1 else f"{len(uncalled):,} modules"
-    return MeasurementWarning(
-        id="modules-not-called",
-        message=f"{modules} with parameters did not run: {', '.join(names)}{suffix}.",
-        probe="cost",
-        cause="Nothing in this call of the model asked for them: their work is in no figure.",
-        remedy="Give the inputs that they work on, by name (--input NAME=SHAPE), if it should be.",
+    return (
+        MeasurementWarning(
+            id=ID,
+            message=f"{modules} with parameters did not run: {', '.join(names)}{suffix}.",
+            probe="cost",
+            cause="Nothing in this call of the model asked for them: their work is in no figure.",
+            remedy="Give the inputs that they work on, by name (--input NAME=SHAPE), if it should "
+            "be.",
+        ),
     )
 
 

@@ -7,7 +7,14 @@ from typing import Literal
 import msgspec
 
 from torchgauge.records.latency.yardstick import Yardstick
-from torchgauge.records.record import How, Interval, IntervalScope, MeasurementWarning, Record
+from torchgauge.records.record import (
+    GradMode,
+    How,
+    Interval,
+    IntervalScope,
+    MeasurementWarning,
+    Record,
+)
 
 Stop = Literal[
     "precision reached",
@@ -35,6 +42,7 @@ class LatencyRun(Record, frozen=True, kw_only=True):
         layer_times: Seconds of a call by layer path, without the layers that a layer calls: a
             median over stamped calls after those of the samples, if several processes were run.
         yardstick: The times of this process, as in `Yardstick.times`.
+        grad_mode: What torch did about gradients, as in `TargetDescription`.
     """
 
     samples: tuple[float, ...]
@@ -49,6 +57,7 @@ class LatencyRun(Record, frozen=True, kw_only=True):
     stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     layer_times: dict[str, float] = msgspec.field(default_factory=dict)
     yardstick: dict[str, float] = msgspec.field(default_factory=dict)
+    grad_mode: GradMode = "inference_mode"
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -116,6 +125,11 @@ class Latency(Record, frozen=True, kw_only=True):
     def samples(self) -> tuple[float, ...]:
         """The steady samples of all processes, in order, in seconds."""
         return tuple(sample for run in self.processes for sample in run.steady_samples)
+
+    @property
+    def grad_mode(self) -> GradMode:
+        """What torch did about gradients during the calls, as in `TargetDescription`."""
+        return self.processes[0].grad_mode
 
     @property
     def relative_error(self) -> float | None:

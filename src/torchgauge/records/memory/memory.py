@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
-from torchgauge.records.record import How, MeasurementWarning, Record
+from torchgauge.records.record import GradMode, How, MeasurementWarning, Record
 
 PARTS: tuple[Part, ...] = get_args(Part)
 
@@ -58,6 +58,7 @@ class Memory(Record, frozen=True, kw_only=True):
     beyond, the lowest and highest of equal stretches of events. `peak_layer`, `peak_operator` and
     `peak_phase` are what was running when the peak was reached: the innermost layer, the outermost
     operator, and "forward", "backward" or "optimizer"; "" where none was, or it is not known.
+    `grad_mode` is as in `TargetDescription`.
     """
 
     peak: int
@@ -87,6 +88,7 @@ class Memory(Record, frozen=True, kw_only=True):
     peak_layer: str = ""
     peak_operator: str = ""
     peak_phase: str = ""
+    grad_mode: GradMode = "inference_mode"
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"
 

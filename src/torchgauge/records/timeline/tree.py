@@ -61,6 +61,7 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
         headline_ratio: The tree's sum ÷ the profile's `latency.median`, which was measured at
             another time; None where that is no latency of these steps.
         steps: The number of steps that the rows' figures are of.
+        varies: Whether some of the recorded steps ran other operators or layers than others.
         devices: How busy each device was in that time.
         allocator: Whose bytes the memory is: "CPU" or "CUDA".
         lines: Python's time by line, if it was sampled.
@@ -74,6 +75,7 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
     residual: float | None = None
     headline_ratio: float | None = None
     steps: int = 1
+    varies: bool = False
     devices: tuple[DeviceUse, ...] = ()
     allocator: str = "CPU"
     lines: tuple[LineTime, ...] = ()

@@ -173,6 +173,8 @@ class Cost(Record, frozen=True, kw_only=True):
     `kernels` counts the forward's calls of the kernels that were assumed of a GPU, where tensors
     without values were counted: "flash attention", "efficient attention", "math attention", "cuDNN
     LSTM" and others.
+    `flops_range` is the least and the most FLOPs of several calls, where random numbers decide on
+    their work: all other figures are of the first; None where each call does the same.
     """
 
     nodes: tuple[CostNode, ...]
@@ -183,6 +185,7 @@ class Cost(Record, frozen=True, kw_only=True):
     not_called: tuple[NotCalled, ...] = ()
     retained_for_backward: int | None = None
     kernels: dict[str, int] = msgspec.field(default_factory=dict)
+    flops_range: tuple[int, int] | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "counted"
 

@@ -34,7 +34,8 @@ def sections(profile: Profile) -> list[Section]:
         summary.append(graph(profile.graph))
     if profile.cost is not None:
         impossible = any(warning.id == "rate-impossible" for warning in profile.warnings)
-        summary.append(cost(profile.cost, profile.latency, impossible=impossible))
+        timed = None if profile.tree and profile.tree.varies else profile.latency
+        summary.append(cost(profile.cost, timed, impossible=impossible))
     if profile.latency is not None:
         summary.append(time_sections.latency(profile.latency, stages=profile.training is None))
     if profile.bottleneck is not None:
@@ -63,7 +64,7 @@ def target(profile: Profile) -> Section:
         gpus = machine.gpus[index : index + 1]
     settings = profile.environment.settings
     threads = f", {settings.threads} threads" if settings.threads else ""
-    mode = "training step" if target_info.training else "inference"
+    step = target_info.step
     return Section(
         target_info.name,
         "",
@@ -71,7 +72,7 @@ def target(profile: Profile) -> Section:
             Row("target", target_info.spec),
             Row("weights", target_info.weights),
             Row("input", "; ".join(inputs) or "none"),
-            Row("run as", f"{mode}, {_precision(target_info, settings)}, on {target_info.device}"),
+            Row("run as", f"{step}, {_precision(target_info, settings)}, on {target_info.device}"),
             *([Row("runtime", target_info.runtime)] if target_info.runtime else []),
             Row("machine", hardware(machine, gpus)),
             Row("software", software(profile.environment, target_info.runtime) + threads),
@@ -115,9 +116,10 @@ def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False
         return at_least(form(known_amount), incomplete=record.at_least and known_amount is not None)
 
     rows = [Row("MACs", amount(record.macs), "multiply-accumulates of products")]
-    parts = (
-        f"products {units.count(record.matmul_flops)}, vector {units.count(record.vector_flops)}"
-    )
+    products, vector = units.count(record.matmul_flops), units.count(record.vector_flops)
+    parts = f"products {products}, vector {vector}"
+    if record.flops_range is not None:
+        parts = "one call; others " + " to ".join(map(units.count, record.flops_range))
     rows.append(Row("FLOPs", amount(record.flops), parts if record.flops else ""))
     if record.causal_matmul_flops != record.matmul_flops:
         causal = amount(record.causal_matmul_flops)
@@ -136,7 +138,7 @@ def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False
         kernels = ", ".join(f"{calls:,} × {name}" for name, calls in record.kernels.items())
         rows.append(Row("kernels", kernels, "assumed of a GPU"))
     # A training step has an optimizer, which the cost has not.
-    if timed is not None and not record.backward:
+    if timed is not None and not record.backward and record.flops_range is None:
         known_flops = known_part(record.executed_flops, at_least=record.at_least)
         speed = known_flops / timed.median if known_flops is not None and timed.median else None
         incomplete = record.at_least and speed is not None

@@ -89,7 +89,7 @@ def batch_steps(placement: Placement, step: Step, max_batch: int) -> list[Step]:
     if max_batch == 1:
         return [step]
     larger = (
-        Step(replace(placement, inputs=inputs), None, step.saved_state)
+        Step(replace(placement, inputs=inputs), None, step.modes)
         for inputs in stacked_inputs(placement.inputs, max_batch)
     )
     return [step, *larger]

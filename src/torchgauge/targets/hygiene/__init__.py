@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from torchgauge.records.record import GradMode
 from torchgauge.signals import restoring
 from torchgauge.targets.hygiene.functions import save_functions
 from torchgauge.targets.hygiene.kept import Restoration, not_restored
@@ -70,8 +71,10 @@ def untouched(
 
 
 @restoring
-def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Restoration]:
-    """`untouched`, with the model in evaluation mode and under torch.inference_mode."""
+def evaluation(
+    model: Callable[..., Any], *inputs: Inputs, grad_mode: GradMode = "inference_mode"
+) -> Iterator[Restoration]:
+    """`untouched`, with the model in evaluation mode and under torch's `grad_mode`."""
     with untouched(model, *inputs) as restoration:
         module = module_of(model)
         if module is not None and any(
@@ -80,7 +83,9 @@ def evaluation(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Restorati
             # Exported and frozen programs have their mode built in and refuse to change it.
             with contextlib.suppress(NotImplementedError, AttributeError):
                 module.eval()
-        with torch.inference_mode():
+        # The first turns gradients on as well.
+        with torch.inference_mode(mode=grad_mode == "inference_mode"):
+            torch.set_grad_enabled(grad_mode == "enable_grad")
             yield restoration
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import torch
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -22,8 +23,12 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the tensors with a storage that a tensor is made of: itself, or its inner ones.
 
-    A tensor that is not initialised yet, or whose layout hides its storage (oneDNN), has none.
+    Of one that torch.func wraps it is the inner one. A tensor that is not initialised yet, or whose
+    layout hides its storage (oneDNN), has none.
     """
+    if is_functorch_wrapped_tensor(tensor):
+        yield from strided(get_unwrapped(tensor))
+        return
     if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
         yield tensor  # nearly every tensor, and asked for each one of a model
         return

@@ -1,0 +1,146 @@
+"""A forward that does other work each time: the range of its FLOPs, and no rate."""
+
+import random
+
+import pytest
+import torch
+from torch import nn
+
+import torchgauge as tg
+from torchgauge import units
+from torchgauge.records.figures import figures
+
+LAYER = 2 * 5 * 8 * 8  # FLOPs of a layer without bias on five rows
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8, bias=False) for _ in range(4))
+        self.calls = 0
+
+    def run(self, x, depth):
+        for layer in self.layers[:depth]:
+            x = layer(x)
+        return x
+
+
+class RandomDepth(Deep):
+    def forward(self, x):
+        return self.run(x, random.randint(1, 4))
+
+
+class RandomLoop(Deep):
+    def forward(self, x):
+        for _ in range(int(torch.randint(1, 5, ()))):
+            x = x @ self.layers[0].weight
+        return x
+
+
+class CountingDepth(Deep):
+    def forward(self, x):
+        self.calls += 1
+        return self.run(x, 1 + self.calls % 4)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    state = random.getstate()
+    random.seed(0)
+    torch.manual_seed(0)
+    yield
+    random.setstate(state)
+
+
+@pytest.mark.parametrize("model", [RandomDepth, RandomLoop])
+@pytest.mark.parametrize("backward", [False, True])
+def test_random_numbers_that_decide_on_the_work(model, backward):
+    target, x = model(), torch.randn(5, 8)
+    before = random.getstate(), torch.get_rng_state()
+    cost = tg.count_cost(target, x, backward=backward)
+    low, high = cost.flops_range
+    assert low < high
+    assert low <= cost.flops <= high
+    if not backward:
+        assert {low % LAYER, high % LAYER} == {0}
+        assert LAYER <= low < high <= 4 * LAYER
+    assert [w.id for w in cost.warnings].count("work-varies") == 1
+    assert f"{units.count(low)} to {units.count(high)} FLOP" in cost.warnings[-1].message
+    assert random.getstate() == before[0]
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_a_module_that_another_draw_calls_is_not_left_alone():
+    cost = tg.count_cost(RandomDepth(), torch.randn(5, 8))
+    assert cost.flops_range == (LAYER, 4 * LAYER)
+    assert cost.not_called == ()
+    assert "modules-not-called" not in {w.id for w in cost.warnings}
+
+
+class Dropout(Deep):
+    def forward(self, x):
+        return nn.functional.dropout(self.run(x, 4), training=True) + torch.randn(5, 8)
+
+
+class Cached(Deep):
+    table = None
+
+    def forward(self, x):
+        if self.table is None:
+            self.table = torch.randn(8, 8) @ torch.randn(8, 8)
+        return self.run(x, 4) @ self.table
+
+
+class Lazy(Deep):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.LazyLinear(8)
+
+    def forward(self, x):
+        return self.run(self.first(x), 4)
+
+
+@pytest.mark.parametrize("model", [Dropout, Cached, Lazy])
+@pytest.mark.parametrize("backward", [False, True])
+def test_draws_and_first_calls_that_decide_on_no_work(model, backward):
+    cost = tg.count_cost(model(), torch.randn(5, 8), backward=backward)
+    assert cost.flops_range is None
+    assert "work-varies" not in {w.id for w in cost.warnings}
+
+
+def quick(model, **options):
+    return tg.profile(model.eval(), torch.randn(5, 8), effort="quick", roofs=False, **options)
+
+
+def test_a_profile_gives_no_rate():
+    profile = quick(RandomDepth())
+    assert profile.cost.flops_range == (LAYER, 4 * LAYER)
+    assert profile.tree.varies
+    assert (profile.roofline, profile.bottleneck, profile.utilization) == (None, None, None)
+    assert all(row.flops is None for row in profile.tree.rows)
+    text = str(profile)
+    assert "one call; others 640 to 2,560" in text
+    assert "FLOP/s" not in text
+    known = {figure.name for figure in figures(profile) if figure.value is not None}
+    assert known.isdisjoint({"flops", "macs", "traffic"})
+
+
+def test_a_counter_decides_on_the_work():
+    profile = quick(CountingDepth())
+    assert profile.cost.flops_range is None  # a count begins with the same counter each time
+    assert profile.tree.varies
+    assert "steps-vary" in {w.id for w in profile.all_warnings}
+    assert (profile.roofline, profile.bottleneck) == (None, None)
+    assert "FLOP/s" not in str(profile)
+    memory = tg.measure_memory(CountingDepth(), torch.randn(5, 8))
+    assert "steps-vary" in {w.id for w in memory.warnings}
+
+
+def test_steady_work_has_its_rates():
+    train = tg.Training(lambda out, _: out.sum(), lambda p: torch.optim.Adam(p))
+    for profile in (quick(Dropout()), quick(Dropout(), train=train)):
+        assert not profile.tree.varies
+        assert profile.bottleneck is not None
+        assert "steps-vary" not in {w.id for w in profile.all_warnings}
+    memory = tg.measure_memory(Dropout(), torch.randn(5, 8), train=train)
+    assert "steps-vary" not in {w.id for w in memory.warnings}
