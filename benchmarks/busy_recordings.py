@@ -5,8 +5,8 @@ running beside the measurement (its own are stopped and continued as others come
 a line of JSON for each block, and for each run, of three models in turn. A block is as a gate has
 it: four processes in the order A, B, B, A, four visits of 0.1 s each, then three in which layers
 are stamped. A run is as a latency has it: processes one after the other for five seconds. Of each
-call the wall clock, the main thread's CPU time and the whole process's are kept; between calls the
-yardstick, likewise. Processes are forked from this one, which has imported torch and run nothing.
+call the wall clock, the main thread's CPU time and the whole process's are kept. Processes are
+forked from this one, which has imported torch and run nothing.
 `busy_recordings.py pack FILES… busy_blocks.json.gz` keeps of them what the simulations need.
 """
 
@@ -48,7 +48,6 @@ KINDS = ("python", "bursts", "copy", "bursts", "matmul", "bursts")
 ROUNDS, VISIT, CALLS, LAYER_ROUNDS = 4, 0.1, 3, 3
 WAKING, WARMUP, WARMUP_CALLS = 0.02, 0.5, 3
 RUN, PROCESS, PROCESS_CALLS = 5.0, 0.3, 10
-PIECES = ("matmul", "copy", "threads", "python", "dispatch")
 
 
 def running():
@@ -133,12 +132,9 @@ class Child:
     def __init__(self, name):
         import torch
 
-        from torchgauge.measure.latency.yardstick import _on_host
-
         self.model, self.inputs = subject(name)
         self.model.eval()
         self.torch = torch
-        self.pieces = _on_host()
 
     def call(self):
         """Return the ns of one call: by the wall, the main thread's CPU and the process's."""
@@ -150,15 +146,6 @@ class Child:
             time.process_time_ns() - p,
         )
 
-    def yard(self):
-        """Return the wall and CPU ns of each piece of reference work."""
-        times = []
-        for kind in PIECES:
-            w, t = time.perf_counter_ns(), time.thread_time_ns()
-            self.pieces[kind]()
-            times.append((time.perf_counter_ns() - w, time.thread_time_ns() - t))
-        return times
-
     def calls(self, seconds, least):
         """Return the times of calls."""
         found, end = [], time.perf_counter() + seconds
@@ -168,17 +155,14 @@ class Child:
 
     def warm(self):
         """Run until all has been allocated."""
-        self.yard()
         self.calls(WARMUP, WARMUP_CALLS)
 
     def visit(self):
         """Time as one visit of a gate does."""
-        before = self.yard()
         self.calls(WAKING, 1)
         calls = self.calls(VISIT, CALLS)
         return {
             "calls": list(zip(*calls, strict=True)),
-            "yard": [before, self.yard()],
         }
 
     def layers(self):
@@ -218,19 +202,14 @@ class Child:
         return by_layer
 
     def run(self):
-        """Time as a short latency does: calls with yardsticks between them."""
-        calls, yards, due = [], [], 0
+        """Time as a short latency does, then the layers."""
+        calls = []
         end = time.perf_counter() + PROCESS
         while len(calls) < PROCESS_CALLS or time.perf_counter() < end:
             calls.append(self.call())
-            if time.perf_counter_ns() >= due:
-                start = time.perf_counter_ns()
-                yards.append([len(calls), *self.yard()])
-                now = time.perf_counter_ns()
-                due = now + max(25 * (now - start), 30_000_000)
         return {
             "calls": list(zip(*calls, strict=True)),
-            "yard": yards,
+            "layers": self.layers(),
         }
 
 
@@ -324,45 +303,45 @@ def latency_run(name):
 
 
 def packed(files):
-    """Return the logs of times by name of file and model, for `gate_busy.py` and others."""
+    """Return what simulations need, by name of file and model.
+
+    Logs of seconds by process: of typical, fastest and undisturbed calls, of a block's layers; and
+    the share of the undisturbed moments in which the main thread had a core.
+    """
     found = {"blocks": {}, "runs": {}}
     for file in files:
         for row in map(json.loads, file.read_text().splitlines()):
-            key = f"{file.stem}, {row['model']}"
-            one = {name: round(row[name], 1) for name in ("running", "took")}
             if row["kind"] == "block":
-                one |= packed_block(row)
+                calls = [[v["calls"][0] for v in visits] for visits in row["visits"]]
+                layers = row["layers"]
             else:
-                one["processes"] = list(map(packed_process, row["processes"]))
-            found[f"{row['kind']}s"].setdefault(key, []).append(one)
+                calls = [[process["calls"][0]] for process in row["processes"]]
+                layers = [[process["layers"]] for process in row["processes"]]
+            one = packed_processes(calls, layers) | {"running": round(row["running"], 1)}
+            if row["kind"] == "run":
+                del one["layers"]
+            found[f"{row['kind']}s"].setdefault(f"{file.stem}, {row['model']}", []).append(one)
     return found
 
 
-def packed_block(row):
-    """Return by process logs of seconds: of typical, fastest and undisturbed calls, of layers."""
-    calls = [[visit["calls"][0] for visit in visits] for visits in row["visits"]]
+def packed_processes(calls, layers):
+    """Return the logs from ns of calls, and of layers, by process and visit."""
     least = [
-        [min(layer[2] for layer in rounds) for rounds in zip(*visits, strict=True)]
-        for visits in row["layers"]
+        [[min(times) for times in zip(*one, strict=True)] for one in zip(*visits, strict=True)]
+        for visits in layers
     ]
+    wall = [sum(times[2] for times in process) for process in least]
     return {
         "typical": [
             round(statistics.fmean(map(log, map(statistics.median, visits))), 4) for visits in calls
         ],
         "fastest": [log(min(map(min, visits))) for visits in calls],
-        "undisturbed": [log(sum(layers)) for layers in least],
-        "layers": [list(map(log, layers)) for layers in least],
-    }
-
-
-def packed_process(process):
-    """Return quantiles of the calls' seconds, and the medians of the yardstick."""
-    calls = sorted(process["calls"][0])
-    count = min(len(calls), 40)
-    kinds = zip(*(times[1:] for times in process["yard"]), strict=True)
-    return {
-        "samples": [calls[(2 * n + 1) * len(calls) // (2 * count)] / 1e9 for n in range(count)],
-        "yard": [statistics.median(wall for wall, _ in times) / 1e9 for times in kinds],
+        "undisturbed": list(map(log, wall)),
+        "quiet": [
+            round(sum(times[3] for times in process) / total, 2)
+            for process, total in zip(least, wall, strict=True)
+        ],
+        "layers": [[log(times[2]) for times in process] for process in least],
     }
 
 
@@ -374,8 +353,6 @@ def log(nanoseconds):
 def record(file, load, seconds, names, works):
     """Append blocks and runs to the file."""
     import torch  # noqa: F401 - children have it from here
-
-    import torchgauge.measure.latency.yardstick  # noqa: F401
 
     stress = Stress(load)
     try:

@@ -159,7 +159,7 @@ def test_a_gate_that_is_out_of_reach_ends_after_three_blocks(monkeypatch):
     (warning,) = verdict.warnings
     assert warning.id == "out-of-reach"
     needed = ruling(verdict, "latency").needed
-    assert needed > 4 * 16
+    assert needed > 8 * 16
     assert f"some {needed} would" in warning.message
 
 

@@ -111,8 +111,9 @@ class World:
         before = STEP / self._of(a)
         cpu = -math.log(math.prod(self.cpu.get(name, gain) for name in b.ids))
         cpu += self.random.gauss(0, min(self.noise, 0.01))
-        return Block(d, before, before * math.exp(d), {"fc": (0.0, d, d, 0.0)} if layers else {}, {"fc": before},
-                     seconds, cpu, self.core_share)  # fmt: skip
+        own = {"fc": (0.0, d, d, 0.0)} if layers else {}
+        return Block(d, before, before * math.exp(d), own, {"fc": before}, seconds, cpu,
+                     self.core_share)  # fmt: skip
 
     def _of(self, side):
         return math.prod(self.truth.get(name, 1.0) for name in side.ids)

@@ -178,7 +178,7 @@ class _Gate:
         if planned is None:
             return
         from torchgauge.measure.latency.blocks import block
-        from torchgauge.measure.latency.load import MOST_OTHER, other_load
+        from torchgauge.measure.latency.load import is_busy, other_load
         from torchgauge.measure.latency.noise import watch_share
         from torchgauge.measure.latency.paired_run import run
 
@@ -192,7 +192,7 @@ class _Gate:
         other_share = watch_share()
 
         def pairs(blocks: Sequence[Timed]) -> list[Paired]:
-            return self._paired(blocks, busy=(other_share() or 0.0) > MOST_OTHER)
+            return self._paired(blocks, busy=is_busy(other_share()))
 
         done = run(
             functools.partial(block, base, current, pace),
@@ -202,9 +202,9 @@ class _Gate:
             progress,
             lambda blocks, allowed: hopeless(pairs(blocks), allowed),
         )
-        load = tuple(other_load(other_share(), probe="gate"))
-        self.warnings += load
-        self._judge(done, planned, busy=bool(load))
+        share = other_share()
+        self.warnings += other_load(share, probe="gate")
+        self._judge(done, planned, busy=is_busy(share))
 
     def _plan(self) -> int | None:
         """Return how many blocks to run; None where more would be needed than are allowed."""

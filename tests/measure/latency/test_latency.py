@@ -11,7 +11,9 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.analyze.latency.latency import combine
+from torchgauge.device.load import Load, LoadWatch
 from torchgauge.errors import InputError, MeasurementError
+from torchgauge.measure.latency import latency as latency_probe
 from torchgauge.measure.latency.latency import measure
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.targets.builds.source import Source
@@ -178,3 +180,21 @@ def test_processes_share_the_samples_that_a_percentile_needs():
     share = whole.shared()
     assert (share.independent, share.plan.independent, share.budget) == (123, 123, 3)
     assert whole.plan.independent == 368
+
+
+@pytest.mark.parametrize(
+    ("share", "options", "found"),
+    [
+        (0.5, LatencyOptions(budget=0.01), 1e-9),
+        (0.05, LatencyOptions(budget=0.01), None),  # others took too little to matter
+        (None, LatencyOptions(budget=0.01), None),  # the system does not tell
+        (0.5, LatencyOptions(iterations=5), None),  # no more calls than were asked for
+        (0.5, LatencyOptions(budget=0.01, postprocess=print), None),  # layers are not all of it
+    ],
+)
+def test_a_busy_machine_is_told_what_a_call_takes_without_others(
+    monkeypatch, share, options, found
+):
+    monkeypatch.setattr(LoadWatch, "load", lambda _: Load(share, None, None))
+    monkeypatch.setattr(latency_probe, "undisturbed_call", lambda *_: 1e-9)
+    assert measure(on_cpu(nn.Linear(2, 2), torch.ones(1, 2)), options).undisturbed == found

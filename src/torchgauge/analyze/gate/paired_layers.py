@@ -12,8 +12,8 @@ from torchgauge.analyze.compare.compare_locations import shortened, with_signifi
 from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs
 from torchgauge.records.comparison import Comparison, Place
 
-TESTED = "permutations in {blocks} ABBA blocks, false discoveries at 1 % (Benjamini–Hochberg)"
-FALSE_DISCOVERIES = 0.01
+TESTED = "permutations in {blocks} ABBA blocks, false discoveries at 0.5 % (Benjamini–Hochberg)"
+FALSE_DISCOVERIES = 0.005
 MIN_BLOCKS = 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import TYPE_CHECKING
 
@@ -15,18 +16,20 @@ from torchgauge.analyze.latency.latency_warnings import (
     percentile_warnings,
     precision_warnings,
 )
-from torchgauge.analyze.latency.yardstick import yardstick_of
+from torchgauge.analyze.latency.yardstick import STUDENT_T, yardstick_of
 from torchgauge.analyze.statistics.correlated_percentiles import percentile_time
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, percentile_interval
 from torchgauge.errors import MeasurementError
 from torchgauge.records.latency.latency import Latency, LatencyRun, Stage, Stop
+from torchgauge.records.latency.undisturbed import Undisturbed
+from torchgauge.records.record import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchgauge.analyze.latency.run_spread import RunSpread
-    from torchgauge.records.record import Interval, MeasurementWarning
+    from torchgauge.records.record import MeasurementWarning
 
 _WORST_FIRST: tuple[Stop, ...] = (
     "interrupted",
@@ -39,6 +42,10 @@ _WORST_FIRST: tuple[Stop, ...] = (
 
 # Samples beyond a percentile that each of several processes must have for an interval.
 MIN_SAMPLES_BEYOND = 2
+RUNS_DIFFER = 0.2
+"""Standard deviation of the log between runs that are minutes apart, on two shared cores."""
+FREEDOM = 8
+"""Degrees of freedom that it counts for."""
 
 
 def combine(
@@ -90,6 +97,7 @@ def combine(
         processes=tuple(runs),
         stages=_stages(runs),
         yardstick=yardstick_of(runs),
+        undisturbed=undisturbed_of(runs, middle),
         cold_cache=cold_cache,
         warnings=(
             *failures,
@@ -98,6 +106,24 @@ def combine(
             *percentile_warnings(runs),
             *page_fault_warnings(runs),
         ),
+    )
+
+
+def undisturbed_of(runs: Sequence[LatencyRun], median: float) -> Undisturbed | None:
+    """Return it beside the measured median, in seconds; None where no process found it.
+
+    It is the least of the processes: others disturb a process, and speed up none.
+    """
+    logs = [math.log(run.undisturbed) for run in runs if run.undisturbed]
+    if not logs or median <= 0:
+        return None
+    spread = statistics.variance(logs) / len(logs) if len(logs) > 1 else 0.0
+    reach = STUDENT_T[FREEDOM] * math.sqrt(RUNS_DIFFER**2 + spread)
+    low, value, high = (math.exp(min(logs) + sign * reach) for sign in (-1, 0, 1))
+    return Undisturbed(
+        value=value,
+        interval=Interval(low=low, high=high, scope="runs"),
+        speed=min(1.0, value / median),
     )
 
 

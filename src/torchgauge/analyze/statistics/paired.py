@@ -21,7 +21,7 @@ FEWEST_BLOCKS = 6
 USUAL_BLOCKS = 8
 ESTIMATING_BLOCKS = 3
 """Blocks after which the number that will be needed is estimated."""
-HOPELESS = 4.0
+HOPELESS = 8.0
 """A gate ends early where this multiple of the blocks allowed would not be enough."""
 
 Decision = Literal["fail", "pass", "undecided"]

@@ -13,10 +13,11 @@ from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.load import LoadWatch
 from torchgauge.device.select import open_device
 from torchgauge.measure.latency.latency_options import DEFAULT_BUDGET, LatencyOptions
-from torchgauge.measure.latency.load import load_warnings
+from torchgauge.measure.latency.load import is_busy, load_warnings
 from torchgauge.measure.latency.sampling import Timing, sample
 from torchgauge.measure.latency.yardstick import Yardstick
 from torchgauge.measure.step import Step, guarded, prepared, without_values
+from torchgauge.measure.timeline.layer_times import undisturbed_call
 from torchgauge.progress import Progress, Silent
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.targets.inputs.inputs import Inputs
@@ -25,6 +26,8 @@ from torchgauge.targets.training.training import Phase
 
 # A GPU raises its clocks over the first tenths of a second of work.
 GPU_BUSY_WARMUP = 0.15
+LONGEST_STAMPED = 0.5
+"""Seconds of the fastest call up to which layers are stamped where the machine is busy."""
 PHASES: tuple[Phase, ...] = ("zero_grad", "forward", "loss", "backward", "optimizer")
 
 
@@ -70,15 +73,33 @@ def measure(
             clock_resolution=resolution(clock),
             between=yardstick,
         )
-        machine_warnings = tuple(load_warnings(watch.load()))
+        load = watch.load()
+        undisturbed = None
+        if yardstick is not None and is_busy(load.other) and options.plan.iterations is None:
+            undisturbed = _undisturbed(placement, step, options, run, device)
     restore_warnings = step.saved_state.warnings("latency")  # complete now that all is put back
     return msgspec.structs.replace(
         run,
         first_call=run.first_call - step.lost,
         grad_mode=placement.grad_modes[0] if options.train is None else "enable_grad",
-        warnings=run.warnings + machine_warnings + restore_warnings,
+        warnings=(*run.warnings, *load_warnings(load), *restore_warnings),
+        undisturbed=undisturbed,
         yardstick={} if yardstick is None else yardstick.medians(run.median),
     )
+
+
+def _undisturbed(
+    placement: Placement, step: Step, options: LatencyOptions, run: LatencyRun, device: Device
+) -> float | None:
+    """Return the seconds of a call that no other process disturbs; None where no moment was quiet.
+
+    Some moment of a few calls is quiet for each layer, though none may be for a whole call.
+    """
+    adds_up = not (device.asynchronous or options.staged or options.cold_cache or options.train)
+    if not adds_up or min(run.samples) > LONGEST_STAMPED:
+        return None
+    seconds = undisturbed_call(placement.model, step)
+    return None if seconds is None else min(seconds, *run.samples)
 
 
 def timed_call(

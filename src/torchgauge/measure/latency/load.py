@@ -36,9 +36,14 @@ def load_warnings(load: Load) -> Iterator[MeasurementWarning]:
         )
 
 
+def is_busy(share: float | None) -> bool:
+    """Tell whether other processes took more than a tenth of the machine."""
+    return share is not None and share > MOST_OTHER
+
+
 def other_load(share: float | None, probe: str = "latency") -> Iterator[MeasurementWarning]:
     """Yield a warning where other processes took more than a tenth of the machine."""
-    if share is not None and share > MOST_OTHER:
+    if share is not None and is_busy(share):
         yield _warning(
             "other-load",
             f"Other processes took {units.percent(share)} of the machine meanwhile.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,6 +24,9 @@ from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.training.training import Training
 
 MIN_STEPS = 5
+MIN_QUIET_STEPS = 3
+QUIET = 0.8
+"""The share of a quiet moment in which the calling thread has a core at least."""
 MAX_STEPS = 60
 SECONDS = 0.1
 
@@ -78,6 +83,43 @@ def own_times(
     Where a device runs on its own, `now` waits for it first: else a layer would only be as long as
     its launches.
     """
+    calls, tree = _stamped(model, step, now, MIN_STEPS)
+    by_path = _by_path(layer_times(calls, tree, calibrated(now)), tree)
+    return OwnTimes(
+        {path: statistics.median(own) for path, own in by_path.items()},
+        {path: min(own) for path, own in by_path.items()},
+    )
+
+
+def undisturbed_call(model: Callable[..., Any], step: Callable[[], object]) -> float | None:
+    """Return the sum of the layers' least own seconds; None where no moment of them was quiet.
+
+    It was if the calling thread had a core: where torch's threads share one, they take turns, and
+    every call of a layer is as long as the system lets each of them run.
+    """
+    on_core: dict[int, int] = {}
+
+    def now() -> int:
+        reading = SystemClock.now()
+        on_core[reading] = time.thread_time_ns()
+        return reading
+
+    calls, tree = _stamped(model, step, now, MIN_QUIET_STEPS)
+    cost = calibrated(now)
+    own = _by_path(layer_times(calls, tree, cost), tree)
+    by_core = [
+        [call._replace(start=on_core[call.start], end=on_core[call.end]) for call in step_calls]
+        for step_calls in calls
+    ]
+    ran = _by_path(layer_times(by_core, tree, cost), tree)
+    seconds = math.fsum(map(min, own.values()))
+    seconds_on_core = math.fsum(ran[path][times.index(min(times))] for path, times in own.items())
+    return seconds if seconds_on_core > QUIET * seconds > 0 else None
+
+
+def _stamped(
+    model: Callable[..., Any], step: Callable[[], object], now: Callable[[], int], min_steps: int
+) -> tuple[list[list[Call]], CallTree]:
     modules = Modules(model)
     tree = CallTree(modules.table, modules.name)
     threads = OwnThreads()
@@ -88,14 +130,15 @@ def own_times(
         stamps.take_calls()
         modules.forget_gone()
         end = now() + round(SECONDS * 1e9)
-        while len(calls) < MIN_STEPS or (len(calls) < MAX_STEPS and now() < end):
+        while len(calls) < min_steps or (len(calls) < MAX_STEPS and now() < end):
             step()
             calls.append(stamps.take_calls())
             modules.forget_gone()
-    return _by_path(layer_times(calls, tree, calibrated(now)), tree)
+    return calls, tree
 
 
-def _by_path(times: LayerTimes, tree: CallTree) -> OwnTimes:
+def _by_path(times: LayerTimes, tree: CallTree) -> dict[str, list[float]]:
+    """Return by path a layer's own seconds in each step, 0 where it did not run."""
     steps: list[dict[str, float]] = []
     for own in times.steps:
         by_path: dict[str, float] = {}
@@ -104,8 +147,4 @@ def _by_path(times: LayerTimes, tree: CallTree) -> OwnTimes:
             by_path[path] = by_path.get(path, 0) + nanoseconds
         steps.append(by_path)
     paths = dict.fromkeys(path for step in steps for path in step)
-    by_path = {path: [max(0.0, step.get(path, 0)) * 1e-9 for step in steps] for path in paths}
-    return OwnTimes(
-        {path: statistics.median(own) for path, own in by_path.items()},
-        {path: min(own) for path, own in by_path.items()},
-    )
+    return {path: [max(0.0, step.get(path, 0)) * 1e-9 for step in steps] for path in paths}

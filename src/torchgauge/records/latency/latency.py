@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from torchgauge.records.latency.undisturbed import Undisturbed
 from torchgauge.records.latency.yardstick import Yardstick
 from torchgauge.records.record import (
     GradMode,
@@ -43,6 +44,9 @@ class LatencyRun(Record, frozen=True, kw_only=True):
             median over stamped calls after those of the samples, if several processes were run.
         yardstick: The times of this process, as in `Yardstick.times`.
         grad_mode: What torch did about gradients, as in `TargetDescription`.
+        undisturbed: Seconds of a call that no other process disturbs, as in `Undisturbed.value`;
+            None where others took no more than a tenth of the machine, where no moment was quiet,
+            and where layers do not add up to a call (training, stages, a GPU).
     """
 
     samples: tuple[float, ...]
@@ -58,6 +62,7 @@ class LatencyRun(Record, frozen=True, kw_only=True):
     layer_times: dict[str, float] = msgspec.field(default_factory=dict)
     yardstick: dict[str, float] = msgspec.field(default_factory=dict)
     grad_mode: GradMode = "inference_mode"
+    undisturbed: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -94,6 +99,8 @@ class Latency(Record, frozen=True, kw_only=True):
         device_time: The GPU's time per call, or None.
         processes: The raw samples, by process.
         stages: Stages of an end-to-end call.
+        undisturbed: What a call takes without other processes, if those took more than a tenth of
+            the machine.
         cold_cache: True if the last-level cache was overwritten before each call.
     """
 
@@ -117,6 +124,7 @@ class Latency(Record, frozen=True, kw_only=True):
     processes: tuple[LatencyRun, ...]
     stages: tuple[Stage, ...] = ()
     yardstick: Yardstick | None = None
+    undisturbed: Undisturbed | None = None
     cold_cache: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "measured"

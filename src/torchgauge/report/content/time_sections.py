@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.undisturbed import Undisturbed
 from torchgauge.records.latency.yardstick import Yardstick
 from torchgauge.records.record import Interval, IntervalScope
 from torchgauge.records.work.energy import Energy, EnergyCounter
@@ -47,13 +48,23 @@ def latency(record: Latency, *, stages: bool = True) -> Section:
             f"after {warmup} of warm-up; stopped: {record.stop}",
         ),
     ]
+    if record.undisturbed is not None:
+        rows.append(_undisturbed(record.undisturbed))
     if record.yardstick is not None and record.yardstick.unusual:
         rows.append(_machine(record.yardstick))
     if processes > 1:
         medians = sorted(record.process_medians)
         rows.append(Row("between", units.times(medians[0], medians[-1]), "process medians"))
-    headlines = ("median", "p90", "p99", "GPU time", "machine")
+    headlines = ("median", "p90", "p99", "GPU time", "undisturbed", "machine")
     return Section("Latency", record.how, tuple(rows), headlines=headlines)
+
+
+def _undisturbed(estimate: Undisturbed) -> Row:
+    """Say what a call takes without the other processes, and how much slower they made it."""
+    low, high = estimate.interval.low, estimate.interval.high
+    note = f"without other processes, {estimate.how}: 95 % in {units.times(low, high)}"
+    slowed = f"the machine was at {units.significant(estimate.speed, 2)} of its speed"
+    return Row("undisturbed", units.time(estimate.value), f"{note}; {slowed}", how=estimate.how)
 
 
 def _machine(yardstick: Yardstick) -> Row:
