@@ -173,6 +173,28 @@ def _padded(width: int, itemsize: int) -> int:
     return rounded + line if rounded % 256 == 0 else rounded
 
 
+def _deformable(args: Arguments, _threads: int) -> int:
+    """deform_conv2d(x, w, offsets, …): columns of some images, then the output and its copy."""
+    x, weight, offsets = args[:3]
+    columns = _columns(x, weight, offsets)
+    outputs = _bytes((x.shape[0], weight.shape[0], *offsets.shape[2:]), x.itemsize)
+    return columns + 2 * outputs
+
+
+def _deformable_backward(args: Arguments, _threads: int) -> int:
+    """_deform_conv2d_backward(dy, x, w, offsets, …): columns, and copies of dy and of w twice."""
+    gradient, x, weight, offsets = args[:4]
+    copied = _bytes(gradient.shape, gradient.itemsize) + 2 * _weight(weight)
+    return _columns(x, weight, offsets) + copied
+
+
+def _columns(x: Any, weight: Any, offsets: Any) -> int:
+    """Return the bytes of what torchvision unfolds at a time: 32 images, or a divisor below."""
+    images = max(count for count in range(1, 33) if not x.shape[0] % count)
+    kernel = math.prod(weight.shape[2:])
+    return _bytes((images, x.shape[1] * kernel, *offsets.shape[2:]), x.itemsize)
+
+
 def _is_lstm(args: Arguments, mode: int) -> bool:
     return len(args) > mode and args[mode] == _LSTM
 
@@ -180,6 +202,8 @@ def _is_lstm(args: Arguments, mode: int) -> bool:
 _SCRATCH: dict[str, Rule] = {
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
+    "torchvision::deform_conv2d": _deformable,
+    "torchvision::_deform_conv2d_backward": _deformable_backward,
     "aten::mkldnn_rnn_layer": _lstm,
     "aten::mkldnn_rnn_layer_backward": _lstm_backward,
 }

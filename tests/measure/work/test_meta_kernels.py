@@ -130,3 +130,67 @@ def test_constants_on_the_cpu_count_on_meta_as_on_real_tensors(backward):
     assert meta.counted_on == "meta"
     assert meta.macs == (2 if backward else 1) * 5 * 4 * 3
     assert (meta.totals, meta.bytes) == (real.totals, real.bytes)
+
+
+ROWS_OF_SPARSE, INNER, STORED, COLUMNS = 40, 50, 39, 8
+
+
+def sparse(device, layout=torch.sparse_coo):
+    places = torch.stack([torch.arange(STORED), torch.arange(1, STORED + 1)]).to(device)
+    values = torch.ones(STORED, device=device)
+    if layout is torch.sparse_csr:
+        ends = torch.arange(ROWS_OF_SPARSE + 1, device=device).clamp(max=STORED)
+        size = (ROWS_OF_SPARSE, INNER)
+        return torch.sparse_csr_tensor(ends, places[1], values, size, device=device)
+    return torch.sparse_coo_tensor(places, values, (ROWS_OF_SPARSE, INNER), device=device)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+@pytest.mark.parametrize("home", ["meta", "cpu"])
+def test_sparse_products_on_meta_keep_what_is_stored(layout, home):
+    matrix, dense = sparse(home, layout), torch.empty(INNER, COLUMNS, device="meta")
+    cost = tg.count_cost(lambda x: torch.sparse.mm(matrix, x), dense)
+    assert (cost.macs, cost.counted_on) == (STORED * COLUMNS, "meta")
+    other = sparse("cpu", layout)
+    real = tg.count_cost(lambda x: torch.sparse.mm(other, x), torch.ones(INNER, COLUMNS))
+    assert cost.bytes == real.bytes
+    assert cost.warnings == ()
+
+
+def test_sparse_tensors_that_lost_what_they_store_are_refused():
+    class Product(nn.Module):
+        def forward(self, matrix, x):
+            return matrix @ x
+
+    inputs = sparse("cpu").to("meta"), torch.empty(INNER, COLUMNS, device="meta")
+    with pytest.raises(tg.TorchgaugeError) as refused:
+        tg.count_cost(Product(), inputs)
+    assert refused.value.id == "sparse-without-values"
+
+
+FACTORY = """
+import torch
+
+
+class Product(torch.nn.Module):
+    def forward(self, matrix, x):
+        return torch.sparse.mm(matrix, x)
+
+
+def made():
+    return Product(), (torch.eye(8)[:, :6].to_sparse(), torch.randn(6, 3))
+"""
+
+
+def test_sparse_inputs_of_a_file_are_counted_on_the_cpu_by_itself(tmp_path, capsys):
+    from torchgauge.cli.main import main
+
+    path, record = tmp_path / "product.py", tmp_path / "count.json"
+    path.write_text(FACTORY)
+    assert main(["count", f"{path}:made", "-o", str(record)]) == 0
+    cost = tg.load(record).cost
+    assert (cost.macs, cost.counted_on) == (6 * 3, "cpu")
+    (warning,) = [one for one in cost.warnings if one.id == "counted-on-cpu"]
+    assert warning.message.count(". ") == 0
+    assert len(warning.message) < 250

@@ -12,6 +12,7 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.step import prepared
 from torchgauge.records.memory.memory import Memory
+from torchgauge.targets.inputs.tensors import nbytes
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, check_host
 
@@ -40,7 +41,7 @@ def measure(placement: Placement) -> Memory:
             model.open()
             step()
             outputs = step()
-    input_bytes = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
+    input_bytes = sum(nbytes(tensor) for _, tensor in placement.inputs.tensors())
     output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
     stored = 0 if graph is None else sum(w.bytes for w in graph.initializers if not w.shared)
     size = None if graph is None else graph_size(graph)

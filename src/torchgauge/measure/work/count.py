@@ -28,6 +28,7 @@ from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.count import Count
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.inputs.tensors import nbytes
 from torchgauge.targets.placement import Placement, countable_on
 from torchgauge.targets.target import Target, TargetRequest
 from torchgauge.targets.training.named_training import named_training
@@ -94,7 +95,7 @@ def _count(
     graph = placement.target.graph
     # The placed model is the one that may have been moved.
     size = size_probe.size_of(dataclasses.replace(placement.target, model=placement.model))
-    inputs = sum(tensor.nbytes for _, tensor in placement.inputs.tensors())
+    inputs = sum(nbytes(tensor) for _, tensor in placement.inputs.tensors())
     training, warnings = None, list[MeasurementWarning]()
     if size is None and graph is not None:
         warnings.append(no_parameters(placement.target, estimates=bool(options.on)))
@@ -165,7 +166,7 @@ def memory_of(
     return training_memory(
         size_probe.measure(module),
         _trainable(module),
-        inputs=sum(tensor.nbytes for _, tensor in placement.inputs.tensors()),
+        inputs=sum(nbytes(tensor) for _, tensor in placement.inputs.tensors()),
         passes=passes,
         activations=saved,
         optimizer=optimizer,

@@ -125,9 +125,10 @@ def noted(cost: Cost, failed: TorchgaugeError, size: int) -> Cost:
     0 where its parameters cannot be listed.
     """
     known_size = f" ({units.size(size)})" if size else ""
+    cause = (failed.cause or failed.message).partition(". ")[0].removesuffix(".")
     warning = MeasurementWarning(
         id="counted-on-cpu",
-        message=f"Counted on real tensors{known_size}: {failed.cause or failed.message}",
+        message=f"Counted on real tensors{known_size}: {cause}.",
         probe="cost",
     )
     return msgspec.structs.replace(cost, warnings=(*cost.warnings, warning))

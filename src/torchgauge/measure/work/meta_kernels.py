@@ -19,9 +19,15 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torchgauge.formulas.families.sparse import is_sparse
+from torchgauge.formulas.touched import elements_of
+
 # float64 is left out: kernels made for half precision often lack it in earnest.
 _REFUSED = (torch.float32, torch.float16)
 _SUBSTITUTE = torch.bfloat16
+_SPARSE_PRODUCTS = frozenset(
+    f"aten.{name}" for name in ("mm", "addmm", "_sparse_addmm", "mv", "addmv", "bmm")
+)
 _CHECK = torch.ops.aten._is_all_true.default  # noqa: SLF001
 
 
@@ -34,6 +40,9 @@ def called(function: Any, args: Any, kwargs: Any) -> Any:
     except RuntimeError:  # NotImplementedError is one
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         try:
+            if _is_sparse_product(function, tensors):
+                args, kwargs = tree_map(_dense, (tuple(args), dict(kwargs)))
+                return function(*args, **kwargs)
             if {tensor.device.type for tensor in tensors} == {"cpu", "meta"}:
                 if _is_functional(function) or (tensors[0].is_meta and "out" not in kwargs):
                     args, kwargs = tree_map(_without_values, (tuple(args), dict(kwargs)))
@@ -43,6 +52,22 @@ def called(function: Any, args: Any, kwargs: Any) -> Any:
         except RuntimeError:
             pass  # neither was the reason
         raise
+
+
+def _is_sparse_product(function: Any, tensors: list[torch.Tensor]) -> bool:
+    """Whether the result is dense, and it is known how much the sparse operands store."""
+    sparse = [tensor for tensor in tensors if is_sparse(tensor)]
+    return (
+        str(getattr(function, "overloadpacket", "")) in _SPARSE_PRODUCTS
+        and 0 < len(sparse) < len(tensors)
+        and all(elements_of(tensor) or not tensor.is_meta for tensor in sparse)
+    )
+
+
+def _dense(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor) or not is_sparse(leaf):
+        return _without_values(leaf)
+    return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
 
 
 def _without_values(leaf: Any) -> Any:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
+from torchgauge.errors import InputError
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import SEED, RandomTensors
@@ -62,6 +63,13 @@ def _filled(module: nn.Module) -> nn.Module:
 
 
 def _is_empty(tensor: torch.Tensor) -> bool:
+    if tensor.is_meta and tensor.layout is not torch.strided:
+        raise InputError(
+            "A sparse tensor on meta has no values, and none can be made up.",
+            id="sparse-without-values",
+            cause="Which of its elements are stored is not known there.",
+            remedy="Give it on the CPU, or name the target as FILE:NAME, which is loaded there.",
+        )
     return tensor.is_meta and not is_lazy(tensor) and type(tensor) in (torch.Tensor, nn.Parameter)
 
 
@@ -84,7 +92,7 @@ def _inputs(inputs: Inputs) -> Inputs:
     named = {id(tensor): name for name, tensor in inputs.tensors()}
 
     def filled(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_meta:
+        if not _is_empty(tensor):
             return tensor
         shape, dtype = tuple(tensor.shape), tensor.dtype
         if dtype.is_floating_point or dtype.is_complex:
