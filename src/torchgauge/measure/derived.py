@@ -24,12 +24,6 @@ from torchgauge.targets.placement import Placement
 from torchgauge.targets.target import Target
 
 
-def of_each_call(cost: Cost | None, tree: Tree | None) -> Cost | None:
-    """Return the cost where each call does that work; of others there is no rate."""
-    varies = cost is None or cost.flops_range is not None or (tree is not None and tree.varies)
-    return None if varies else cost
-
-
 def judged(
     tree: Tree,
     cost: Cost | None,

@@ -21,7 +21,7 @@ from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.latency.throughput import throughput
 from torchgauge.analyze.timeline.named_spans import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
-from torchgauge.analyze.work.plausible_rates import implausible
+from torchgauge.analyze.work.plausible_rates import implausible, of_each_call
 from torchgauge.device.environment import environment
 from torchgauge.device.gpu_metrics import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
@@ -32,7 +32,6 @@ from torchgauge.measure.derived import (
     meta_device,
     no_module,
     no_parameters,
-    of_each_call,
     phases,
 )
 from torchgauge.measure.description import describe

@@ -144,3 +144,20 @@ def test_steady_work_has_its_rates():
         assert "steps-vary" not in {w.id for w in profile.all_warnings}
     memory = tg.measure_memory(Dropout(), torch.randn(5, 8), train=train)
     assert "steps-vary" not in {w.id for w in memory.warnings}
+
+
+class SlightlyRandom(Deep):
+    """Some rows more or fewer in the smallest part, as samplers of detection models take them."""
+
+    def forward(self, x):
+        rows = x.repeat(100, 1)
+        return self.run(rows, 4)[: random.randint(1, 9)].sum()
+
+
+def test_work_that_differs_by_less_than_a_hundredth_has_its_rates():
+    profile = quick(SlightlyRandom())
+    low, high = profile.cost.flops_range
+    assert low < high < 1.01 * low
+    assert profile.bottleneck is not None
+    assert "FLOP/s" in str(profile)
+    assert "work-varies" in {w.id for w in profile.all_warnings}

@@ -23,8 +23,19 @@ VECTOR_FLOPS = 128 * 6e9
 # Of one GPU: some five times the densest that is sold.
 GPU_FLOPS = 1e17
 GPU_BYTES = 1e14
+SAME_WORK = 1.01
 _VECTORS = frozenset({"float32", "float64", "complex64", "complex128"})
 _MAX_NAMED = 3
+
+
+def of_each_call(cost: Cost | None, tree: Tree | None) -> Cost | None:
+    """Return the cost where each call does as much, to a hundredth; of others there is no rate."""
+    if cost is None:
+        return None
+    if cost.flops_range is not None:
+        lowest, highest = cost.flops_range
+        return cost if highest <= SAME_WORK * lowest else None
+    return None if tree is not None and tree.varies else cost
 
 
 def implausible(

@@ -92,7 +92,8 @@ def _with_range(first: Cost, further: list[Cost]) -> Cost:
         f"{units.count(flops[0])} to {units.count(flops[-1])} FLOP.",
         probe="cost",
         cause="Random numbers decide what the forward computes. Counts belong to one call, times "
-        "to many: they give no rate and no bottleneck.",
+        "to many: they give no rate and no bottleneck, unless they differ by less than a "
+        "hundredth.",
         remedy="Fix what is drawn (the depth, the layers) to measure one kind of call.",
     )
     warnings = [warning for warning in first.warnings if warning.id != not_called.ID]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge import units
+from torchgauge.analyze.work.plausible_rates import of_each_call
 from torchgauge.analyze.work.roof_quality import description, shortcomings
 from torchgauge.records.environment import Settings
 from torchgauge.records.latency.latency import Latency
@@ -34,7 +35,7 @@ def sections(profile: Profile) -> list[Section]:
         summary.append(graph(profile.graph))
     if profile.cost is not None:
         impossible = any(warning.id == "rate-impossible" for warning in profile.warnings)
-        timed = None if profile.tree and profile.tree.varies else profile.latency
+        timed = profile.latency if of_each_call(profile.cost, profile.tree) else None
         summary.append(cost(profile.cost, timed, impossible=impossible))
     if profile.latency is not None:
         summary.append(time_sections.latency(profile.latency, stages=profile.training is None))
@@ -138,7 +139,7 @@ def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False
         kernels = ", ".join(f"{calls:,} × {name}" for name, calls in record.kernels.items())
         rows.append(Row("kernels", kernels, "assumed of a GPU"))
     # A training step has an optimizer, which the cost has not.
-    if timed is not None and not record.backward and record.flops_range is None:
+    if timed is not None and not record.backward:
         known_flops = known_part(record.executed_flops, at_least=record.at_least)
         speed = known_flops / timed.median if known_flops is not None and timed.median else None
         incomplete = record.at_least and speed is not None
