@@ -15,6 +15,25 @@ _SHORT, _LONGEST = 3, 15  # kernels of oneDNN's own: of one channel with channel
 _LSTM = 2  # the mode of mkldnn_rnn_layer whose sizes are known
 
 
+# These hold more than they return, by torch's events of allocations, and no rule here says how much.
+UNKNOWN = frozenset(
+    f"aten::{name}"
+    for name in [
+        "linalg_matrix_exp",
+        "linalg_eig",
+        "_linalg_eigh",
+        "linalg_pinv",
+        "linalg_lstsq",
+        "linalg_inv_ex",
+        "_euclidean_dist",
+        "_trilinear",
+        "kthvalue",
+        "multinomial",
+        "_unique2",
+    ]
+)
+
+
 def scratch(name: str, args: Arguments, threads: int = 1) -> int:
     """Return the most bytes that a call holds beyond inputs and outputs; 0 where none is known.
 

@@ -14,6 +14,7 @@ from torchgauge.analyze.memory.training_memory import HIGH, LOW
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.memory.simulated_step import simulate
 from torchgauge.measure.work.count import memory_of
+from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.training.training import Training
 
@@ -118,6 +119,16 @@ def double(x: torch.Tensor) -> torch.Tensor:
 
 double.register_fake(torch.empty_like)
 double.register_autograd(lambda _, gradient: gradient * 2)
+
+
+def test_what_kernels_hold_inside_is_known_or_said_to_be_unknown():
+    forward = {"forward": lambda m, x: torch.linalg.matrix_exp(x @ m.weight)}
+    model = type("Exponential", (nn.Linear,), forward)(4, 4)
+    placement = Source.of_object(model, torch.randn(4, 4), training=True).open()
+    with pytest.raises(MeasurementError) as caught:
+        simulate(placement)
+    assert "aten::linalg_matrix_exp" in caught.value.cause
+    assert simulate(placement, kernels=CudaKernels()).peak  # the CPU's workspaces are left out
 
 
 def test_what_an_unknown_operator_takes_is_not_guessed():

@@ -41,6 +41,7 @@ class LiveBytes(DispatchMode):
         schema = getattr(func, "_schema", None)
         name = str(func) if schema is None else schema.name
         is_known = schema is not None and func.namespace in _KNOWN_NAMESPACES
+        is_known &= not self._workspaces or name not in scratch.UNKNOWN
         if not is_known and any(True for _ in tensors((args, outputs))):
             self.unknown.add(name)
         self._note(name, args, outputs)
