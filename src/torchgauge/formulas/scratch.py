@@ -15,7 +15,7 @@ _SHORT, _LONGEST = 3, 15  # kernels of oneDNN's own: of one channel with channel
 _LSTM = 2  # the mode of mkldnn_rnn_layer whose sizes are known
 
 
-# These hold more than they return, by torch's events of allocations, and no rule here says how much.
+# These hold more than they return, by torch's events of allocations; how much, no rule here says.
 UNKNOWN = frozenset(
     f"aten::{name}"
     for name in [
