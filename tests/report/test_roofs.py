@@ -6,8 +6,8 @@ from tests.support import pages
 from tests.support.cases import few_quick
 from tests.support.operator_costs import ROOFS, cost, latency, row
 
-from torchgauge.analyze.findings.layers import farthest_from_roof
 from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.share_rules import FARTHEST_FROM_ROOF
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.roofline import roofline
 from torchgauge.report.page import page_method, page_profile, page_roofline
@@ -41,7 +41,7 @@ def reports(record):
 
 
 def _roof_evidence(record):
-    (finding,) = farthest_from_roof.RULE.find(Evidence.from_record(record))
+    (finding,) = FARTHEST_FROM_ROOF.find(Evidence.from_record(record))
     return finding.evidence
 
 

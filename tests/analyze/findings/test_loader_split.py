@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchgauge.analyze.findings.input.loader_split import split_remedy, split_text
+from torchgauge.analyze.findings.input_rules import split_remedy, split_text
 from torchgauge.records.timeline.loader_wait import LoaderWait, WaitParts, WorkerLoad
 
 

@@ -6,7 +6,7 @@ from tests.support import servings
 from tests.support.serving_levels import open_level, use
 
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.findings.serving.server_pause import longest_pause
+from torchgauge.analyze.findings.server_rules import longest_pause
 from torchgauge.records.serving.level import Saturation
 
 EVERY = servings.every()

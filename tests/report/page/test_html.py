@@ -13,8 +13,8 @@ from tests.support.pages import cost, loop, roofs, system_with_gpu
 from tests.support.paths import TINY_TRAINING
 
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.findings.layers import farthest_from_roof, widest_layer
 from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.share_rules import FARTHEST_FROM_ROOF, WIDEST_LAYER
 from torchgauge.analyze.trace.recorded_tree import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
@@ -286,7 +286,7 @@ def test_a_node_is_a_finding_once():
     ]
     record = pages.with_tree(tree=msgspec.structs.replace(tree, rows=tuple(rows)))
     evidence = Evidence.from_record(record)
-    rules = (farthest_from_roof.RULE, widest_layer.RULE)
+    rules = (FARTHEST_FROM_ROOF, WIDEST_LAYER)
     assert {one.node for rule in rules for one in rule.find(evidence)} == {2}
     nodes = [one.node for one in findings(record) if one.node is not None]
     assert len(nodes) == len(set(nodes)) == 3

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from typing import Literal
 
-from torchgauge.analyze.findings.host.small_operators import SMALL
+from torchgauge.analyze.findings.operator_rules import SMALL
 from torchgauge.analyze.findings.record_evidence import PRODUCTS
 from torchgauge.analyze.timeline.device_time import COMMUNICATION
 from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING

@@ -1,1 +1,0 @@
-"""Findings about communication between devices, and about ranks."""

@@ -1,1 +1,0 @@
-"""Findings about code that is made while a program runs."""

@@ -1,0 +1,213 @@
+"""What a device waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.records.finding import Finding
+from torchgauge.records.trace.breakdown import DeviceTime
+
+# A queue that more often than this still holds work when a kernel begins has a host that is ahead.
+MOSTLY_EMPTY = 0.5
+# Waiting for the device empties its queue too. From one wait in ten launches on, that is the cause.
+WAITS_A_LAUNCH = 0.1
+# Fewer are the rest of something else, as after one wait.
+ENOUGH_LAUNCHES = 20
+
+
+def _find_launch_bound(evidence: Evidence) -> Iterator[Finding]:
+    """Find A device that is done with each kernel before the host has launched the next."""
+    rank = evidence.rank
+    if rank is None:
+        return
+    waits = sum(wait.count for wait in rank.synchronisations)
+    for device in evidence.device_times:
+        time, window = device.breakdown.idle.between_launches or 0.0, device.breakdown.window
+        launches, in_graphs = _launches(evidence, device)
+        empty = _empty_share(evidence, device)
+        if (
+            share(time, window) < NOTICEABLE
+            or empty is None
+            or empty < MOSTLY_EMPTY
+            or launches < max(ENOUGH_LAUNCHES, in_graphs, waits / WAITS_A_LAUNCH)
+        ):
+            continue
+        yield LAUNCH_BOUND.costs(
+            time,
+            window,
+            title=f"Launching takes longer than the work: {evidence.called(device.device)} is idle "
+            f"for {units.percent(time / window)} of the window between launches",
+            evidence=f"{units.time(time)} in pauses of at most 0.5 ms; {units.percent(empty)} of "
+            f"{launches:,} kernels began with none behind them, "
+            f"{units.time(window / launches)} apart on average.",
+            remedy="Launch less: torch.compile(model, mode='reduce-overhead') or "
+            "torch.cuda.make_graphed_callables, else a larger batch.",
+            view="devices",
+        )
+
+
+def _launches(evidence: Evidence, device: DeviceTime) -> tuple[int, int]:
+    """Return how many kernels were launched one by one, and how many by CUDA graphs."""
+    one_by_one = in_graphs = 0
+    for calls in evidence.kernels:
+        if calls.kernel.device == device.device and calls.kernel.work == "kernel":
+            if calls.kernel.graph:
+                in_graphs += calls.kernel.calls
+            else:
+                one_by_one += calls.kernel.calls
+    return one_by_one, in_graphs
+
+
+def _empty_share(evidence: Evidence, device: DeviceTime) -> float | None:
+    """Return the share of empty queues on the stream that computes most; None where unknown."""
+    computing = max(device.streams, key=lambda stream: stream.breakdown.compute, default=None)
+    queues = () if evidence.rank is None else evidence.rank.queues
+    for queue in queues:
+        if computing and (queue.device, queue.stream) == (device.device, computing.stream):
+            return queue.empty
+    return None
+
+
+LAUNCH_BOUND = Rule(
+    "launch-bound",
+    _find_launch_bound,
+    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+    explains=("idle-host",),
+    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
+    "(jax.lax.scan), a larger batch.",
+)
+
+
+SHORT = 5_000  # ns: launching a kernel takes about as long
+
+
+def _find_idle_host(evidence: Evidence) -> Iterator[Finding]:
+    """Find A device that waits for the host to launch its next work."""
+    for device in evidence.device_times:
+        time, window = device.breakdown.idle.host_wait, device.breakdown.window
+        if share(time, window) < NOTICEABLE:
+            continue
+        count, short = _kernels(evidence, device.device)
+        yield IDLE_HOST.costs(
+            time,
+            window,
+            title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
+            "the window: it waits for the host",
+            evidence=f"{units.time(time)} of {units.time(window)}"
+            + (f"; {short:,} of {count:,} kernels take less than 5 µs." if count else "."),
+            remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
+            if short > count / 2
+            else "See what the host does meanwhile: host times in the tree, synchronisations.",
+            view="devices",
+        )
+
+
+def _kernels(evidence: Evidence, device: int | None) -> tuple[int, int]:
+    """Return how many kernels that compute ran on a device, and how many of them are short."""
+    durations = [
+        duration
+        for calls in evidence.kernels
+        if calls.kernel.device == device and calls.computes
+        for duration in calls.kernel.durations
+    ]
+    return len(durations), sum(duration < SHORT for duration in durations)
+
+
+IDLE_HOST = Rule(
+    "idle-host",
+    _find_idle_host,
+    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
+    "(jax.lax.scan), a larger batch.",
+)
+
+
+def _find_idle_device(evidence: Evidence) -> Iterator[Finding]:
+    """Find a device with nothing to do in a step, or in a trace for a cause other than the host."""
+    yield from _in_a_step(evidence)
+    yield from _in_a_trace(evidence)
+
+
+def _in_a_step(evidence: Evidence) -> Iterator[Finding]:
+    uses = () if evidence.tree is None or evidence.rank is not None else evidence.tree.devices
+    shares = [(use.idle / (use.busy + use.idle), use) for use in uses if use.busy + use.idle > 0]
+    if not shares:
+        return
+    idle_share, use = max(shares, key=lambda pair: pair[0])
+    yield Finding(
+        id="idle-device",
+        severity="info",
+        title=f"GPU {use.device or 0} is idle {units.percent(idle_share)} of the step",
+        evidence=f"{units.time(use.idle, 3)} without any kernel, {units.time(use.busy, 3)} with.",
+        time=use.idle,
+        view="tree",
+    )
+
+
+def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
+    for device in evidence.device_times:
+        time, window = device.breakdown.idle.other, device.breakdown.window
+        if share(time, window) < NOTICEABLE:
+            continue
+        cause_text = "for a cause other than the host" if evidence.has_launches else ""
+        yield IDLE_DEVICE.costs(
+            time,
+            window,
+            title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
+            f"the window {cause_text}".strip(),
+            evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
+            "launched already, or whose launch is not in the file.",
+            remedy="See which streams wait for each other (events, stream priorities).",
+            view="devices",
+        )
+
+
+IDLE_DEVICE = Rule("idle-device", _find_idle_device)
+
+
+_WITH_HOST = ("host to device", "device to host")
+
+
+def _find_exposed_copies(evidence: Evidence) -> Iterator[Finding]:
+    """Find copies between host and device beside which nothing runs."""
+    if evidence.rank is None or len(evidence.device_times) != 1:
+        return  # copies are known for all devices together
+    with_host = [copies for copies in evidence.rank.copies if copies.kind in _WITH_HOST]
+    total = sum(copies.time for copies in with_host)
+    without_host = sum(copies.time for copies in evidence.rank.copies) - total
+    pageable = sum(copies.time for copies in with_host if copies.pageable)
+    (device,) = evidence.device_times
+    # What is exposed is known of all copies together: so much of it is between host and device.
+    time = min(max(device.breakdown.exposed_copies - without_host, 0.0), total)
+    if share(time, device.breakdown.window) < NOTICEABLE or pageable > total / 2:
+        return
+    yield EXPOSED_COPIES.costs(
+        time,
+        device.breakdown.window,
+        title=f"{evidence.called(device.device)} does nothing but copy from and to the host for "
+        f"{units.percent(time / device.breakdown.window)} of the window",
+        evidence=f"At least {units.time(time)} of {units.time(total)} of such copies overlap with "
+        "no kernel.",
+        remedy="Copy the next batch on a stream of its own while this one is computed, from pinned "
+        "memory: with torch.cuda.stream(side): batch.to(device, non_blocking=True).",
+        view="devices",
+    )
+
+
+EXPOSED_COPIES = Rule(
+    "exposed-copies",
+    _find_exposed_copies,
+    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+    jax_remedy="Move the next batch while this one is computed: jax.device_put returns at once.",
+)
+
+
+RULES = (
+    LAUNCH_BOUND,
+    IDLE_HOST,
+    IDLE_DEVICE,
+    EXPOSED_COPIES,
+)

@@ -1,1 +1,0 @@
-"""Findings about generation: where the time and the memory of a language model's calls go."""

@@ -1,0 +1,304 @@
+"""What a generation does needlessly."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from torchgauge import units
+from torchgauge.analyze.findings.decode_rules import decode_count, forward_time, shape
+from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.records.finding import Finding
+from torchgauge.records.generation.cell import GenerationCell
+from torchgauge.records.generation.generation import Generation
+
+
+def _find_prompt_recomputed(evidence: Evidence) -> Iterator[Finding]:
+    """Find decode steps that compute all positions again, for want of a cache."""
+    cell, generation = evidence.generation_cell, evidence.generation
+    if cell is None or generation is None or cell.step is None or cell.assisted:
+        return
+    tokens = [
+        call.forwards.tokens[index]
+        for call in cell.timed_calls
+        for index in call.forwards.indices("decode")
+    ]
+    if not tokens or min(tokens) <= cell.prompt:
+        return
+    computed = statistics.fmean(tokens)
+    time = forward_time(cell)
+    cached = _with_cache(cell, generation.done)
+    by_cell = "" if cached is None else f"; with a cache a step took {units.time(cached)}"
+    # A step of one position takes at least its share of one that computes all.
+    step_with_cache = cell.step.value / computed if cached is None else min(cached, cell.step.value)
+    yield Finding(
+        id="prompt-recomputed",
+        severity=severity(share(time, evidence.time)),
+        title="Each decode step computes the whole sequence again",
+        evidence=f"{computed:,.0f} positions on average instead of one, {units.time(time)} in "
+        f"{decode_count(cell)} steps {shape(cell)}{by_cell}.",
+        remedy="use_cache=True; in a loop of one's own pass past_key_values on, and only the new "
+        "token.",
+        time=time,
+        worth=max(0.0, time - step_with_cache * decode_count(cell)),
+    )
+
+
+def _with_cache(cell: GenerationCell, all_cells: tuple[GenerationCell, ...]) -> float | None:
+    """Return the seconds of a step of the same shape with a cache; None where not measured."""
+    sizes = (cell.batch, cell.prompt, cell.beams)
+    steps = (
+        other.step.value
+        for other in all_cells
+        if (other.batch, other.prompt, other.beams) == sizes
+        and other.cache_kind != "none"
+        and other.step is not None
+        and not other.assisted
+    )
+    return min(steps, default=None)
+
+
+PROMPT_RECOMPUTED = Rule(
+    "prompt-recomputed",
+    _find_prompt_recomputed,
+    source="https://huggingface.co/docs/transformers/cache_explanation",
+)
+
+
+def _find_slow_assistant(evidence: Evidence) -> Iterator[Finding]:
+    """Find an assistant whose drafts are accepted too rarely to save time."""
+    generation = evidence.generation
+    if generation is None:
+        return
+    slower = []
+    for cell in generation.done:
+        plain = _plain_token(cell, generation) if cell.assisted else None
+        if plain is not None and cell.tpot is not None and cell.tpot.value > plain:
+            slower.append((cell.tpot.value / plain, plain, cell))
+    if not slower:
+        return
+    factor, plain, cell = max(slower, key=lambda entry: entry[0])
+    token = plain * factor
+    time = (token - plain) * max(0, cell.new_tokens - 1)
+    yield Finding(
+        id="slow-assistant",
+        severity=severity(share(time, evidence.time)),
+        title=f"With the assistant a token takes {units.significant(factor, 2)} times as long",
+        evidence=f"{units.time(token)} a token {_rounds(cell)}; without it {units.time(plain)}.",
+        remedy="A smaller assistant, one that resembles the model more, fewer drafted tokens "
+        "(num_assistant_tokens), or none.",
+        time=time,
+        worth=time,
+    )
+
+
+def _plain_token(cell: GenerationCell, generation: Generation) -> float | None:
+    """Return the seconds of a token without the assistant: of the same shape, or by the fit."""
+    sizes = (cell.batch, cell.prompt, cell.beams, cell.cache_kind)
+    for other in generation.done:
+        other_sizes = (other.batch, other.prompt, other.beams, other.cache_kind)
+        if other_sizes == sizes and not other.assisted and other.tpot is not None:
+            return other.tpot.value
+    fit = generation.fit("decode", cell.cache_kind)
+    if fit is None or fit.quantile is None:
+        return None
+    # Findings of other records are rendered without numpy.
+    from torchgauge.analyze.generation.predictions import stage_time
+
+    contexts = (cell.prompt + 1, cell.prompt + max(1, cell.new_tokens - 1))
+    predicted = stage_time(fit, cell.batch * cell.beams, contexts)
+    return None if predicted is None or predicted.extrapolated else predicted.seconds
+
+
+def _rounds(cell: GenerationCell) -> str:
+    """Return what a round of drafts and the model's check of them yields, in words."""
+    rounds = emitted = drafts = 0
+    draft_times, step_times = [], []
+    for call in cell.timed_calls:
+        forwards = call.forwards
+        rounds += len(call.emitted)
+        emitted += sum(call.emitted)
+        drafts += len(forwards.indices("draft"))
+        draft_times += [forwards.seconds(index) for index in forwards.indices("draft")]
+        step_times += [forwards.seconds(index) for index in forwards.indices("decode")]
+    if not rounds:
+        return ""
+    return (
+        f"({units.significant(emitted / rounds, 2)} tokens a round, of "
+        f"{units.significant(drafts / rounds, 2)} drafts of "
+        f"{units.time(statistics.median(draft_times), 3)} and a forward of "
+        f"{units.time(statistics.median(step_times), 3)})"
+    )
+
+
+SLOW_ASSISTANT = Rule(
+    "slow-assistant",
+    _find_slow_assistant,
+    source="https://huggingface.co/docs/transformers/assisted_decoding",
+)
+
+
+def _find_beam_cost(evidence: Evidence) -> Iterator[Finding]:
+    """Find beams, each of which is a sequence more in every step."""
+    cell, generation = evidence.generation_cell, evidence.generation
+    if cell is None or generation is None or cell.beams < 2 or cell.tpot is None:
+        return
+    if cell.end_to_end is None:
+        return
+    single = _single(cell, generation.done)
+    if single is None:
+        steps = cell.tpot.value * max(0, cell.new_tokens - 1)
+        time = evidence.within(steps * (1 - 1 / cell.beams))
+        compared = f"at most {units.time(time)} of it goes to the beams beyond the first"
+    else:
+        time = max(0.0, cell.end_to_end.value - single)
+        compared = f"{units.time(single)} with one sequence"
+    yield Finding(
+        id="beam-cost",
+        severity=severity(share(time, evidence.time)),
+        title=f"{cell.beams} beams compute {cell.beams} sequences per prompt",
+        evidence=f"A call takes {units.time(cell.end_to_end.value)} {shape(cell)}, {compared}; "
+        "the cache and the choice of tokens grow alike.",
+        remedy="Fewer beams, or sampling, where the quality allows it.",
+        time=time,
+        worth=time,
+    )
+
+
+def _single(cell: GenerationCell, all_cells: tuple[GenerationCell, ...]) -> float | None:
+    """Return the seconds of a call of the same shape with one beam; None where not measured."""
+    single_shape = (cell.batch, cell.prompt, cell.new_tokens, cell.cache_kind, 1, False)
+    for other in all_cells:
+        other_shape = (
+            other.batch, other.prompt, other.new_tokens, other.cache_kind, other.beams,
+            other.assisted,
+        )  # fmt: skip
+        if other_shape == single_shape and other.end_to_end is not None:
+            return other.end_to_end.value
+    return None
+
+
+BEAM_COST = Rule(
+    "beam-cost",
+    _find_beam_cost,
+    source="https://huggingface.co/docs/transformers/generation_strategies",
+)
+
+
+# A cache is made for the longest call; up to half of it may be room for that.
+UNUSED = 0.5
+
+
+def _find_unused_cache(evidence: Evidence) -> Iterator[Finding]:
+    """Find A static cache that reserves far more positions than calls fill."""
+    cells = () if evidence.generation is None else evidence.generation.done
+    wasteful = [
+        (cell.cache.held - cell.cache.used, cell.cache, cell)
+        for cell in cells
+        if cell.cache_kind == "static"
+        and cell.cache is not None
+        and cell.cache.used is not None
+        and cell.cache.held - cell.cache.used > UNUSED * cell.cache.held
+    ]
+    if not wasteful:
+        return
+    unused, cache, cell = max(wasteful, key=lambda entry: entry[0])
+    peak = 0 if cell.memory is None else cell.memory.peak
+    of_peak = f", {units.percent(unused / peak)} of the peak memory" if peak else ""
+    yield Finding(
+        id="unused-cache",
+        severity="warning" if peak and unused > UNUSED * peak else "info",
+        title=f"{units.percent(unused / cache.held)} of the static cache holds no token",
+        evidence=f"{units.size(cache.held)} are held and {units.size(cache.used)} used at the end "
+        f"of a call {shape(cell)}{of_peak}. Attention runs over what is held where a mask alone "
+        "leaves it out.",
+        remedy="A smaller max_cache_len, or max_length of the calls; a dynamic cache holds what it "
+        "uses.",
+    )
+
+
+UNUSED_CACHE = Rule(
+    "unused-cache",
+    _find_unused_cache,
+    source="https://huggingface.co/docs/transformers/kv_cache",
+)
+
+
+def _find_beyond_window(evidence: Evidence) -> Iterator[Finding]:
+    """Find A context that is longer than the positions that any layer attends to."""
+    cells = () if evidence.generation is None else evidence.generation.done
+    longer = [
+        (cell.prompt + cell.new_tokens, cell.cache.window, cell)
+        for cell in cells
+        if cell.cache is not None
+        and cell.cache.window is not None
+        and cell.prompt + cell.new_tokens > cell.cache.window
+    ]
+    if not longer:
+        return
+    context, window, cell = max(longer, key=lambda entry: entry[0])
+    yield Finding(
+        id="beyond-window",
+        severity="info",
+        title=f"No layer attends further back than {window:,} positions",
+        evidence=f"A call {cell.label} reaches {context:,}: the first {context - window:,} act "
+        "through later positions alone. Neither its steps nor its cache grow beyond the window.",
+        remedy="If the model is to see the whole prompt: a model with longer attention.",
+    )
+
+
+BEYOND_WINDOW = Rule(
+    "beyond-window",
+    _find_beyond_window,
+    source="https://huggingface.co/docs/transformers/kv_cache",
+)
+
+
+FACTOR = 2.0
+FEWEST_LATER = 2
+
+
+def _find_slow_first_call(evidence: Evidence) -> Iterator[Finding]:
+    """Find A first call that takes far longer than those after it."""
+    cell = evidence.generation_cell
+    if cell is None or not cell.calls or cell.calls[0].error:
+        return
+    later = [
+        call.duration
+        for call in cell.calls[1:]
+        if not call.error and call.new_tokens >= cell.calls[0].new_tokens
+    ]
+    first = cell.calls[0].duration
+    usual = statistics.median(later) if len(later) >= FEWEST_LATER else 0.0
+    if not usual or first < FACTOR * usual:
+        return
+    factor = units.significant(first / usual, 2)
+    yield Finding(
+        id="slow-first-call",
+        severity="info",
+        title=f"The first call takes {factor} times as long as later ones",
+        evidence=f"{units.time(first)}, later ones {units.time(usual)} with {cell.label}: "
+        "compilation, loading of libraries and the first allocations"
+        f"{'; it is in no other figure' if cell.warmup else ''}.",
+        remedy="Call the model once before it serves, with each shape that compiled code is made "
+        "for; keep compiled code between runs (TORCHINDUCTOR_CACHE_DIR).",
+        time=first - usual,
+    )
+
+
+SLOW_FIRST_CALL = Rule(
+    "slow-first-call",
+    _find_slow_first_call,
+    source="https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html",
+)
+
+
+RULES = (
+    PROMPT_RECOMPUTED,
+    SLOW_ASSISTANT,
+    BEAM_COST,
+    UNUSED_CACHE,
+    BEYOND_WINDOW,
+    SLOW_FIRST_CALL,
+)

@@ -1,1 +1,0 @@
-"""Findings about the host: synchronisations and calls that take far longer than usual."""

@@ -1,1 +1,0 @@
-"""Findings about where a loop's data come from."""

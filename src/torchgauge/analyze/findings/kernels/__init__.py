@@ -1,1 +1,0 @@
-"""Findings about kernels and copies: precision, shape, pinned memory."""

@@ -1,0 +1,254 @@
+"""Layers that do more than they need to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from torchgauge import units
+from torchgauge.analyze.findings.record_evidence import (
+    Evidence,
+    calls_further,
+    operators_above,
+    shapes_of,
+)
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.work.categories import category
+from torchgauge.records.finding import Finding
+from torchgauge.records.timeline.node import Node, base_name, own_nodes
+
+_TRAINING = ("backward", "recompute", "optimizer", "zero_grad")
+_DROPOUT = ("aten::native_dropout", "aten::bernoulli_")
+_STATISTICS = re.compile(r"bn_fw_tr|batch_norm_collect_statistics|BatchNormFwdTrain")
+# Of a layer or two nobody asks; an own seed or noise has these operators too.
+NOTED = 0.005
+
+
+def _find_training_mode(evidence: Evidence) -> Iterator[Finding]:
+    """Find dropout or batch statistics in a run that trains nothing."""
+    if any(node.row.phase in _TRAINING or "Backward" in node.name for node in evidence.nodes):
+        return
+    dropped = [node for node in evidence.calls_of(*_DROPOUT) if _drops_out(node)]
+    statistics = [calls.node for calls in evidence.kernels if _STATISTICS.search(calls.name)]
+    time = sum(_training_mode_time(evidence, node) for node in dropped + statistics)
+    if share(time, evidence.time) < NOTED:
+        return
+    longest = max(dropped + statistics, key=lambda node: _training_mode_time(evidence, node))
+    count = sum(node.calls for node in dropped + statistics)
+    kinds = " and ".join(
+        text for text, nodes in (("dropout", dropped), ("batch statistics", statistics)) if nodes
+    )
+    yield Finding(
+        id="training-mode",
+        severity="warning",
+        title=f"The model runs in training mode ({kinds}), and nothing is trained",
+        evidence=f"{units.time(time)} in {count:,} call{'s' * (count != 1)}, "
+        "and no backward pass in what was recorded"
+        + (f"; the longest is in {longest.path}." if longest.path else "."),
+        remedy="model.eval() before inference; its results are random without it. In "
+        "functional.dropout give training=self.training.",
+        time=evidence.within(time),
+        worth=evidence.within(time),
+        path=longest.path,
+        node=longest.index,
+        view="tree",
+    )
+
+
+def _drops_out(node: Node) -> bool:
+    """Whether an operator draws the mask of a dropout."""
+    return any(base_name(above.name) == "aten::dropout" for above in operators_above(node))
+
+
+def _training_mode_time(evidence: Evidence, node: Node) -> float:
+    return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
+
+
+TRAINING_MODE = Rule(
+    "training-mode",
+    _find_training_mode,
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html"
+    "#torch.nn.Module.eval",
+)
+
+
+class _Composition(NamedTuple):
+    """What a layer that torch has whole is made of: its class, one operator of each set."""
+
+    type: re.Pattern[str]
+    operators: tuple[frozenset[str], ...]
+    remedy: str
+
+
+_COMPOSITIONS = (
+    _Composition(
+        re.compile(r"RMSNorm|T5LayerNorm", re.IGNORECASE),
+        (frozenset({"aten::rsqrt", "aten::sqrt"}), frozenset({"aten::mean"})),
+        "torch.nn.RMSNorm (torch.nn.functional.rms_norm) is one kernel on GPUs; torch.compile "
+        "makes one of them everywhere.",
+    ),
+    _Composition(
+        re.compile(r"gelu", re.IGNORECASE),
+        (frozenset({"aten::tanh", "aten::erf"}), frozenset({"aten::mul"})),
+        "torch.nn.functional.gelu(x, approximate='tanh') is one kernel.",
+    ),
+)
+# Operators over the whole input; fewer have little to gain.
+ENOUGH_OPERATORS = 4
+
+
+def _find_composed_layers(evidence: Evidence) -> Iterator[Finding]:
+    """Find normalisations and activations made of operators for which torch has one."""
+    for composition in _COMPOSITIONS:
+        layers = [layer for layer in evidence.leaves if _is_composed(layer, composition)]
+        time = evidence.within(sum(layer.time or 0.0 for layer in layers))
+        if share(time, evidence.time) < NOTICEABLE:
+            continue
+        longest = max(layers, key=lambda layer: layer.time or 0.0)
+        operators = _working_operators(longest)
+        names = list(dict.fromkeys(base_name(node.name) for node in operators))
+        yield COMPOSED_LAYERS.costs(
+            time,
+            evidence.time,
+            title=f"{longest.row.type} is written out, and takes "
+            f"{units.percent(time / evidence.time)} of the time",
+            evidence=f"{units.time(time)} in {len(layers):,} layer{'s' * (len(layers) != 1)} of "
+            f"{sum(node.calls for node in operators):,} operators each: {', '.join(names[:6])}.",
+            remedy=composition.remedy,
+            node=longest,
+        )
+
+
+def _is_composed(layer: Node, composition: _Composition) -> bool:
+    if not composition.type.search(layer.row.type):
+        return False
+    names = {base_name(node.name) for node in own_nodes(layer)}
+    count = sum(node.calls for node in _working_operators(layer))
+    has_all = all(names & needed for needed in composition.operators)
+    return has_all and count >= ENOUGH_OPERATORS * max(layer.calls, 1)
+
+
+def _working_operators(layer: Node) -> list[Node]:
+    """Return the operators of a layer that do elementwise work or reduce."""
+    return [
+        node
+        for node in own_nodes(layer)
+        if node.kind == "operator"
+        and category(base_name(node.name)) in ("elementwise", "reduction")
+        and not calls_further(node)
+    ]
+
+
+COMPOSED_LAYERS = Rule(
+    "composed-layers",
+    _find_composed_layers,
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html",
+    explains=("unfused-elementwise", "casts"),
+)
+
+
+_DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")
+_LOOKUPS = ("aten::embedding", "aten::_embedding_bag")
+
+
+def _find_dense_embedding_gradient(evidence: Evidence) -> Iterator[Finding]:
+    """Find gradients of embeddings with a row for every entry of the table.
+
+    Not of a table that a product reads too, as the head of a language model does: its gradient
+    has a row for every entry in any case.
+    """
+    if not evidence.calls_of(*_DENSE):
+        return
+    by_lookup_alone = _tables_by_lookup_alone(evidence)
+    gradients = [node for node in evidence.calls_of(*_DENSE) if node.path in by_lookup_alone]
+    time = evidence.within(
+        sum(_dense_embedding_gradient_time(evidence, node) for node in gradients)
+    )
+    if share(time, evidence.time) < NOTICEABLE:
+        return
+    longest = max(gradients, key=lambda node: _dense_embedding_gradient_time(evidence, node))
+    calls = sum(node.calls for node in gradients)
+    yield DENSE_EMBEDDING_GRADIENT.costs(
+        time,
+        evidence.time,
+        title=f"Dense gradients of embeddings take {units.percent(time / evidence.time)} of the "
+        "time",
+        evidence=f"{units.time(time)} in {calls:,} call{'s' * (calls != 1)} of {longest.name}: a "
+        "row for every entry of the table, and the optimizer reads them all.",
+        remedy="torch.nn.Embedding(…, sparse=True) with torch.optim.SparseAdam or SGD, if few "
+        "entries occur in a batch.",
+        node=longest,
+    )
+
+
+def _tables_by_lookup_alone(evidence: Evidence) -> set[str]:
+    """Return the layers that look up tables of which no product takes one of the same shape."""
+    multiplied = {
+        frozenset(shape)
+        for name, nodes in evidence.operators.items()
+        if category(name) == "matrix product"
+        for node in nodes
+        for shape in map(_matrix, shapes_of(node))
+    }
+    tables: dict[str, set[frozenset[int]]] = {}
+    for node in evidence.calls_of(*_LOOKUPS):
+        for shape in map(_matrix, shapes_of(node)[:1]):
+            tables.setdefault(node.path, set()).add(frozenset(shape))
+    return {path for path, shapes in tables.items() if not shapes & (multiplied | {frozenset()})}
+
+
+def _matrix(shape: object) -> tuple[int, ...]:
+    """Return the sizes of a matrix; () of anything else."""
+    sizes = tuple(shape) if isinstance(shape, list) else ()
+    return sizes if len(sizes) == 2 and all(isinstance(size, int) for size in sizes) else ()
+
+
+def _dense_embedding_gradient_time(evidence: Evidence, node: Node) -> float:
+    return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
+
+
+DENSE_EMBEDDING_GRADIENT = Rule(
+    "dense-embedding-gradient",
+    _find_dense_embedding_gradient,
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
+)
+
+
+def _find_recomputation(evidence: Evidence) -> Iterator[Finding]:
+    """Find activations that are computed a second time for the backward pass."""
+    recomputed = [
+        execution for execution in evidence.executions if execution.node.row.phase == "recompute"
+    ]
+    time = evidence.within(sum(execution.time for execution in recomputed))
+    if share(time, evidence.time) < NOTICEABLE:
+        return
+    by_layer: dict[str, float] = {}
+    for execution in recomputed:
+        by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
+    layer = max(by_layer, key=lambda path: by_layer[path])
+    yield RECOMPUTATION.costs(
+        time,
+        evidence.time,
+        title=f"Activation checkpointing takes {units.percent(time / evidence.time)} of the time",
+        evidence=f"{units.time(time)} of the forward pass run again in the backward pass"
+        + (f", {units.time(by_layer[layer])} of it in {layer}." if layer else "."),
+        remedy="If memory allows, checkpoint fewer layers, or keep what is dear to compute: "
+        "context_fn=functools.partial(create_selective_checkpoint_contexts, […]).",
+        path=layer,
+    )
+
+
+RECOMPUTATION = Rule(
+    "recomputation",
+    _find_recomputation,
+    source="https://docs.pytorch.org/docs/stable/checkpoint.html",
+)
+
+
+RULES = (
+    TRAINING_MODE,
+    COMPOSED_LAYERS,
+    DENSE_EMBEDDING_GRADIENT,
+    RECOMPUTATION,
+)

@@ -1,1 +1,0 @@
-"""Findings about the recording itself: what it lacks, and how to record it."""

@@ -1,1 +1,0 @@
-"""Findings about how a model is trained: its optimizer."""
