@@ -1,5 +1,6 @@
 """The phases of a training step on clocks and devices whose time is known, and through the api."""
 
+import collections
 import dataclasses
 
 import pytest
@@ -162,6 +163,13 @@ def test_the_mean_of_all_differentiable_outputs_by_hand():
         logits: torch.Tensor
 
     assert mean_of_outputs(Output(a), None).item() == 2.0
+    assert mean_of_outputs(collections.UserDict(outputs), None).item() == 2.0 + 5.0
+
+    @dataclasses.dataclass(slots=True)
+    class Slotted:
+        logits: torch.Tensor
+
+    assert mean_of_outputs(Slotted(a), None).item() == 2.0
     with pytest.raises(InputError) as caught:
         mean_of_outputs(torch.ones(2), None)
     assert caught.value.id == "loss-not-scalar"

@@ -68,6 +68,24 @@ def test_a_custom_operator_is_unknown_until_it_has_a_formula():
             registry.forget("torchgauge_test::twice")
 
 
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ("version() -> int", "free"),  # as torchvision::_cuda_version
+        ("say(str text, int[]? numbers=None) -> ()", "free"),
+        ("make(int size) -> Tensor", "unknown"),
+        ("take(Tensor? x) -> int", "unknown"),
+        ("anything(Any x) -> int", "unknown"),
+    ],
+)
+def test_an_operator_of_numbers_and_texts_alone_does_no_work(schema, kind):
+    name = schema.partition("(")[0]
+    library = torch.library.Library("of_numbers", "FRAGMENT")
+    library.define(schema)
+    assert classify(getattr(torch.ops.of_numbers, name).default) == kind
+    library._destroy()
+
+
 def test_a_composite_with_a_formula_of_the_users_is_not_split():
     with torch.library._scoped_library("torchgauge_test", "FRAGMENT") as library:
         library.define("mixed(Tensor x) -> Tensor")

@@ -682,3 +682,47 @@ def test_a_part_that_cannot_be_put_back_costs_no_other_of_its_kind(monkeypatch):
             one.add_(1)
     assert [one.tolist() for one in model.parameters()][1:] == before[1:]
     assert "Broken" in kept.failed[0]
+
+
+class Trainable(nn.Module):
+    """As a library's object of a model: its `train` is a whole run, which torch's `eval` calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+
+    def train(self, trainer=None, **options):
+        raise AssertionError("trained")
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, nn.Sequential])
+def test_modes_are_set_where_train_is_a_run_of_training(wrap):
+    model = wrap(Trainable())
+    modules = list(model.modules())
+    with hygiene.evaluation(model):
+        assert {one.training for one in modules} == {False}
+    assert {one.training for one in modules} == {True}
+    for one in modules:
+        one.training = False
+    with hygiene.training(model):
+        assert {one.training for one in modules} == {True}
+    assert {one.training for one in modules} == {False}
+
+
+def test_an_own_train_that_takes_the_mode_is_called():
+    class Frozen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+    model = Frozen().eval()
+    with hygiene.training(model):
+        assert (model.training, model.norm.training) == (True, False)

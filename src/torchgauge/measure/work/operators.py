@@ -33,6 +33,7 @@ _FOREACH = "_foreach_"
 # What fake tensors are asked, as if it were an operator: no call of the model's.
 _QUESTIONS = frozenset({"prim::device"})
 _BACKENDS = ("CPU", "CUDA")
+_PLAIN_TYPES = frozenset({"BoolType", "FloatType", "IntType", "NumberType", "StringType"})
 _has: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
 _exists: Callable[[str], bool] = torch._C._dispatch_has_kernel  # noqa: SLF001
 
@@ -97,7 +98,16 @@ def _tagged(function: OpOverload) -> Kind:
             return "reduction"
         if torch.Tag.view_copy in relative.tags:
             return "free"
-    return "unknown"
+    schema = function._schema  # noqa: SLF001
+    values = (*schema.arguments, *schema.returns)
+    return "free" if all(_is_plain(value.type) for value in values) else "unknown"
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether an argument of this type is a number or a text, and holds no tensor."""
+    if kind.kind() in ("OptionalType", "ListType"):
+        return _is_plain(kind.getElementType())
+    return kind.kind() in _PLAIN_TYPES
 
 
 def _work(function: Any, name: str, kind: Kind) -> Work | None:

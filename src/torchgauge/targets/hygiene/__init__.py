@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from types import MethodType
@@ -82,7 +83,7 @@ def evaluation(
         ):
             # Exported and frozen programs have their mode built in and refuse to change it.
             with contextlib.suppress(NotImplementedError, AttributeError):
-                module.eval()
+                _set_mode(module, training=False)
         # The first turns gradients on as well.
         with torch.inference_mode(mode=grad_mode == "inference_mode"):
             torch.set_grad_enabled(grad_mode == "enable_grad")
@@ -99,9 +100,28 @@ def training(model: Callable[..., Any], *inputs: Inputs) -> Iterator[Restoration
     with untouched(model, *inputs, training=True) as restoration:
         module = module_of(model)
         if module is not None and not getattr(module, "training", True):
-            module.train()
+            _set_mode(module, training=True)
         with torch.inference_mode(mode=False):  # which turns gradients on as well
             yield restoration
+
+
+def _set_mode(module: torch.nn.Module, *, training: bool) -> None:
+    """Put a module into a mode, also where a library's `train` is a whole run of training."""
+    kinds = dict.fromkeys(type(submodule) for submodule in module.modules())
+    own = [kind.train for kind in kinds if kind.train is not torch.nn.Module.train]
+    if all(map(_takes_mode, own)):
+        module.train() if training else module.eval()
+        return
+    for submodule in module.modules():
+        submodule.training = training
+
+
+def _takes_mode(train: Callable[..., Any]) -> bool:
+    parameters = list(inspect.signature(train).parameters.values())[1:2]
+    return any(
+        first.default is True or first.kind is inspect.Parameter.VAR_POSITIONAL
+        for first in parameters
+    )
 
 
 def module_of(model: Callable[..., Any]) -> torch.nn.Module | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -65,8 +65,10 @@ def _loss(text: str) -> Callable[[Any, Any], torch.Tensor]:
 def mean_of_outputs(outputs: Any, _inputs: Any) -> torch.Tensor:
     """Return the sum of the means of all differentiable outputs: a loss that needs no labels."""
     values = outputs
-    if dataclasses.is_dataclass(outputs) and not isinstance(outputs, dict):
-        values = vars(outputs)
+    if isinstance(outputs, Mapping):  # pytree enters Python's own classes alone
+        values = dict(outputs)
+    elif dataclasses.is_dataclass(outputs):
+        values = [getattr(outputs, field.name) for field in dataclasses.fields(outputs)]
     tensors = [
         leaf
         for leaf in _pytree.tree_leaves(values)
