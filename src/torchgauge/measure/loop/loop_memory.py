@@ -86,6 +86,7 @@ class LoopMemoryWatch(LiveBytes):  # type: ignore[no-untyped-call]
         self._moments: dict[str, _Moment] = {}
         self._names: dict[int, tuple[Part, str]] = {}
         self._uses: dict[int, int] = {}  # the last node of autograd's graph that took a block
+        self._nodes: dict[int, tuple[str, str]] = {}
         self._reset_step()
         self.forget()
 
@@ -103,7 +104,8 @@ class LoopMemoryWatch(LiveBytes):  # type: ignore[no-untyped-call]
 
     def _reset_step(self) -> None:
         self._peaks: dict[str, Highest] = {}
-        self._nodes: dict[int, tuple[str, str]] = {}
+        if len(self._nodes) > FOLDED:  # what ends a first step may be a call, before its backward
+            self._nodes.clear()
         self._segments: dict[int, int] = defaultdict(int)
         self._recomputed_layers: set[str] = set()
 
