@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import Any
 
 from torchgauge.visible import visible, visible_lines
 
@@ -97,7 +98,12 @@ class ModelError(MeasurementError, InputError):
 
     An InputError, since model and inputs are the caller's, and a measurement that failed: the
     command line writes what it has, and ends with that exit code.
+
+    Attributes:
+        ran: The Cost of what ran before, where that was being counted.
     """
+
+    ran: Any = None
 
 
 def text_of(error: BaseException) -> str:

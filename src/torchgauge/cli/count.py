@@ -14,7 +14,7 @@ from torchgauge.cli.options.target import (
     settle,
     target_request,
 )
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell, tell_lines
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -147,9 +147,13 @@ def run(options: argparse.Namespace) -> int:
     with prints_to_stderr():
         count = count_request(request, _count_options(options))
     written = formats.write(count, options, "count")
+    failed = [warning for warning in count.all_warnings if warning.failed]
+    for warning in failed:
+        tell_lines(warning.traceback)
+        tell(f"torchgauge: error: {warning.message} [{warning.id}]")
     show(count, options)
     formats.say(written)
-    return ExitCode.DONE
+    return ExitCode.MEASUREMENT_FAILED if failed else ExitCode.DONE
 
 
 def _count_options(options: argparse.Namespace) -> CountOptions:

@@ -55,7 +55,7 @@ from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import energy as energy_probe
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
-from torchgauge.measure.work.counted import counted
+from torchgauge.measure.work.counted import counted, what_ran
 from torchgauge.measure.work.utilization import step_utilization
 from torchgauge.progress import Progress
 from torchgauge.records import rendering
@@ -145,7 +145,7 @@ def _measured(
         target=description,
         environment=host_environment,
         size=size,
-        cost=cost,
+        cost=what_ran(source, placement, backward=training) if runner.forward_raised else cost,
         latency=latency,
         throughput=None if latency is None else throughput(latency, description),
         memory=memory,

@@ -21,8 +21,9 @@ T = TypeVar("T")
 
 # Where the step itself fails, the other probes that run it would only say so again; where it
 # killed a process of its own, it would kill this one and the record with it.
+_RAISED = "forward-raised"
 STEP_FAILURES = (
-    "forward-raised",
+    _RAISED,
     "output-deferred",
     "model-exited",
     "recursion-limit",
@@ -53,6 +54,7 @@ class Runner:
         self.warnings: list[MeasurementWarning] = []
         self.interrupted = False
         self.blocked = ""
+        self.forward_raised = False
 
     def attempt(
         self,
@@ -83,7 +85,7 @@ class Runner:
                 raise
             self.warnings += (_warning(error, probe), *not_restored(error, probe))
             if tells and error.id in STEP_FAILURES:
-                self.blocked = error.message
+                self.blocked, self.forward_raised = error.message, error.id == _RAISED
         except KeyboardInterrupt as interrupt:
             if self._owner.in_fork:
                 raise
@@ -104,7 +106,7 @@ class Runner:
         """Run the step no more where one of several processes failed by it: see STEP_FAILURES."""
         for warning in warnings:
             if warning.failed and warning.id in STEP_FAILURES:
-                self.blocked = warning.message
+                self.blocked, self.forward_raised = warning.message, warning.id == _RAISED
 
     def _skip(self, probe: str) -> None:
         self.warnings.append(

@@ -18,6 +18,7 @@ from torchgauge.targets.hygiene.functions import ORIGINAL
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 
 Call = Callable[..., Any]
+RAISED = object()
 
 
 class Wrap(Protocol):
@@ -35,11 +36,11 @@ class Wrap(Protocol):
 class Observer(Protocol):
     """Told before and after each module call, on the thread that makes it."""
 
-    def enter(self, module: nn.Module) -> Any:
+    def enter(self, module: nn.Module, arguments: Any) -> Any:
         """Take the module that is about to run; what is returned is handed to `leave`."""
 
-    def leave(self, token: Any) -> None:
-        """Take note that the call has ended, by returning or by raising."""
+    def leave(self, token: Any, outputs: Any) -> None:
+        """Take note that the call has ended, by returning `outputs` or, RAISED, by raising."""
 
 
 class _Around(NamedTuple):
@@ -113,11 +114,13 @@ def observed(
         def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             if compiling() or type(self) in inner:
                 return original(self, *args, **kwargs)
-            token = observer.enter(self)
+            token = observer.enter(self, (args, kwargs))
+            outputs = RAISED
             try:
-                return original(self, *args, **kwargs)
+                outputs = original(self, *args, **kwargs)
+                return outputs
             finally:
-                observer.leave(token)
+                observer.leave(token, outputs)
 
         return __call__
 

@@ -81,7 +81,7 @@ class _Ranges:
         self._markers = markers
         self._running = threading.local()
 
-    def enter(self, module: nn.Module) -> None:
+    def enter(self, module: nn.Module, _arguments: Any) -> None:
         paths = vars(self._running).setdefault("paths", [""])
         named = self._modules.table[self._modules.number(module)]
         path = named.path_in(paths[-1])
@@ -89,6 +89,6 @@ class _Ranges:
         text = f"{path} ({named.kind})" if path else named.kind
         self._markers.range_push(text.encode("ascii", "backslashreplace").decode())
 
-    def leave(self, _token: None) -> None:
+    def leave(self, _token: None, _outputs: Any) -> None:
         self._markers.range_pop()
         self._running.paths.pop()

@@ -26,7 +26,7 @@ from torchgauge.measure.work.outside import OutsideWork
 from torchgauge.measure.work.retained import retained
 from torchgauge.measure.work.varying import watched_draws
 from torchgauge.records.record import GradMode, MeasurementWarning
-from torchgauge.records.work.cost import OUTSIDE, Cost, CostRow
+from torchgauge.records.work.cost import NOT_RUN, OUTSIDE, Cost, CostRow
 from torchgauge.signals import restoring
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.deferred import finished
@@ -83,7 +83,8 @@ def _measured(
     backward = grad_mode is None
     module = module_of(model)
     modules = [] if module is None else list(module.modules())
-    with _modes(model, inputs, grad_mode) as saved_modes:
+    modes = _modes(model, inputs, grad_mode)
+    with modes as saved_modes, _noting_what_ran(counter, device, backward=backward):
         inputs = outside.followed_inputs(inputs.leaves() if backward else inputs)
         tensors = _tensors(module, inputs)
         with (
@@ -134,6 +135,26 @@ def _modes(
     if any(tensor.is_inference() for tensor in _tensors(module_of(model), inputs)):
         grad_mode = "inference_mode"
     return hygiene.evaluation(model, inputs, grad_mode=grad_mode)
+
+
+@contextlib.contextmanager
+def _noting_what_ran(counter: Counter, device: str, *, backward: bool) -> Iterator[None]:
+    """Give the error that the block raises the work up to there, and each layer's shapes."""
+    try:
+        yield
+    except ModelError as error:
+        nodes, calls = zip(*counter.calls.nodes(shapes=True), strict=True)
+        numbers = {call: number for number, call in enumerate(calls)}
+        raised = numbers.get(counter.calls.raised, 0)
+        not_run = CostRow(
+            node=raised, operator=NOT_RUN, phase="forward", dtype="", calls=1, has_formula=False
+        )
+        rows = (*counter.rows(numbers), not_run)
+        failed = MeasurementWarning.from_error(error, "cost")
+        error.ran = Cost(
+            nodes=nodes, rows=rows, backward=backward, counted_on=device, warnings=(failed,)
+        )
+        raise
 
 
 def _unseen() -> CostRow:

@@ -78,7 +78,10 @@ def count(
     except TorchgaugeError as error:
         fall_back = options.fall_back and countable_with_values(error, source.device, placement)
         if not fall_back:
-            raise
+            if placement is None or not isinstance(error, ModelError) or error.ran is None:
+                raise
+            options = dataclasses.replace(options, backward=False, on=())
+            return _count(request, placement, error.ran, options)
         failed = error
     else:
         request = dataclasses.replace(request, device=placement.device)

@@ -12,7 +12,7 @@ import torch
 
 from torchgauge import units
 from torchgauge.analyze.onnx.graph_cost import graph_cost
-from torchgauge.errors import BuildError, InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import BuildError, InputError, MeasurementError, ModelError, TorchgaugeError
 from torchgauge.measure.forward import opened
 from torchgauge.measure.grad_modes import decide
 from torchgauge.measure.work import cost as cost_probe
@@ -117,6 +117,16 @@ def countable_with_values(
     """
     of_user = isinstance(error, MeasurementError | BuildError) or error.id == "not-a-module"
     return of_user and device == "meta" and (placement is None or _bytes(placement) <= LARGEST)
+
+
+def what_ran(source: Source, placement: Placement, *, backward: bool) -> Cost | None:
+    """Return the work of a forward up to the layer that raises, and the shapes of its layers."""
+    try:
+        return counted(source, placement, backward=backward).cost
+    except ModelError as error:
+        return None if error.ran is None else msgspec.structs.replace(error.ran, warnings=())
+    except TorchgaugeError:  # the profile says already what raised
+        return None
 
 
 def noted(cost: Cost, failed: TorchgaugeError, size: int) -> Cost:

@@ -7,21 +7,29 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.timeline.call_tree import name_in
+from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.modules import Modules, identity
+from torchgauge.measure.recording.scope import RAISED
 from torchgauge.measure.work.internals import current_node, graph_task, node_number, sequence_number
 from torchgauge.measure.work.thread_nodes import noted
 from torchgauge.records.work.cost import CostNode
 from torchgauge.targets import members
 
+Shapes = list[tuple[tuple[int, ...], torch.dtype]]
+
 
 class LayerCall:
     """A layer at one place of the call tree; the same module called elsewhere is another."""
 
-    __slots__ = ("calls", "children", "kind", "module", "name", "parent", "path", "rows")
+    __slots__ = (
+        *("calls", "children", "inputs", "kind", "module", "name", "outputs", "parent", "path"),
+        "rows",
+    )
 
     def __init__(
         self, name: str, path: str, kind: str, parent: LayerCall | None, module: nn.Module | None
@@ -30,6 +38,8 @@ class LayerCall:
         self.parent = parent
         self.module = module
         self.calls = 0
+        self.inputs: Shapes | None = None
+        self.outputs: Shapes | None = None
         self.children: dict[int, LayerCall] = {}
         self.rows: dict[Any, list[int]] = {}
 
@@ -67,6 +77,7 @@ class LayerCalls:
         self._on_thread = on_thread
         self.several_threads = False  # nodes were made on others than the main one
         self.foreign_threads: dict[str, None] = {}
+        self.raised: LayerCall | None = None
         self._thread = _Thread()
         self._main = self._thread.numbers, self._thread.owners
         self._last: dict[int, LayerCall] = {}
@@ -75,7 +86,7 @@ class LayerCalls:
         if root is None:
             self.root.calls = 1
 
-    def enter(self, module: nn.Module) -> Any:
+    def enter(self, module: nn.Module, arguments: Any) -> Any:
         """Step into the layer's call."""
         thread = self._thread
         ending = None
@@ -95,16 +106,22 @@ class LayerCalls:
             call = self._child(before, module)
         state = (before, thread.outermost, ending)
         call.calls += graph_task() == -1
+        call.inputs, call.outputs = _shapes(arguments), None
         thread.current, thread.outermost = call, False
         self._last[identity(module)] = call
         self._log(call)
         return state
 
-    def leave(self, token: Any) -> None:
+    def leave(self, token: Any, outputs: Any) -> None:
         """Step back into the caller."""
         if token is None:
             return
         thread = self._thread
+        if outputs is not RAISED:
+            self.raised = None
+            self.current().outputs = _shapes(outputs)
+        elif self.raised is None:
+            self.raised = self.current()
         before, thread.outermost, ending = token
         thread.current = before
         self._log(before)
@@ -137,8 +154,11 @@ class LayerCalls:
         """Return the layer call that is being run once more, inside the backward pass."""
         return self.node_owner() if self._thread.outermost else self.current()
 
-    def nodes(self) -> Iterator[tuple[CostNode, LayerCall]]:
-        """Yield the tree as a table, a parent before its children, in calling order."""
+    def nodes(self, *, shapes: bool = False) -> Iterator[tuple[CostNode, LayerCall]]:
+        """Yield the tree as a table, a parent before its children, in calling order.
+
+        With `shapes` also those of the tensors that the last call took and returned.
+        """
         pending: list[tuple[LayerCall, int]] = [(self.root, -1)]
         number = 0
         while pending:
@@ -151,6 +171,8 @@ class LayerCalls:
                     parent=parent,
                     calls=call.calls,
                     parameters=_parameters(call.module),
+                    inputs=_listed(call.inputs) if shapes else None,
+                    outputs=_listed(call.outputs) if shapes else None,
                 ),
                 call,
             )
@@ -176,6 +198,20 @@ class LayerCalls:
             child = LayerCall(name, path, type(module).__name__, parent, module)
             parent.children[key] = child
         return child
+
+
+def _shapes(values: Any) -> Shapes:
+    tensors = (tensor for tensor in tensors_in(values) if not tensor.is_nested)
+    return [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+
+
+def _listed(shapes: Shapes | None) -> str | None:
+    if shapes is None:
+        return None
+    return ", ".join(
+        f"{'×'.join(map(str, shape)) or 'scalar'} {str(dtype).removeprefix('torch.')}"
+        for shape, dtype in shapes
+    )
 
 
 def _parameters(module: nn.Module | None) -> int | None:

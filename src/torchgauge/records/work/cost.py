@@ -42,7 +42,8 @@ class CostNode(Record, frozen=True, kw_only=True):
 
     `path` is the module's qualified name, `kind` its class, `parameters` the elements of its own
     parameters and its submodules', each once; None of a callable or a program whose parameters
-    nobody knows.
+    nobody knows. Where the forward raised, `inputs` and `outputs` are the shapes and types of the
+    tensors that the layer's last call took and, if it ended, returned: "2×8 float32".
     """
 
     name: str
@@ -51,6 +52,8 @@ class CostNode(Record, frozen=True, kw_only=True):
     parent: int
     calls: int
     parameters: int | None = 0
+    inputs: str | None = None
+    outputs: str | None = None
 
     def __post_init__(self) -> None:
         """Check names alone: there is no number that could fail to be finite."""
@@ -60,6 +63,8 @@ class CostNode(Record, frozen=True, kw_only=True):
 
 # An operator's name for work that no operator showed: a request over a network, another library.
 OUTSIDE = "outside of torch"
+# An operator's name for what a forward that raised would have done from there.
+NOT_RUN = "not run"
 
 
 def known_part(amount: int, *, at_least: bool) -> int | None:

@@ -6,6 +6,7 @@ from torchgauge import units
 from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.target import InputDescription
+from torchgauge.records.work.cost import NOT_RUN
 from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import OtherDevice
 from torchgauge.report.content.document import (
@@ -50,7 +51,8 @@ def document(count: Count, options: Options) -> Document:
     """Return the totals, the work by layer, a training step's memory, and other devices."""
     blocks: list[Block] = [size(count.size)] if count.size is not None else []
     blocks += [graph(count.graph)] if count.graph is not None else []
-    depth = DEPTH if options.depth is None else options.depth
+    # Where the forward raised, the layers that ran are shown to the last.
+    depth = DEPTH if options.depth is None and NOT_RUN not in count.cost.unknown else options.depth
     blocks += [cost(count.cost), *work_table(count.cost, options.by, depth)]
     if count.training is not None:
         blocks += [training(count.training), _optimizers(count.training)]

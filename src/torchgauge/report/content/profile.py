@@ -8,6 +8,7 @@ from torchgauge.records.memory.memory import Memory
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.tree import Tree as RecordedTree
+from torchgauge.records.work.cost import NOT_RUN
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.report.content import time_sections
 from torchgauge.report.content.document import (
@@ -28,6 +29,7 @@ from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.tables.alive_tensors import alive
 from torchgauge.report.tables.category_table import categories, most_time, roofs_of
 from torchgauge.report.tables.compilation_tables import eager_table
+from torchgauge.report.tables.work_table import work_table
 
 
 def title(profile: Profile) -> str:
@@ -47,6 +49,8 @@ def document(profile: Profile, options: Options) -> Document:
         blocks.append(alive(profile.memory))
     if profile.compilation is not None and profile.compilation.beside_eager is not None:
         blocks.append(eager_table(profile.compilation.beside_eager))
+    if profile.cost is not None and NOT_RUN in profile.cost.unknown:
+        blocks += work_table(profile.cost, "layer", None)
     if profile.tree is not None:
         blocks += [Tree(profile.tree, options), *categories(profile.tree, roofs_of(profile))]
     if listed := warnings(profile):

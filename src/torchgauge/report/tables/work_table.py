@@ -28,6 +28,12 @@ COLUMNS = (
     Column("share"),
     Column("bar", 2, unit="bar"),
 )
+# Where the forward raised: what it did is of less interest than what it passed on.
+SHAPE_COLUMNS = (
+    Column("input", left_aligned=True),
+    Column("output", left_aligned=True),
+    Column("FLOPs"),
+)
 
 
 class Entry(NamedTuple):
@@ -39,6 +45,8 @@ class Entry(NamedTuple):
     kind: str
     parameters: int | None
     work: Work
+    inputs: str | None = None
+    outputs: str | None = None
 
 
 def entries(
@@ -57,7 +65,8 @@ def entries(
 
 def _layer(level: int, layer: LayerCost) -> Entry:
     node = layer.node
-    return Entry(level, node.name, node.path, node.kind, node.parameters, layer.work)
+    return Entry(level, node.name, node.path, node.kind, node.parameters, layer.work,
+                 node.inputs, node.outputs)  # fmt: skip
 
 
 def work_table(cost: Cost, by: By, depth: int | None) -> list[Block]:
@@ -73,8 +82,10 @@ def work_table(cost: Cost, by: By, depth: int | None) -> list[Block]:
     ]
     omitted_count = len(lines) - len(shown_lines)
     note = Note(f"… {omitted_count} with less or no work", "faint", tight=True)
+    raised = any(entry.inputs is not None for entry in lines)
+    columns = SHAPE_COLUMNS if raised else COLUMNS
     table = Table(
-        first=by, columns=COLUMNS, rows=rows, recorded=True, layout="fitted", ranked_by="bar"
+        first=by, columns=columns, rows=rows, recorded=True, layout="fitted", ranked_by="bar"
     )
     return [table, *([note] if omitted_count else [])]
 
@@ -101,6 +112,9 @@ def _cells(entry: Entry, by: By, total: Work) -> dict[str, Value]:
     }
     if by == "layer":
         cells["kind"] = entry.kind
+        if entry.inputs is not None:
+            cells["input"] = entry.inputs
+            cells["output"] = "raised" if entry.outputs is None else entry.outputs
         parameters = entry.parameters
         cells["parameters"] = (
             "" if parameters is None else _aligned(units.elements(parameters) if parameters else "")
