@@ -13,13 +13,13 @@ from torch import nn
 from torchgauge.analyze.timeline.attribution import NONE, PHASES, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.work.event_costs import EventCosts, by_layer, event_costs
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.recording.recording import record
 from torchgauge.measure.timeline.ranges import Ranges
 from torchgauge.measure.work.cost import measure
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.work.cost import Cost
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.inputs import Inputs
 
 MODES = ("inference", "no_grad", "training")

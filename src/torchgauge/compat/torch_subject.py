@@ -35,8 +35,9 @@ class TorchSubject:
         self.module = model if isinstance(model, nn.Module) else None
 
     def parameters(self) -> int | None:
-        """Return the elements of its parameters; None of a plain function."""
-        return None if self.module is None else measure_size(self.module).parameters
+        """Return the elements of its parameters; None of a plain function, and without shapes."""
+        size = None if self.module is None else measure_size(self.module)
+        return None if size is None or size.uninitialized else size.parameters
 
     def trainable(self) -> list[Trainable]:
         """Return the parameters that require a gradient."""

@@ -16,11 +16,8 @@ from torchgauge.measure.plan import measure_latency
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.work.counted import measure_cost
 from torchgauge.progress import Silent
-from torchgauge.records.memory.memory import Memory
 from torchgauge.records.profile import ProbeRun, Profile
-from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.builds.source import Source
-from torchgauge.targets.placement import Placement
 
 
 def measure(source: Source, options: LatencyOptions) -> Profile:
@@ -41,7 +38,7 @@ def measure(source: Source, options: LatencyOptions) -> Profile:
         )
         memory, cost = None, None
         if latency is not None:  # or it ended there, maybe for want of memory
-            memory = _memory(placement, runner)
+            memory = runner.attempt("memory", lambda: memory_probe.measure(placement))
             cost = runner.attempt("cost", lambda: measure_cost(placement, backward=False))
         description = describe(placement, training=False)
         return Profile(
@@ -55,13 +52,3 @@ def measure(source: Source, options: LatencyOptions) -> Profile:
             interrupted=runner.interrupted or interrupts.noted,
             warnings=tuple(runner.warnings),
         )
-
-
-def _memory(placement: Placement, runner: Runner) -> Memory | None:
-    if placement.precision == "int8":
-        message = "Packed int8 weights are not tensors that can be counted: memory is unknown."
-        runner.warnings.append(
-            MeasurementWarning(id="memory-hidden", message=message, probe="memory")
-        )
-        return None
-    return runner.attempt("memory", lambda: memory_probe.measure(placement))

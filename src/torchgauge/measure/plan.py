@@ -30,8 +30,6 @@ from torchgauge.measure.derived import (
     bounds,
     judged,
     meta_device,
-    no_module,
-    no_parameters,
     phases,
 )
 from torchgauge.measure.description import describe
@@ -54,7 +52,7 @@ from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import energy as energy_probe
 from torchgauge.measure.work import roofs as roofs_probe
-from torchgauge.measure.work import size as size_probe
+from torchgauge.measure.work import sized
 from torchgauge.measure.work.counted import counted, what_ran
 from torchgauge.measure.work.utilization import step_utilization
 from torchgauge.progress import Progress
@@ -67,9 +65,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Roofs
-from torchgauge.records.work.size import Size
 from torchgauge.targets.builds.source import Source
-from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.runtime_model import on_host
 
@@ -113,7 +109,7 @@ def _measured(
 ) -> Profile:
     runner.progress.expect(_stages(placement, options, timeline))
     host_environment = environment()
-    size = _size(placement, runner)
+    size = sized.measured(placement, runner)
     timed = _timed(runs, placement, options, runner, timeline.energy)
     training = options.train is not None
     cost = runner.attempt("cost", lambda: counted(source, placement, backward=training).cost,
@@ -136,6 +132,7 @@ def _measured(
     if tree is not None:
         tree = with_headline_ratio(judged(tree, ran, latency, roofs, host_environment), latency)
     divided = phases(latency, placement, options)
+    size = sized.after_call(size, placement, runner)
     near, bound = bounds(placement, host_environment, ran, latency, tree, roofs, divided)
     runner.warnings += implausible(
         host_environment.machine, placement.device, steady, latency, tree
@@ -182,19 +179,6 @@ def _loaded(source: Source, runner: Runner) -> Placement:
         placement = opened(source)
     runner.passes.append(ProbeRun(probe="loading", duration=time.perf_counter() - start))
     return placement
-
-
-def _size(placement: Placement, runner: Runner) -> Size | None:
-    target = dataclasses.replace(placement.target, model=placement.model)
-    if target.graph is None and module_of(placement.model) is None:
-        runner.warnings.append(no_module(target))
-        return None
-    size = runner.attempt("size", lambda: size_probe.size_of(target))
-    if size is None and target.graph is not None:
-        runner.warnings.append(no_parameters(target))
-    if size is not None:
-        runner.progress.keep(f"{units.elements(size.parameters, 3)} parameters")
-    return size
 
 
 class _Timed(NamedTuple):

@@ -106,16 +106,19 @@ class Profile(Exported, frozen=True, kw_only=True):
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its parts.
 
-        Memory and tree both record allocations: what the first cannot see is said once.
+        Memory and tree both record allocations: what the first cannot see is said once. So are
+        layers that are not registered, which cost and memory both see.
         """
         parts = (self.cost, self.latency, self.memory, self.system, self.energy, self.tree)
         memory_ids = {w.id for w in self.memory.warnings} if self.memory is not None else set()
+        cost_ids = {"layers-unregistered"} if self.cost is not None else set()
         return self.warnings + tuple(
             w
             for part in parts
             if part is not None
             for w in part.warnings
-            if part is not self.tree or w.id not in memory_ids
+            if (part is not self.tree or w.id not in memory_ids)
+            and (part is not self.memory or w.id not in cost_ids)
         )
 
     def table(

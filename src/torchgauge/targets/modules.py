@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -84,6 +85,13 @@ def copied(module: Any, memo: dict[int, Any] | None = None) -> Any:
             remedy="Convert or move it yourself, and leave the option out; or give the class a "
             "__deepcopy__ that leaves out what cannot be copied.",
         ) from error
+
+
+def on_module(model: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
+    """Return what a model is with `module` in the place of its own: that, or its bound method."""
+    return (
+        types.MethodType(model.__func__, module) if isinstance(model, types.MethodType) else module
+    )
 
 
 def _children(module: nn.Module) -> Any:

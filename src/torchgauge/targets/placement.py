@@ -22,7 +22,7 @@ from torchgauge.targets import members
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.fake_tensors import any_fake, check_mode
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.modules import copied
+from torchgauge.targets.modules import copied, on_module
 from torchgauge.targets.precisions import precision_named
 from torchgauge.targets.target import Target
 
@@ -106,6 +106,8 @@ def place(
     model = target.model
     if cast or homes != [run_device]:
         model = _changed(target, run_device, dtype, owned=owned)
+    elif module is not None and not owned and any(map(is_lazy, members.tensors(module))):
+        model = on_module(model, copied(module))  # the first call makes its parameters, for good
     return Placement(
         target=target,
         model=model,
@@ -142,11 +144,16 @@ def _changed(
 
 
 def devices_of(target: Target) -> list[str]:
-    """Return the devices of parameters and buffers, else that of the first input, else the CPU."""
-    tensors = members.tensors(module_of(target.model))
+    """Return the devices of parameters and buffers, else that of the first input, else the CPU.
+
+    Of what is offloaded it is the one on which it runs.
+    """
+    module = module_of(target.model)
+    tensors = members.tensors(module)
     if not tensors:
         tensors = [tensor for _, tensor in target.inputs.tensors()][:1]
-    return sorted(map(str, {tensor.device for tensor in tensors})) or ["cpu"]
+    running = members.offloaded(module)
+    return sorted({running.get(id(t)) or str(t.device) for t in tensors}) or ["cpu"]
 
 
 def countable_on(target: Target) -> str | None:

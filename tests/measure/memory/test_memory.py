@@ -23,10 +23,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.memory import memory
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.recording import record
 from torchgauge.measure.step import prepared
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.training.training import Training
 
 

@@ -7,7 +7,8 @@ import dataclasses
 import torch
 from torch import nn
 
-from torchgauge.measure.memory.storages import storages, tensors_in
+from torchgauge.measure.memory.storages import storages
+from torchgauge.targets.contents.walk import tensors_in
 
 CPU = torch.device("cpu")
 

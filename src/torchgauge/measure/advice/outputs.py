@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.records.advice import OutputCheck
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.tensors import strided
 
 DIFFERS = "Its output differs by more than is allowed."

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import nn
 
-_OPAQUE = (nn.Module, type, str, bytes, int, float, torch.dtype, torch.device, torch.Stream)
+from torchgauge.targets.contents.walk import tensors_in
+from torchgauge.targets.inputs.tensors import strided
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,25 +198,8 @@ def _length(cache: Any) -> int | None:
 
 def _tensors(holder: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in a cache, each once; numbers that it counts with are left out."""
-    pending, visited = [holder], set()
-    while pending:
-        value = pending.pop()
-        if value is None or isinstance(value, _OPAQUE) or id(value) in visited:
-            continue
-        visited.add(id(value))
-        if isinstance(value, torch.Tensor):
-            if hasattr(value, "__tensor_flatten__"):  # of a quantized one the tensors in it
-                names, _ = value.__tensor_flatten__()
-                pending += [getattr(value, name) for name in names]
-            elif value.dim():
-                yield value
-        elif isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, list | tuple | set):
-            pending += value
-        elif not callable(value):
-            pending += [getattr(value, name, None) for name in getattr(value, "__slots__", ())]
-            pending += getattr(value, "__dict__", {}).values()
+    parts = (part for tensor in tensors_in(holder) for part in strided(tensor))
+    return (part for part in parts if part.dim())
 
 
 def _held(tensors: list[torch.Tensor]) -> dict[str, int]:

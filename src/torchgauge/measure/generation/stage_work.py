@@ -19,7 +19,6 @@ from torchgauge.formulas.touched import tensors as tensors_among
 from torchgauge.formulas.touched import touched
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.measure.generation.captured_forwards import CapturedForward, cache_in
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work.counting import Counter
 from torchgauge.measure.work.internals import storage_key
@@ -27,6 +26,7 @@ from torchgauge.measure.work.operators import Operator
 from torchgauge.records.generation.cell import StageWork
 from torchgauge.records.work.cost import Cost, known_part
 from torchgauge.targets import members
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.placement import Placement
 
 # Operators that read the rows of their first operand which another one names.

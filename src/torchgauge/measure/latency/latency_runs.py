@@ -32,7 +32,7 @@ from torchgauge.progress import Progress
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.builds.source import Source
-from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.holdings import holdings, unique
 from torchgauge.targets.placement import Placement
 
 # One run may take this share of the budget: a few slow calls in each, rather than many in one.
@@ -207,10 +207,7 @@ def latency_runs(
 
 def _too_large(source: Source, placement: Placement) -> str | None:
     """Return why a second copy of the model is too much, or None."""
-    module = module_of(placement.model)
-    if module is None:
-        return None
-    weight_bytes = sum(tensor.nbytes for tensor in module.parameters())
+    weight_bytes = sum(tensor.bytes for tensor in unique(holdings(placement.model)))
     if not source.is_request and weight_bytes > MOST_CARRIED:
         return f"its {units.size(weight_bytes)} would have to be written to a file for them"
     free = memory_available()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.latency.between_processes import MIN_PROCESSES
 from torchgauge.analyze.latency.latency import combine
@@ -16,6 +15,7 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.latency_runs import LatencyRuns
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.latency.past_run import PastRun
+from torchgauge.targets.holdings import ParameterCounts
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 
@@ -62,6 +62,4 @@ def combined(runs: LatencyRuns, placement: Placement, options: LatencyOptions) -
 
 def _parameters(placement: Placement) -> int | None:
     model = module_of(placement.model)
-    if model is None:
-        return None
-    return sum(tensor.numel() for tensor in model.parameters() if not is_lazy(tensor))
+    return None if model is None else ParameterCounts(model).total(model)

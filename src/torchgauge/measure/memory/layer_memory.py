@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import torch
-from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.memory.layer_memory import layer_memory
 from torchgauge.analyze.timeline.attribution import attribute
@@ -13,7 +12,7 @@ from torchgauge.analyze.timeline.call_tree import MODEL, CallTree
 from torchgauge.analyze.timeline.tree import node_table
 from torchgauge.measure.memory.cycles import collecting_cycles
 from torchgauge.measure.memory.recorded_allocations import numbers, unrecorded
-from torchgauge.measure.memory.storages import storages, tensors_in
+from torchgauge.measure.memory.storages import storages
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.recording.recording import record
 from torchgauge.measure.step import Step
@@ -21,6 +20,8 @@ from torchgauge.measure.timeline.ranges import STEP, Ranges, step_range
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.trace.events import Events
+from torchgauge.targets.contents.walk import tensors_in
+from torchgauge.targets.holdings import ParameterCounts
 from torchgauge.targets.placement import Placement
 
 _SECOND = re.compile(re.escape(STEP) + "1")
@@ -112,12 +113,12 @@ def _parameters_by_layer(modules: Modules, tree: CallTree) -> list[int | None]:
             owner = by_path.get(path, owner) if path else MODEL
         owners.append((first[owner], module))
     counts = [0] * len(tree.layers)
-    counted: set[int] = set()
+    counted: set[object] = set()
+    parameters = ParameterCounts(modules.target)
     for layer_number, module in sorted(owners):
         layer_module = modules.by_number[module]
-        for parameter in () if layer_module is None else layer_module.parameters(recurse=False):
-            if id(parameter) not in counted and not is_lazy(parameter):
-                counted.add(id(parameter))
-                counts[layer_number] += parameter.numel()
+        own = {} if layer_module is None else parameters.own(layer_module)
+        counts[layer_number] += sum(own[key] for key in own.keys() - counted)
+        counted |= own.keys()
     unknown = modules.by_number[MODEL] is None and not counts[MODEL]
     return [None, *counts[1:]] if unknown else [*counts]

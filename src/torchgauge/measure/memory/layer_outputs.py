@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch._C._profiler import _RecordFunctionFast
 
-from torchgauge.measure.memory.storages import TensorStorage, named_storages, tensors_in
+from torchgauge.measure.memory.storages import TensorStorage, named_storages
 from torchgauge.measure.recording.recording import Marks
 from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.timeline.ranges import LAYER
 from torchgauge.measure.work.internals import graph_task, never_compiled
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.hygiene import module_of
 
 

@@ -13,8 +13,8 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from torchgauge.measure.memory.holders import locals_of
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.tensors import strided
 
 TOP = 30  # tensors with an entry of their own

@@ -25,21 +25,24 @@ from torchgauge.errors import InputError
 from torchgauge.measure.memory import allocator, process_memory
 from torchgauge.measure.memory.cycles import collecting_cycles
 from torchgauge.measure.memory.layer_outputs import LayerOutputs
+from torchgauge.measure.memory.memory_warnings import torchscript_warnings, unread_warnings
+from torchgauge.measure.memory.model_tensors import ModelTensors
 from torchgauge.measure.memory.recorded_allocations import (
     DEVICE_TYPES,
     numbers,
     output_warnings,
     unrecorded,
 )
-from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages, tensors_in
+from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages
 from torchgauge.measure.recording.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import LAYER
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 from torchgauge.records.memory.memory import Memory
-from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import hygiene, members
+from torchgauge.targets.contents.walk import tensors_in
+from torchgauge.targets.holdings import unregistered
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training
 
@@ -66,14 +69,18 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
     how = Training.resolve(train)
     caller_storages = _caller_storages(placement, device)
     with open_device(placement.device).current(), prepared(placement, how) as step:
-        broken = output_warnings(step(), "memory")
+        own = ModelTensors(placement.model)
+        with own.watching(step):
+            outputs = step()
+        broken = output_warnings(outputs, "memory")
+        del outputs
         with (
             step.threads.tracking(),
             watched_resident() as process,
             allocator.watched(device, step.subject) as reported,
         ):
             step()
-        recorded = _Recording(placement, step, device, caller_storages).read()
+        recorded = _Recording(placement, step, device, caller_storages, own).read()
     parts: dict[str, Any] = {str(part): size for part, size in recorded.figures.parts.items()}
     parts |= recorded.peak_place
     return Memory(
@@ -100,7 +107,9 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
             *reported.warnings,
             *([varying_warning("memory")] if recorded.varies else []),
             *broken,
-            *_torchscript_warnings(placement),
+            *torchscript_warnings(placement),
+            *unregistered(placement.model, own.called, "memory"),
+            *unread_warnings(placement.inputs),
             *step.saved_state.warnings("memory"),
         ),
     )
@@ -131,7 +140,9 @@ class _Recording:
         step: Step,
         device: torch.device,
         caller_storages: dict[int, int],
+        own: ModelTensors,
     ) -> None:
+        self.own = own
         self.placement = placement
         self.step = step
         self.device = device
@@ -217,26 +228,24 @@ class _Recording:
 
     def _name(self, outputs: Any = None) -> None:
         """Note (part, address, bytes) of every storage that can be named at this moment."""
-        module = hygiene.module_of(self.placement.model)
-        parameters = [] if module is None else list(module.named_parameters())
+        own, parameters = self.own.by_part()
         grads = [(f"{name}.grad", p.grad) for name, p in parameters if p.grad is not None]
+        inputs = [(f"input {name}", tensor) for name, tensor in self.placement.inputs.tensors()]
         groups: tuple[tuple[Part, Any], ...] = (
-            ("parameters", parameters),
-            ("buffers", [] if module is None else module.named_buffers()),
-            (
-                "inputs",
-                [(f"input {name}", tensor) for name, tensor in self.placement.inputs.tensors()],
-            ),
+            ("parameters", own["parameters"]),
+            ("inputs", inputs),
+            ("buffers", own["buffers"]),
             ("gradients", grads),
             ("optimizer", _states(self.step.optimizer, parameters)),
             ("outputs", [(f"output {i}", tensor) for i, tensor in enumerate(tensors_in(outputs))]),
-            ("workspace", [] if module is None else _caches(module)),
+            ("workspace", own["workspace"]),
         )
-        named = [
+        named: list[tuple[Part, TensorStorage]] = [
             (part, storage)
             for part, tensors in groups
             for storage in named_storages(tensors, self.device)
         ]
+        named += (("parameters", storage) for storage in self.own.packed)
         self.marked_storages.append((self.marks.set(), named))
 
 
@@ -251,7 +260,8 @@ def _device(placement: Placement) -> torch.device:
     """Return the device to measure; CUDA without an index is the current one."""
     device = torch.device(placement.device)
     module = hygiene.module_of(placement.model)
-    tensors = members.tensors(module)
+    running = members.offloaded(module)
+    tensors = [tensor for tensor in members.tensors(module) if id(tensor) not in running]
     if not placement.computes or any(tensor.is_meta for tensor in tensors):
         raise InputError(
             "Memory cannot be measured on the meta device, nor of fake tensors.",
@@ -284,15 +294,6 @@ def _caller_storages(placement: Placement, device: torch.device) -> dict[int, in
     return storages(tensors, device)
 
 
-def _caches(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors that modules hold as plain attributes, in containers or not."""
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            if name not in ("_parameters", "_buffers"):
-                for tensor in tensors_in(value, objects=False):
-                    yield f"{path}.{name}".lstrip("."), tensor
-
-
 def _states(
     optimizer: torch.optim.Optimizer | None, parameters: Iterable[tuple[str, torch.Tensor]]
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -314,16 +315,3 @@ def _per_sample(figures: StepMemory, batch: int | None) -> float | None:
         return None
     growing: tuple[Part, ...] = ("inputs", "outputs", "activations", "workspace")
     return sum(figures.parts[part] for part in growing) / batch
-
-
-def _torchscript_warnings(placement: Placement) -> tuple[MeasurementWarning, ...]:
-    if not isinstance(hygiene.module_of(placement.model), torch.jit.ScriptModule):
-        return ()
-    return (
-        MeasurementWarning(
-            id="activations-undivided",
-            message="A TorchScript program is one operator to the recording: its activations count "
-            "as workspace. The peak is exact.",
-            probe="memory",
-        ),
-    )

@@ -9,9 +9,9 @@ import sys
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.device.counters import watched_resident
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.step import prepared
 from torchgauge.records.memory.memory import Memory
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.tensors import nbytes
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, check_host

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torchgauge.measure.loop.excluded_threads import listed
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.tensors import strided
 
 DEVICE_TYPES = {"cpu": 0, "cuda": 1}  # torch's own numbers (c10::DeviceType)

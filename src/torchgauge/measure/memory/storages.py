@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 
 from torchgauge.targets.inputs.tensors import strided
-
-_CLOSED = (type, torch.nn.Module)
-
-
-def tensors_in(
-    value: Any, *, objects: bool = True, repeated: bool = False
-) -> Iterator[torch.Tensor]:
-    """Yield the tensors in a value: itself, or in containers and attributes of `objects` in it.
-
-    Each tensor comes once, or as often as it is held where `repeated`. Modules and classes are not
-    entered.
-    """
-    visited: set[int] = set()
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, torch.Tensor):
-            if repeated or id(item) not in visited:
-                yield item
-            visited.add(id(item))
-            continue
-        if id(item) in visited:
-            continue
-        visited.add(id(item))
-        if isinstance(item, Mapping):
-            pending.extend(item.values())
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            pending.extend(item)
-        elif objects and not isinstance(item, _CLOSED):
-            pending.extend(getattr(item, "__dict__", {}).values())
-            pending.extend(_slotted(item))
-
-
-def _slotted(item: Any) -> Iterator[Any]:
-    """Yield what an object holds without a dictionary, as `@dataclass(slots=True)` makes it."""
-    for kind in type(item).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            with contextlib.suppress(AttributeError):  # not set, or renamed as private
-                yield getattr(item, name)
 
 
 def storages(tensors: Iterable[torch.Tensor], device: torch.device) -> dict[int, int]:

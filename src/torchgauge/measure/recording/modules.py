@@ -11,6 +11,7 @@ from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import MODEL, NamedModule
 from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.layers import layers_of
 from torchgauge.targets.names import name_of
 
 
@@ -23,6 +24,7 @@ class Modules:
     """
 
     def __init__(self, model: Callable[..., Any]) -> None:
+        self.target = model
         owner = module_of(model)
         self.root = owner if owner is model else None
         original = type(_compiled_from(self.root)) if self.root is not None else model
@@ -39,6 +41,9 @@ class Modules:
             self._numbers[identity(self.root)] = MODEL
         if owner is not None:
             self._learn(owner, "")
+            for layer in layers_of(model):
+                if layer.holder is not None:
+                    self._learn(layer.module, layer.path)
 
     def has(self, module: nn.Module) -> bool:
         """Return whether the module has a number."""
@@ -51,6 +56,10 @@ class Modules:
             self._meet(module)
             number = self._numbers[identity(module)]
         return number
+
+    def outside(self) -> list[nn.Module]:
+        """Return the modules outside of the target that it met and that are still there."""
+        return [module for met in self._met.values() if (module := met()) is not None]
 
     def add(self, name: str, kind: str) -> int:
         """Return the number of something that is timed like a module."""

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_leaves
 
 from torchgauge.analyze.work.utilization import Products, products_of
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
@@ -32,6 +31,7 @@ from torchgauge.measure.training.whole_modules import (
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.records.work.cost import Cost
 from torchgauge.targets import members
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.concrete_values import with_values
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.modules import copied
@@ -126,8 +126,7 @@ class TrainingCall(nn.Module):
         outputs = getattr(self.module, self._method)(*args, **kwargs)
         if isinstance(outputs, Mapping) and outputs.get("loss") is not None:
             outputs = outputs["loss"]
-        leaves = tree_leaves(outputs)
-        if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+        if not any(tensor.requires_grad for tensor in tensors_in(outputs)):
             raise InputError(
                 "The call returns nothing to train on.",
                 id="no-loss",
@@ -171,6 +170,5 @@ def copy_with(module: Module, replacement: Callable[[torch.Tensor], torch.Tensor
 
 def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
     for submodule in module.modules():
-        for leaf in () if holds_flat(submodule) else tree_leaves(list(vars(submodule).values())):
-            if isinstance(leaf, torch.Tensor):
-                yield leaf
+        for value in () if holds_flat(submodule) else vars(submodule).values():
+            yield from tensors_in(value, objects=False)

@@ -15,7 +15,6 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.errors import ModelError
 from torchgauge.measure.forward import running
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.recording.scope import observed
 from torchgauge.measure.work.counting import Counter
@@ -29,7 +28,9 @@ from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import NOT_RUN, OUTSIDE, Cost, CostRow
 from torchgauge.signals import restoring
 from torchgauge.targets import hygiene, members
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.deferred import finished
+from torchgauge.targets.holdings import unregistered
 from torchgauge.targets.hygiene import Restoration, module_of
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.misfits import misfit
@@ -120,6 +121,7 @@ def _measured(
             *outside.warnings(),
             *_compiled(model, modules),
             *warnings_of(uncalled),
+            *unregistered(model, counter.calls.outside(), "cost"),
             *_thread_warnings(counter.calls.foreign_threads),
             *saved_modes.warnings("cost", lasting_only=True),
         ),
@@ -269,11 +271,10 @@ def _kind(tensors: tuple[torch.Tensor, ...], device: str) -> str:
 
 
 def _tensors(module: nn.Module | None, inputs: Inputs) -> tuple[torch.Tensor, ...]:
-    """Return what the model has and is given; a lazy module has none yet."""
-    input_tensors = (tensor for _, tensor in inputs.tensors())
-    return tuple(
-        tensor for tensor in (*members.tensors(module), *input_tensors) if not is_lazy(tensor)
-    )
+    """Return what the model has and is given, without what is lazy or offloaded."""
+    running = members.offloaded(module)
+    tensors = (*members.tensors(module), *(tensor for _, tensor in inputs.tensors()))
+    return tuple(t for t in tensors if not is_lazy(t) and id(t) not in running)
 
 
 def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:

@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.timeline.call_tree import name_in
-from torchgauge.measure.memory.storages import tensors_in
 from torchgauge.measure.recording.modules import Modules, identity
 from torchgauge.measure.recording.scope import RAISED
 from torchgauge.measure.work.internals import current_node, graph_task, node_number, sequence_number
 from torchgauge.measure.work.thread_nodes import noted
 from torchgauge.records.work.cost import CostNode
-from torchgauge.targets import members
+from torchgauge.targets.contents.walk import tensors_in
+from torchgauge.targets.holdings import ParameterCounts
 
 Shapes = list[tuple[tuple[int, ...], torch.dtype]]
 
@@ -133,6 +132,10 @@ class LayerCalls:
         """Return whether the module ran, under whatever name."""
         return identity(module) in self._last
 
+    def outside(self) -> list[nn.Module]:
+        """Return the layers that ran and that the model does not have."""
+        return self._modules.outside()
+
     def current(self) -> LayerCall:
         """Return the layer call that is running on this thread."""
         return self._thread.current or self.root
@@ -161,6 +164,7 @@ class LayerCalls:
         """
         pending: list[tuple[LayerCall, int]] = [(self.root, -1)]
         number = 0
+        counts = ParameterCounts(self._modules.target)
         while pending:
             call, parent = pending.pop()
             yield (
@@ -170,7 +174,7 @@ class LayerCalls:
                     kind=call.kind,
                     parent=parent,
                     calls=call.calls,
-                    parameters=_parameters(call.module),
+                    parameters=None if call.module is None else counts.total(call.module),
                     inputs=_listed(call.inputs) if shapes else None,
                     outputs=_listed(call.outputs) if shapes else None,
                 ),
@@ -212,15 +216,3 @@ def _listed(shapes: Shapes | None) -> str | None:
         f"{'×'.join(map(str, shape)) or 'scalar'} {str(dtype).removeprefix('torch.')}"
         for shape, dtype in shapes
     )
-
-
-def _parameters(module: nn.Module | None) -> int | None:
-    if module is None:
-        return None
-    own = vars(module).get("_parameters")
-    # Most modules are leaves, and the walk that a tree needs takes ten times as long.
-    leaf = own is not None and not vars(module).get("_modules")
-    own_parameters = (own or {}).values() if leaf else ()
-    unique = {id(parameter): parameter for parameter in own_parameters if parameter is not None}
-    parameters = unique.values() if leaf else members.parameters(module)
-    return sum([parameter.numel() for parameter in parameters if not is_lazy(parameter)])

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from torchgauge import units
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import NotCalled
 from torchgauge.targets import members
+from torchgauge.targets.holdings import ParameterCounts
 
 ID = "modules-not-called"
 MAX_NAMED = 3
@@ -62,12 +62,11 @@ def not_called(
         if name and used[name]:
             used[name.rpartition(".")[0]] = True
     uncalled: list[NotCalled] = []
+    counts = ParameterCounts(module)
     for name, layer in modules:
         if not name or used[name] or (uncalled and name.startswith(f"{uncalled[-1].path}.")):
             continue
-        if count := sum(
-            parameter.numel() for parameter in members.parameters(layer) if not is_lazy(parameter)
-        ):
+        if count := counts.total(layer):
             uncalled.append(NotCalled(path=name, kind=type(layer).__name__, parameters=count))
     return tuple(uncalled)
 

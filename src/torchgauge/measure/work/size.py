@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.errors import InputError
 from torchgauge.records.work.size import DtypeSize, Size
+from torchgauge.targets.contents.walk import tensors_in
+from torchgauge.targets.holdings import holdings, unique
 from torchgauge.targets.hygiene import module_of
-from torchgauge.targets.inputs.tensors import nbytes, unique
+from torchgauge.targets.inputs import tensors
 from torchgauge.targets.modules import check_model
 from torchgauge.targets.target import Target
 
@@ -33,33 +32,29 @@ def measure(model: Any, files: tuple[Path, ...] = ()) -> Size:
     """Count a module's tensors without running it; on the meta device too.
 
     Of a module's bound method the module is counted. `files` are what the weights were read from.
-    Tensors that only the state dict shows (packed weights of quantised layers) count as parameters
-    that are not trainable. Raises InputError `not-a-module`, and as `modules.check_model`.
+    Weights that are no parameters (packed ones of quantised layers) count as parameters that are
+    not trainable, tensors in attributes as buffers. Raises InputError `not-a-module`, and as
+    `modules.check_model`.
     """
     module = _module(model)
-    lazy = tuple(
-        name
-        for name, tensor in (*module.named_parameters(), *module.named_buffers())
-        if is_lazy(tensor)
-    )
-    counted: set[object] = set()
-    parameters = unique(module.parameters(), counted)
-    buffers = unique(module.buffers(), counted)
-    stored = unique(_stored(module)) if not lazy else []
-    # Scales and zero points, which quantised layers store as scalars, are no weights.
-    packed = [tensor for tensor in unique(stored, counted) if tensor.dim()]
+    held = holdings(model)
+    unique_tensors = unique(held)
+    lazy = tuple(tensor.name for tensor in held if tensor.is_lazy)
+    parameters = [tensor for tensor in unique_tensors if tensor.role == "parameter"]
+    buffers = [tensor for tensor in unique_tensors if tensor.role == "buffer"]
     by_dtype: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for tensor in (*parameters, *packed, *buffers):
-        entry = by_dtype[str(tensor.dtype).removeprefix(DTYPE_PREFIX)]
-        entry[0] += tensor.numel()
-        entry[1] += nbytes(tensor)
-    disk_bytes, disk_source = _disk(files, stored, initialized=not lazy)
+    for tensor in (*parameters, *buffers):
+        if not tensor.is_lazy:
+            entry = by_dtype[str(tensor.dtype).removeprefix(DTYPE_PREFIX)]
+            entry[0] += tensor.elements
+            entry[1] += tensor.bytes
+    disk_bytes, disk_source = _disk(files, module, initialized=not lazy)
     return Size(
-        parameters=sum(tensor.numel() for tensor in (*parameters, *packed)),
-        trainable=sum(tensor.numel() for tensor in parameters if tensor.requires_grad),
-        buffers=sum(tensor.numel() for tensor in buffers),
-        parameter_bytes=sum(nbytes(tensor) for tensor in (*parameters, *packed)),
-        buffer_bytes=sum(nbytes(tensor) for tensor in buffers),
+        parameters=sum(tensor.elements for tensor in parameters),
+        trainable=sum(tensor.elements for tensor in parameters if tensor.trainable),
+        buffers=sum(tensor.elements for tensor in buffers),
+        parameter_bytes=sum(tensor.bytes for tensor in parameters),
+        buffer_bytes=sum(tensor.bytes for tensor in buffers),
         by_dtype={name: DtypeSize(elements=e, bytes=b) for name, (e, b) in by_dtype.items()},
         disk_bytes=disk_bytes,
         disk_source=disk_source,
@@ -80,24 +75,13 @@ def _module(model: Any) -> nn.Module:
     return module
 
 
-def _stored(model: nn.Module) -> Iterator[torch.Tensor]:
-    def tensors(value: Any) -> Iterator[torch.Tensor]:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, tuple | list):
-            for item in value:
-                yield from tensors(item)
-
-    # The tensors themselves, since one without a storage is known by its own identity alone.
-    for value in model.state_dict(keep_vars=True).values():
-        yield from tensors(value)
-
-
 def _disk(
-    files: tuple[Path, ...], stored: list[torch.Tensor], *, initialized: bool
+    files: tuple[Path, ...], model: nn.Module, *, initialized: bool
 ) -> tuple[int | None, str]:
     if files:
         return sum(file.stat().st_size for file in files), ", ".join(file.name for file in files)
     if not initialized:
         return None, ""
-    return sum(map(nbytes, stored)), "its state dict's tensors (not written)"
+    # The tensors themselves, since one without a storage is known by its own identity alone.
+    stored = tensors.unique(tensors_in(model.state_dict(keep_vars=True)))
+    return sum(map(tensors.nbytes, stored)), "its state dict's tensors (not written)"

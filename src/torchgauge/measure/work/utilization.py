@@ -26,7 +26,7 @@ from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.utilization import PeakUsed, Utilization
-from torchgauge.targets import members
+from torchgauge.targets.holdings import holdings, unique
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 
@@ -100,14 +100,10 @@ def model_shape(modules: list[nn.Module]) -> ModelShape | None:
     Layers and width are those of its configuration, else of its `nn.MultiheadAttention`s where they
     are all as wide. An encoder beside a decoder has lengths of its own: no layers are told then.
     """
-    parameters = {
-        id(parameter): parameter.numel()
-        for module in modules
-        for parameter in members.parameters(module)
-    }
-    if not parameters:
+    held = unique(tensor for module in modules for tensor in holdings(module))
+    total = sum(tensor.elements for tensor in held if tensor.role == "parameter")
+    if not total:
         return None
-    total = sum(parameters.values())
     layers, width = _configured(modules[0]) if len(modules) == 1 else (None, None)
     return ModelShape(total, layers, width)
 

@@ -44,9 +44,10 @@ def untouched(
     list, warnings filters. Other threads that measure wait meanwhile (`turn.py`).
     The block gets what was copied and, afterwards, what the forward changed. What cannot be put
     back is noted there too, and never hides the error that the block raised. Not put back: a lazy
-    module stays initialised; what `state.py` leaves alone; files, threads and processes that the
-    model's own code opened stay open. Any callable is allowed; of a module's bound method the
-    module is restored. No signal cuts it short: Ctrl-C counts in the block alone.
+    module stays initialised (`placement.py` copies it); what `contents/walk.py` leaves alone;
+    files, threads and processes that the model's own code opened stay open. Any callable is
+    allowed; of a module's bound method the module is restored. No signal cuts it short: Ctrl-C
+    counts in the block alone.
     """
     restoration = Restoration()
     with turn(), warnings.catch_warnings(), contextlib.ExitStack() as undo:

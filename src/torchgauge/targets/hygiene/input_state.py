@@ -1,7 +1,7 @@
 """Inputs that a call changes, put back before the next call so that every call gets the same.
 
 A cache of keys and values grows by each call, a list is appended to, a buffer is written in place:
-measured again and again, such a call would be another one each time. What a call changed is found
+measured again and again, such a call would be another one each time. What a call changed is entry
 after the first one, and put back outside of what is timed.
 """
 
@@ -61,7 +61,11 @@ class InputState:
         self._containers = State(self._restoration)
         self._containers.note(INPUT, inputs.args)
         self._containers.note(INPUT, inputs.kwargs)
-        direct = {id(tensor): name for name, tensor in inputs.tensors()}
+        direct = {
+            id(entry.item): entry.name
+            for entry in inputs.walk()
+            if isinstance(entry.item, torch.Tensor) and not entry.in_object
+        }
         held = [tensor for _, _, tensor in self._containers.named()]
         self._tensors = list(_inputs(held, direct))
         with torch.inference_mode():

@@ -16,8 +16,9 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.signals import run_all
 from torchgauge.targets import members
+from torchgauge.targets.contents.walk import ATOMS, mirrors
 from torchgauge.targets.hygiene.kept import Restoration
-from torchgauge.targets.hygiene.state import ATOMS, INPUT, State, mirrors
+from torchgauge.targets.hygiene.state import INPUT, State
 from torchgauge.targets.inputs.inputs import Inputs
 
 _CONTAINERS = frozenset({dict, OrderedDict, list, set})

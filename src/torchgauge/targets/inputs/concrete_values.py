@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
 
 from torchgauge.errors import InputError
+from torchgauge.targets.contents.walk import Walk
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.random_tensors import SEED, RandomTensors
-from torchgauge.targets.modules import copied
+from torchgauge.targets.modules import copied, on_module
 from torchgauge.targets.target import Target
 
 # Standard deviation of weights that no layer of torch initialises; usual for language models.
@@ -40,20 +39,16 @@ def _model(model: Callable[..., Any]) -> Callable[..., Any]:
     module = module_of(model)
     if module is None:
         return model
-    filled = _filled(module)
-    if module is model:
-        return filled
-    return types.MethodType(model.__func__, filled)  # type: ignore[attr-defined]
+    return on_module(model, _filled(module))
 
 
 def _filled(module: nn.Module) -> nn.Module:
     draw = RandomTensors("cpu")
     # A copy takes what the memo holds in the place of a tensor, wherever the tensor is used.
     memo: dict[int, Any] = {}
-    for submodule in module.modules():
-        for leaf in tree_leaves(list(vars(submodule).values())):
-            if isinstance(leaf, torch.Tensor) and _is_empty(leaf) and id(leaf) not in memo:
-                memo[id(leaf)] = _values(leaf, draw)
+    for entry in Walk()(module):
+        if isinstance(entry.item, torch.Tensor) and _is_empty(entry.item):
+            memo[id(entry.item)] = _values(entry.item, draw)
     values = copied(module, memo).to("cpu")
     for original, submodule in zip(module.modules(), values.modules(), strict=True):
         own = [*original.parameters(recurse=False), *original.buffers(recurse=False)]

@@ -35,12 +35,25 @@ def with_inputs(target: Target, inputs: Inputs) -> Target:
 def batch_of(inputs: Inputs) -> int | None:
     """Return the leading dimension that all tensors with dimensions share, else None.
 
-    A list of images, as detection models take, counts its members; a nested tensor its parts.
+    A list of images, as detection models take, counts its members; a nested tensor its parts; a
+    packed sequence its sequences. Tensors in objects (a cache) count where no others are.
     """
+    import torch
+    from torch.nn.utils.rnn import PackedSequence
+
     if len(inputs.args) == 1 and isinstance(inputs.args[0], list):
         return len(inputs.args[0])
-    sizes = {tensor.size(0) for _, tensor in inputs.tensors() if tensor.dim()}
-    return sizes.pop() if len(sizes) == 1 else None
+    sizes: dict[bool, set[int]] = {False: set(), True: set()}
+    packed: set[int] = set()
+    for entry in inputs.walk(torch.nn.Module):
+        item = entry.item
+        if isinstance(item, PackedSequence):
+            packed |= set(map(id, item))
+            sizes[entry.in_object].add(int(item.batch_sizes[0]))
+        elif isinstance(item, torch.Tensor) and item.dim() and id(item) not in packed:
+            sizes[entry.in_object].add(item.size(0))
+    nearest = sizes[False] or sizes[True]
+    return nearest.pop() if len(nearest) == 1 else None
 
 
 def tokens_of(inputs: Inputs, model: Callable[..., Any]) -> int | None:
@@ -49,7 +62,8 @@ def tokens_of(inputs: Inputs, model: Callable[..., Any]) -> int | None:
     Both are processed by the model in one call, each by its own stack. A positional input has the
     name that the model's signature gives it.
     """
-    named = _by_name(inputs, model)
+    in_objects = {name.rpartition(".")[2]: tensor for name, tensor in inputs.tensors()}
+    named = {**in_objects, **_by_name(inputs, model)}
     counts = [named[name].numel() for name in TOKEN_INPUTS if hasattr(named.get(name), "numel")]
     return sum(counts) if counts else None
 
@@ -74,7 +88,7 @@ def images_of(inputs: Inputs) -> int | None:
     if len(inputs.args) == 1 and isinstance(inputs.args[0], list):
         return len(inputs.args[0]) or None
     for name, tensor in inputs.tensors():
-        named = name in IMAGE_INPUTS or name.isdecimal()
+        named = name.rpartition(".")[2] in IMAGE_INPUTS or name.isdecimal()
         if named and _looks_like_images(tensor):
             return int(tensor.shape[0])
     return None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+    from torchgauge.targets.contents.walk import Entry
+
 
 LONGEST = 120
 
@@ -55,11 +57,13 @@ class Inputs:
         return self.args[0] if len(self.args) == 1 else self.args
 
     def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
-        """Return the inputs with `change` applied to every tensor in them, however nested."""
-        from torch import Tensor
-        from torch.utils._pytree import tree_map_only
+        """Return the inputs with `change` applied to every tensor in them, however nested.
 
-        args, kwargs = tree_map_only(Tensor, change, (self.args, dict(self.kwargs)))
+        What changes is copied, objects too. Raises InputError `inputs-fixed`.
+        """
+        from torchgauge.targets.contents.replaced import replaced
+
+        args, kwargs = replaced((self.args, dict(self.kwargs)), change)
         return Inputs(args=args, kwargs=kwargs)
 
     def leaves(self) -> Inputs:
@@ -80,14 +84,32 @@ class Inputs:
         return self.map(leaf)
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield every tensor with a name: its keyword, or its position ("0", "0.1", …)."""
+        """Yield every tensor with a name: its keyword, or its position ("0", "0.1", "0.mask")."""
         from torch import Tensor
-        from torch.utils._pytree import tree_flatten_with_path
 
-        leaves, _ = tree_flatten_with_path((list(self.args), dict(self.kwargs)))
-        for path, leaf in leaves:
-            if isinstance(leaf, Tensor):
-                yield ".".join(_key(part) for part in path[1:]), leaf
+        for entry in self.walk():
+            if isinstance(entry.item, Tensor):
+                yield entry.name, entry.item
+
+    def walk(self, *outer: type) -> Iterator[Entry]:
+        """Yield what the inputs hold, tensors as often as they are held; not in `outer` objects."""
+        from torchgauge.targets.contents.walk import Walk
+
+        walk = Walk(repeated=True, outer=outer)
+        for name, value in (*enumerate(self.args), *self.kwargs.items()):
+            yield from walk(value, str(name))
+
+    def unread(self) -> Iterator[Entry]:
+        """Yield of each argument in which no tensor is found the objects that cannot be read."""
+        from torch import Tensor
+
+        from torchgauge.targets.contents.walk import Walk
+
+        for name, value in (*enumerate(self.args), *self.kwargs.items()):
+            walk = Walk()
+            tensors = [entry for entry in walk(value, str(name)) if isinstance(entry.item, Tensor)]
+            if not tensors or walk.is_cut:
+                yield from walk.unread
 
 
 def _short(value: Any) -> str:
@@ -95,10 +117,3 @@ def _short(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{str(value.dtype).removeprefix('torch.')} {'×'.join(map(str, value.shape))}"
     return type(value).__name__
-
-
-def _key(part: Any) -> str:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(part, attribute):
-            return str(getattr(part, attribute))
-    return str(part)

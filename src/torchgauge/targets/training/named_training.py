@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils import _pytree
 
 from torchgauge.device.select import resolve
 from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.loaders.python_factory import attribute
 from torchgauge.targets.loaders.python_source import imported
 from torchgauge.targets.target import TargetRequest
@@ -64,16 +64,7 @@ def _loss(text: str) -> Callable[[Any, Any], torch.Tensor]:
 
 def mean_of_outputs(outputs: Any, _inputs: Any) -> torch.Tensor:
     """Return the sum of the means of all differentiable outputs: a loss that needs no labels."""
-    values = outputs
-    if isinstance(outputs, Mapping):  # pytree enters Python's own classes alone
-        values = dict(outputs)
-    elif dataclasses.is_dataclass(outputs):
-        values = [getattr(outputs, field.name) for field in dataclasses.fields(outputs)]
-    tensors = [
-        leaf
-        for leaf in _pytree.tree_leaves(values)
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
+    tensors = [tensor for tensor in tensors_in(outputs, repeated=True) if tensor.requires_grad]
     if not tensors:
         raise InputError(
             "No output of the model can be differentiated.",

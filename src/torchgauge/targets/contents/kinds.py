@@ -193,7 +193,8 @@ ITERATOR = Kind(_advance, _same_position)
 def slots(kind: type) -> list[MemberDescriptorType]:
     """Return the attributes that a class has in slots (`__slots__`)."""
     attributes = (value for base in kind.__mro__[:-1] for value in vars(base).values())
-    return [attribute for attribute in attributes if isinstance(attribute, MemberDescriptorType)]
+    members = [attribute for attribute in attributes if isinstance(attribute, MemberDescriptorType)]
+    return [member for member in members if member.__name__ != "__dict__"]
 
 
 def slots_kind(members: list[MemberDescriptorType]) -> Kind:

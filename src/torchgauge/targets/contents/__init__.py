@@ -1,0 +1,1 @@
+"""What objects hold: how it is found, noted and put back."""
