@@ -50,14 +50,14 @@ class ModelTensors:
             for number, held in enumerate(packed, 1)
         ]
 
-    def enter(self, module: nn.Module) -> None:
+    def enter(self, module: nn.Module, _arguments: Any) -> None:
         """Take note of a module that is called and is not the model's."""
         step = self._step
         if id(module) not in self._known_ids and step is not None and step.threads.owns_current():
             # What the model makes and drops in a step must not live longer for it.
             self._called[id(module)] = weakref.ref(module)
 
-    def leave(self, token: None) -> None:
+    def leave(self, token: None, outputs: Any) -> None:
         """Do nothing: what is called is known."""
 
     @property
