@@ -99,7 +99,7 @@ def holdings(
                     )
     walk = Walk(functions=module_of(model) is None, outer=(nn.Module,))
     # What belongs to a parameter may be an attribute of its layer too.
-    known = {identity(part) for tensor in held for part in tensor.parts}
+    part_keys = {identity(part) for tensor in held for part in tensor.parts}
     attributes: list[tuple[str, nn.Module | None, Any]] = [
         (name, None, value) for name, value in outside_of_modules(model)
     ]
@@ -110,7 +110,7 @@ def holdings(
     )
     for name, owner, value in attributes:
         entries = _in_attribute(walk, name, owner, value, packed=packed)
-        held += (entry for entry in entries if known.isdisjoint(map(identity, entry.parts)))
+        held += (entry for entry in entries if part_keys.isdisjoint(map(identity, entry.parts)))
     return held
 
 
