@@ -266,7 +266,7 @@ def test_lines_beside_a_model_and_a_script_that_fails(script):
     ("arguments", "name"),
     [
         (["--function", "f", "x.py"], "option-conflict"),
-        (["--memory", "x.py"], "file-missing"),
+        (["--memory", "x.py"], "option-conflict"),
         ([], "argument-missing"),
         (["absent.py"], "file-missing"),
         (["--warmup", "0", "x.py"], "schedule-invalid"),

@@ -260,7 +260,7 @@ def test_a_search_that_fails_ends_the_watching_and_not_the_loop(monkeypatch):
             torch.ones(4)
             run.step()
     (warning,) = (one for one in run.record.all_warnings if one.id == "memory-unwatched")
-    assert "No objects." in warning.cause
+    assert warning.cause == "No objects."
     assert run.record.count == 3
 
 

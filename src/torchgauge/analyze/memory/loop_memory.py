@@ -159,8 +159,8 @@ def outliving_tensors(
 ) -> tuple[OutlivingTensors, ...]:
     """Return what is alive after `step` and no state, by origin, what grows most first.
 
-    What an origin made in most steps between the first and the last, and is still there, grows by
-    the mean of that; what the first step made came before the loop, or is normal.
+    What an origin made in every step but the first and the last, and is still there, grows by the
+    median of that; what the first step made came before the loop, or is normal.
     """
     groups: dict[Site, list[Held]] = defaultdict(list)
     for item in held:
@@ -172,8 +172,7 @@ def outliving_tensors(
         for item in of_site:
             sizes[item.block.step] += item.block.size
         middle = [sizes.get(number, 0) for number in range(2, step)]
-        is_growing = sum(map(bool, middle)) > max(1, len(middle) / 2)
-        growth = round(statistics.mean(middle)) if is_growing else 0
+        growth = round(statistics.mean(middle)) if sum(map(bool, middle)) > 1 else 0
         holder, by_graph = holders.get(site, ("", False))
         tensors = msgspec.structs.replace(_group(of_site), holder=holder, step=None)
         groups_found.append(

@@ -86,7 +86,6 @@ class LoopMemoryWatch(LiveBytes):  # type: ignore[no-untyped-call]
         self._moments: dict[str, _Moment] = {}
         self._names: dict[int, tuple[Part, str]] = {}
         self._uses: dict[int, int] = {}  # the last node of autograd's graph that took a block
-        self._nodes: dict[int, tuple[str, str]] = {}
         self._reset_step()
         self.forget()
 
@@ -104,8 +103,7 @@ class LoopMemoryWatch(LiveBytes):  # type: ignore[no-untyped-call]
 
     def _reset_step(self) -> None:
         self._peaks: dict[str, Highest] = {}
-        if len(self._nodes) > FOLDED:  # what ends a first step may be a call, before its backward
-            self._nodes.clear()
+        self._nodes: dict[int, tuple[str, str]] = {}
         self._segments: dict[int, int] = defaultdict(int)
         self._recomputed_layers: set[str] = set()
 

@@ -65,7 +65,7 @@ def loop_record(
     warnings += _warnings(steps, recording, captured)
     timeline = None if recording is None else _tree(steps, recording, tree, modules, bare)
     loop = Loop(
-        roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))) or modules.met(),
+        roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))),
         environment=environment(),
         captured=captured,
         by=by,
