@@ -22,7 +22,6 @@ Run a script as Python would, and record some steps of its loop.
 
   torchgauge run [options] script.py [arguments]
   torchgauge run [options] -m package.module [arguments]
-  torchgauge run --memory script.py [arguments]
   torchgauge run --lines [--function NAME] [--memory] script.py [arguments]
   torchrun --nproc-per-node 2 -m torchgauge run --output-dir out script.py
 
@@ -33,14 +32,11 @@ and SIGHUP count as Ctrl-C, unless the script handles or ignores them.
 """
 
 
-UNSET = -1  # steps to record, of which None are all
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     step_group = parser.add_argument_group("which steps are recorded")
     for name, default, text in (
-        ("skip", None, "steps to leave out first (default: 2, with --memory 0)"),
+        ("skip", 2, "steps to leave out first"),
         ("warmup", 2, "steps under the profiler that are not read"),
         ("repeat", 1, "how often all that is done"),
     ):
@@ -49,14 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=whole_number,
             default=default,
             metavar="N",
-            help=text if default is None else f"{text} (default: {default})",
+            help=f"{text} (default: {default})",
         )
     step_group.add_argument(
         "--record",
         type=_steps,
-        default=UNSET,
+        default=5,
         metavar="N",
-        help="steps to record, or 'all' that fit into the memory (default: 5, with --memory 8)",
+        help="steps to record, or 'all' that fit into the memory (default: 5)",
     )
     step_group.add_argument(
         "--memory-budget",
@@ -106,8 +102,7 @@ def _lines(lines: argparse._ArgumentGroup) -> None:
     lines.add_argument(
         "--memory",
         action="store_true",
-        help="what lives in each step by layer, phase and line, and what outlives it; with --lines "
-        "the bytes that each line allocates on the host, by memray",
+        help="bytes that each line allocates on the host too, by memray (with --lines)",
     )
 
 
@@ -138,9 +133,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "script.py is missing, or -m and a module.", options.parser, id="argument-missing"
         )
-    if options.function and not options.lines:
+    if (options.function or options.memory) and not options.lines:
         raise InputError(
-            "--function says which lines are traced.",
+            "--function and --memory say which lines are traced, and how.",
             id="option-conflict",
             remedy="Add --lines.",
         )
@@ -148,12 +143,8 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge.api import loops
     from torchgauge.measure.loop.schedule import Schedule
 
-    memory = options.memory and not options.lines
-    skip = (0 if memory else 2) if options.skip is None else options.skip
-    record = (8 if memory else 5) if options.record == UNSET else options.record
     timeline = loops.timeline(
-        schedule=Schedule(skip, options.warmup, record, options.repeat),
-        memory=memory,
+        schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
         memory_budget=options.memory_budget,
         all_threads=options.all_threads,
         on_oom=options.on_oom,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 Moment = Literal["forward", "backward", "optimizer"]
 
@@ -19,23 +19,22 @@ class Block(NamedTuple):
 
 
 class BlockLifetimes:
-    """The begins and ends of blocks, which have a `size`, in order."""
+    """The begins and ends of blocks, in order."""
 
     def __init__(self) -> None:
-        self.blocks: dict[int, Any] = {}
-        self._count = 0
+        self.blocks: list[Block] = []
         self.events: list[tuple[int, int]] = []  # the block, and its bytes more or less
         self.may_replace: set[int] = set()
 
-    def begin(self, block: Any, *, may_replace: bool = False) -> int:
+    def begin(self, block: Block, *, may_replace: bool = False) -> int:
         """Note that a block begins, and return its number.
 
         With `may_replace` it takes the place of another, where that ends before a third begins.
         """
-        number, self._count = self._count, self._count + 1
+        number = len(self.blocks)
         if may_replace:
             self.may_replace.add(len(self.events))
-        self.blocks[number] = block
+        self.blocks.append(block)
         self.events.append((number, block.size))
         return number
 

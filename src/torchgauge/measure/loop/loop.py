@@ -53,11 +53,9 @@ class Timeline:
         memory_budget: int | None = None,
         all_threads: bool = False,
         on_oom: str | Path | None = None,
-        watch_memory: bool = False,
     ) -> None:
         self._roots = _roots(model)
-        self._schedule = schedule or (Schedule(skip=0, record=8) if watch_memory else Schedule())
-        self._watch_memory = watch_memory
+        self._schedule = schedule or Schedule()
         self._budget = _budget(memory_budget)
         self._all_threads = all_threads
         self._on_oom = None if on_oom is None else Path(on_oom).absolute()
@@ -222,7 +220,6 @@ class Timeline:
             stamps,
             self._ends.outermost,
             all_threads=self._all_threads,
-            watch_memory=self._watch_memory,
         )
         if self._on_oom is not None:
             self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)

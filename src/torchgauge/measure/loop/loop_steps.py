@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch._C._profiler import _RecordFunctionFast
@@ -21,7 +20,6 @@ from torchgauge.measure.loop.compilation_costs import CompilationCosts
 from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
-from torchgauge.measure.loop.loop_memory import LoopMemoryWatch
 from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
 from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
@@ -62,9 +60,7 @@ class LoopSteps:
         now: Callable[[], int] = time.perf_counter_ns,
         *,
         all_threads: bool = False,
-        watch_memory: bool = False,
     ) -> None:
-        self.memory: LoopMemoryWatch | None = None
         self.needs: capture.StepNeeds | None = None
         self.names: list[str] = []
         self.warnings: list[MeasurementWarning] = []
@@ -72,11 +68,7 @@ class LoopSteps:
         self.interruptions = Interruptions(now)
         self.clock = StepClock(now)
         self.loader_waits = LoaderWaits(now)
-        self.watchers: tuple[Any, ...] = (self.interruptions, self.clock, self.loader_waits)
-        if watch_memory:
-            steps = schedule.requested_steps
-            self.memory = LoopMemoryWatch(modules, self.clock.kind, schedule.skip, steps)
-            self.watchers += (self.memory,)
+        self.watchers = (self.interruptions, self.clock, self.loader_waits)
         self.compilation_costs = CompilationCosts()
         self.scalars = ScalarReads(now)
         self._reading = contextlib.ExitStack()
@@ -184,9 +176,7 @@ class LoopSteps:
         self.recordings: list[Path] = []
         self.estimate: Path | None = None
         self.count = 0
-        self._phases = (
-            self._schedule.phases(self._fits) if self.memory is None else self._schedule.watched()
-        )
+        self._phases = self._schedule.phases(self._fits)
         self.phase = "bare"
         self._recorder: Recorder | None = None
         self._estimating = False

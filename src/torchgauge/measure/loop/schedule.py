@@ -94,14 +94,8 @@ class Schedule:
             yield from _times("record", steps)
         yield "settle"
         yield from _times("stamp", STAMPED)
-        yield from itertools.repeat("bare")
-
-    def watched(self) -> Iterator[Phase]:
-        """Yield what each step is where memory is watched in those that would be recorded."""
-        yield from _times("bare", self.skip)
-        steps = self.requested_steps
-        yield from itertools.repeat("memory") if steps is None else _times("memory", steps)
-        yield from itertools.repeat("bare")
+        while True:
+            yield "bare"
 
 
 def _times(phase: Phase, count: int) -> Iterator[Phase]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -56,14 +56,6 @@ def watched(
 def allocated(device: torch.device, cuda: Any = torch.cuda) -> int | None:
     """Return the bytes that a CUDA device's allocator has given out; None for the CPU's."""
     return int(cuda.memory_allocated(device)) if device.type == "cuda" else None
-
-
-def new_peak(device: str, peaks: Sequence[int | None], cuda: Any = torch.cuda) -> int | None:
-    """Return the peak of a CUDA device's allocator so far, where that is above earlier ones."""
-    if not device.startswith("cuda"):
-        return None
-    peak = int(cuda.max_memory_allocated(device))
-    return peak if all(peak > (earlier or 0) for earlier in peaks) else None
 
 
 def _wait(device: torch.device, subject: str, cuda: Any) -> None:

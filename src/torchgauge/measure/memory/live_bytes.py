@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -55,7 +55,7 @@ class LiveBytes(DispatchMode):
     def _note(self, name: str, args: Any, outputs: Any) -> None:
         backward = graph_task() != -1
         real_sizes = scratch.sizes(name, args)
-        for index, tensor in enumerate(self.followed(outputs)):
+        for index, tensor in enumerate(tensors(outputs)):
             key = storage_key(tensor)
             if key in self._alive:
                 continue
@@ -64,34 +64,23 @@ class LiveBytes(DispatchMode):
             size = storage.nbytes() if real_size is None else real_size
             # Where it may, the engine adds to what a sum holds already; under a mode it may not.
             in_place = backward and name == "aten::add"
-            block = self.block(name, tensor, size, backward)
-            self.follow(key, storage, self.lives.begin(block, may_replace=in_place))
+            block = self.lives.begin(Block(size, backward), may_replace=in_place)
+            alive = self._alive[key] = _Alive(storage, self._ended(key, block))
+            alive.block = block
         if self._workspaces and (size := scratch.scratch(name, args, self._threads)):
             self.lives.end(self.lives.begin(Block(size, backward, scratch=True)))
 
-    def block(self, _operator: str, _tensor: Any, size: int, backward: bool, /) -> Any:
-        """Return the block that an operator's output begins."""
-        return Block(size, backward)
+    def _ended(self, key: int, block: int) -> Any:
+        def ended(_: Any) -> None:
+            self._alive.pop(key, None)
+            self.lives.end(block)
 
-    def followed(self, outputs: Any) -> Iterator[Any]:
-        """Yield the tensors of an operator's outputs whose storages are followed."""
-        return tensors(outputs)
-
-    def follow(self, key: int, storage: Any, block: int) -> None:
-        """Have a storage's end end its block."""
-        alive = self._alive[key] = _Alive(storage, self._ended)
-        alive.key, alive.block = key, block
-
-    def _ended(self, alive: _Alive) -> None:
-        if self._alive.get(alive.key) is alive:
-            del self._alive[alive.key]
-        self.lives.end(alive.block)
+        return ended
 
 
 class _Alive(weakref.ref):  # type: ignore[type-arg]
     """A storage that is alive, by a reference that does not keep it, and its block."""
 
-    key: int
     block: int
 
 

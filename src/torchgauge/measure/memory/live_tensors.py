@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from torchgauge.measure.memory.holders import locals_of
 from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.tensors import strided
@@ -33,7 +32,7 @@ def live_tensors(
     """
     kind = torch.device(device)
     storages: dict[int, AliveTensor] = {}
-    for part, name, operator, tensor in held_tensors(frames, graphs=graphs):
+    for part, name, operator, tensor in _held(frames, graphs=graphs):
         for plain_tensor in strided(tensor):
             device_found = plain_tensor.device
             if device_found.type != kind.type or device_found.index not in (kind.index, None):
@@ -62,7 +61,7 @@ def _smaller(tensors: list[AliveTensor]) -> Iterator[AliveTensor]:
         yield AliveTensor(part=part, name="", size=size, count=len(of_part))
 
 
-def held_tensors(frames: Sequence[FrameType] = (), *, graphs: bool = False) -> Iterator[_Held]:
+def _held(frames: Sequence[FrameType], *, graphs: bool) -> Iterator[_Held]:
     """Yield tensors with what they are for; of one that comes twice the first counts."""
     objects = gc.get_objects()
     # By type: `isinstance` asks an object's __class__, which may be the user's code.
@@ -110,8 +109,8 @@ def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
 def _in_frames(frames: Sequence[FrameType]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the local tensors of frames, the innermost frame first."""
     for frame in reversed(frames):
-        for name, value in locals_of(frame):
-            if isinstance(value, torch.Tensor) and issubclass(type(value), torch.Tensor):
+        for name, value in frame.f_locals.items():
+            if issubclass(type(value), torch.Tensor):
                 yield f"{name} in {frame.f_code.co_qualname}", value
 
 

@@ -17,7 +17,6 @@ from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.work.causal import CausalAttention, triangle
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import (
-    CHECKPOINT,
     DISABLED_DISPATCH,
     DispatchMode,
     backward_code,
@@ -35,6 +34,7 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import CostRow, Phase
 from torchgauge.signals import restoring
 
+_CHECKPOINT = torch.utils.checkpoint.__file__
 _WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
@@ -257,7 +257,7 @@ def _in_checkpoint() -> bool:
     """Whether a checkpoint runs its part again: inside of it gradients may be off as well."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not backward_code:
-        if frame.f_code.co_filename == CHECKPOINT:
+        if frame.f_code.co_filename == _CHECKPOINT:
             return True
         frame = frame.f_back
     return False

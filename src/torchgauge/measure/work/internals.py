@@ -28,7 +28,6 @@ from torchgauge.errors import MeasurementError
 from torchgauge.signals import restoring
 
 __all__ = [
-    "CHECKPOINT",
     "DISABLED_DISPATCH",
     "EARLY_STOP",
     "DispatchMode",
@@ -110,8 +109,6 @@ innermost_hooks: Callable[[bool], Any] = _named(
     torch._C._autograd, "_top_saved_tensors_default_hooks"
 )
 DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
-# What a checkpoint runs again is below frames of this file.
-CHECKPOINT: str = _named(torch.utils.checkpoint, "__file__")
 # Raised through modules that a checkpoint runs again, once it has all that backward needs.
 EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
 

@@ -31,11 +31,6 @@ class AliveTensor(Record, frozen=True, kw_only=True):
         count: How many storages.
         shape: None where it is not known: of what the step made, that of layers' outputs is.
         dtype: As torch names it, without "torch."; "" where it is not known.
-        phase: What the step did as it was made, in a watched loop; "unseen" where no operator of
-            the stepping thread made it.
-        line: The line that made it, "train.py:12"; of gradients that of the forward.
-        step: The step of a watched loop that made it, from 1; 0 for what was there before.
-        holder: What holds it in Python, as "losses[…] (list of 8) in main, train.py:9".
     """
 
     part: Part
@@ -45,7 +40,3 @@ class AliveTensor(Record, frozen=True, kw_only=True):
     count: int = 1
     shape: tuple[int, ...] | None = None
     dtype: str = ""
-    phase: str = ""
-    line: str = ""
-    step: int | None = None
-    holder: str = ""
