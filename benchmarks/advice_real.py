@@ -20,8 +20,7 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from torchgauge.advice.advice_options import AdviceOptions
-from torchgauge.advice.budget import Budget
+from torchgauge.advice.budget import AdviceOptions, Budget
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment

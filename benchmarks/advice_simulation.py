@@ -20,8 +20,7 @@ from torchgauge.advice.world import Block, Side
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.progress import Silent
 from torchgauge.records.advice import OutputCheck
-from torchgauge.records.model_facts import Facts
-from torchgauge.records.target import TargetDescription
+from torchgauge.records.target import Facts, TargetDescription
 
 TARGET = TargetDescription(
     spec="", kind="module", name="", device="cpu", precision="fp32", precision_method="native"

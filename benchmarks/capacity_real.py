@@ -40,10 +40,10 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.analyze.capacity.batch_model import BatchModel
-from torchgauge.analyze.capacity.load_checks import checks
-from torchgauge.analyze.capacity.record_plans import level_checks
+from torchgauge.analyze.capacity.server_model import checks
 from torchgauge.analyze.capacity.service_times import of_requests, service_times
 from torchgauge.analyze.capacity.simulation import Workers
+from torchgauge.analyze.capacity.verification import level_checks
 from torchgauge.records.serving.capacity_plan import Check
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Serving

@@ -25,12 +25,12 @@ from benchmarks.private_postgres import missing, server
 from tests.support import records
 
 from torchgauge.history.content import entry
-from torchgauge.history.patience import LONGEST_WAIT
+from torchgauge.history.retention import LONGEST_WAIT
 from torchgauge.history.store import Store
 from torchgauge.records.profile import Profile
 from torchgauge.records.run import Facts
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 LAYERS = 20

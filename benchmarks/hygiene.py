@@ -28,7 +28,8 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.effort import QUICK
 from torchgauge.measure.machine import system
 from torchgauge.measure.step import prepared
-from torchgauge.measure.timeline import stamped_steps, timeline
+from torchgauge.measure.timeline import timeline
+from torchgauge.measure.timeline import timeline as stamped_steps
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import Target
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from torchgauge.analyze.latency.between_processes import process_interval
 from torchgauge.analyze.latency.latency import undisturbed_of
+from torchgauge.analyze.latency.run_spread import process_interval
 from torchgauge.measure.timeline.layer_times import QUIET
 from torchgauge.records.latency.latency import LatencyRun
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchgauge.analyze.latency.latency import combine
-from torchgauge.analyze.statistics.correlated_percentiles import independent_samples
+from torchgauge.analyze.statistics.autocorrelation import independent_samples
 from torchgauge.analyze.statistics.percentiles import samples_needed
 from torchgauge.measure.latency.latency_options import SamplingPlan
 from torchgauge.measure.latency.sampling import Timing, sample

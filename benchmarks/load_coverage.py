@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.serving.early_stopping import queries_that_may_exceed
-from torchgauge.analyze.statistics.correlated_means import correlated_mean
-from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
+from torchgauge.analyze.serving.distributions import correlated_mean
+from torchgauge.analyze.serving.levels import queries_that_may_exceed
+from torchgauge.analyze.statistics.autocorrelation import CorrelatedSamples
 
 UTILIZATIONS = (0.5, 0.7, 0.8, 0.9, 0.95)
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)

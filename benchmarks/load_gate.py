@@ -30,9 +30,8 @@ from torchgauge.analyze.gate.load_gate import gate_levels
 from torchgauge.analyze.gate.stored import uncalibrated
 from torchgauge.gates.gate_options import GateOptions
 from torchgauge.records.environment import Environment, Machine, Settings, Software
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Level
-from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.requests import Goal, Requests
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 

@@ -29,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from torchgauge.analyze.serving.early_stopping import (  # noqa: E402 - after the folder of tests
+from torchgauge.analyze.serving.levels import (  # noqa: E402 - after the folder of tests
     early_stopping,
     longest_together,
     queries_needed,

@@ -32,11 +32,9 @@ from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import RateSearch
 from torchgauge.analyze.serving.request_times import RequestTimes, steady_window
 from torchgauge.analyze.serving.saturation import saturation
-from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
-from torchgauge.records.serving.distribution import Distribution, Estimate
-from torchgauge.records.serving.goal import Goal, GoalResult
+from torchgauge.analyze.statistics.autocorrelation import CorrelatedSamples
 from torchgauge.records.serving.level import Arrivals, Level
-from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal, GoalResult, Requests
 from torchgauge.records.serving.serving import Capacity
 
 QUEUES = ("M/M/1", "M/D/1", "lognormal", "batches")

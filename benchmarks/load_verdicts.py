@@ -17,11 +17,10 @@ import numpy as np
 from load_coverage import FRACTIONS, sojourns, truths
 from load_search import QUEUES, Case
 from torchgauge.analyze.serving.goals import judged
-from torchgauge.analyze.statistics.correlated_percentiles import CorrelatedSamples
+from torchgauge.analyze.statistics.autocorrelation import CorrelatedSamples
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Level
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal, Percentile
 
 LOADS = (0.5, 0.7, 0.9, 1.5, 2.0, 4.0)
 

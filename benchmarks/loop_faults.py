@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import torchgauge as tg
-from torchgauge.records.timeline.loop_verdict import LoopVerdict
+from torchgauge.records.timeline.loop import LoopVerdict
 
 JOB = Path(__file__).with_name("loop_faults_job.py")
 WORLD = 2

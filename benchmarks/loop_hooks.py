@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchgauge as tg
-from torchgauge.analyze.statistics.student import estimate
+from torchgauge.analyze.statistics.paired import estimate
 
 STEPS = 150  # of a block
 SETTLING = 30

@@ -41,8 +41,13 @@ from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.errors import TorchgaugeError
-from torchgauge.readers.onnx.onnx_answer import Answer, answered
-from torchgauge.readers.onnx.onnx_file import MEMORY_BASE, MEMORY_TIMES, read_graph
+from torchgauge.readers.onnx.onnx_file import (
+    MEMORY_BASE,
+    MEMORY_TIMES,
+    Answer,
+    answered,
+    read_graph,
+)
 from torchgauge.records.onnx.graph import Graph
 
 OPENED = 0x20  # IN_OPEN

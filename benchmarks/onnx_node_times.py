@@ -23,7 +23,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from torchgauge.analyze.onnx.ran_nodes import graph_indices
+from torchgauge.analyze.onnx.origins import graph_indices
 from torchgauge.errors import InputError
 from torchgauge.measure.effort import USUAL
 from torchgauge.measure.timeline.profiled_nodes import ProfiledNodes, profile_nodes

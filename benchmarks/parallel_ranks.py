@@ -122,9 +122,8 @@ def unseen(wait: Any) -> Any:
 def noted(mesh: Any, dims: Any, rank: int, setting: dict[str, str], *, fake: bool) -> Any:
     """Return what a rank notes of a step, and the peak that torch's own tools see."""
     import parallel_models
-    from torchgauge.analyze.parallel.mesh_groups import groups_of
-    from torchgauge.measure.parallel.fake_ddp import adapt_replicas
-    from torchgauge.measure.parallel.rank_step import RankStep, note_step
+    from torchgauge.analyze.parallel.rank_lifetimes import groups_of
+    from torchgauge.measure.parallel.rank_step import RankStep, adapt_replicas, note_step
     from torchgauge.targets.inputs.inputs import Inputs
 
     model, inputs, training = parallel_models.job(mesh, **setting)

@@ -104,8 +104,8 @@ def record(count: int) -> bytes:
     from tests.support import records
 
     from torchgauge.records import codec
+    from torchgauge.records.timeline.node import TreeRow
     from torchgauge.records.timeline.tree import Tree
-    from torchgauge.records.timeline.tree_row import TreeRow
 
     rows = [TreeRow(name="Net", kind="model", parent=-1, calls=1, host=5)]
     rows += [

@@ -44,7 +44,7 @@ import re, tempfile
 from pathlib import Path
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
-from torchgauge.analyze.timeline.layer_times import LayerTimes
+from torchgauge.analyze.timeline.residual import LayerTimes
 from torchgauge.analyze.timeline.tree import node_table
 from torchgauge.analyze.timeline.typical_step import typical
 from torchgauge.measure.recording.modules import Modules

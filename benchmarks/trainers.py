@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from torchgauge.integrate.accelerate import Gauge
 from torchgauge.measure.training import gauge as gauge_module
+from torchgauge.measure.training.batch_shapes import GaugeOptions, Job
 from torchgauge.measure.training.gauge import TrainingGauge
-from torchgauge.measure.training.gauge_options import GaugeOptions, Job
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.work.utilization import PeakUsed
 from torchgauge.targets.inputs.inputs import Inputs

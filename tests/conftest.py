@@ -58,7 +58,7 @@ def short_measurements():
     """
     from torchgauge.device.roofs import roofs
     from torchgauge.measure.effort import EFFORTS
-    from torchgauge.measure.memory import cycles
+    from torchgauge.measure.memory import memory_warnings as cycles
     from torchgauge.traces import rank_files
 
     with pytest.MonkeyPatch.context() as patched:

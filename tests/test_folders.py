@@ -9,7 +9,7 @@ import pytest
 from torchgauge import folders
 from torchgauge.device import calibration, past_runs
 from torchgauge.errors import InputError
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 
 
 def test_what_was_typed_is_meant_from_where_the_process_was_started(tmp_path, monkeypatch):

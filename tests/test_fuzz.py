@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import make_inputs, parse
-from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.target import TargetRequest
 

@@ -68,7 +68,7 @@ def test_help_imports_the_verb_whose_options_it_shows_and_no_other(verb, helps):
 
 def test_requests_are_made_before_torch_is_imported():
     modules = (
-        "advice.advice_options", "gates.gate_options", "measure.latency.latency_options",
+        "advice.budget", "gates.gate_options", "measure.latency.latency_options",
         "measure.timeline.timeline_options", "measure.work.count_options",
         "sweeps.sweep_options", "targets.target", "traces.read_options",
     )  # fmt: skip

@@ -35,7 +35,7 @@ def energy(samples: Sequence[GpuSample]) -> float | None:
 def lines(machine: Machine) -> Iterator[Line]:
     """Yield the series of one model under load, and its energy beside the counter's."""
     from gpu_rows.machine import call_of
-    from torchgauge.device.gpu_metrics import gpu_metrics
+    from torchgauge.device.load import gpu_metrics
     from torchgauge.measure.machine import system
 
     call = call_of(machine.model("ResNet-50"))

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from torchgauge.errors import MissingExtraError as MissingExtraError
     from torchgauge.errors import RecordError as RecordError
     from torchgauge.errors import TorchgaugeError as TorchgaugeError
+    from torchgauge.formulas.operand import Work as Work
     from torchgauge.formulas.registry import flop_formula as flop_formula
-    from torchgauge.formulas.work import Work as Work
     from torchgauge.measure.loop.mark import mark as mark
     from torchgauge.measure.loop.schedule import Schedule as Schedule
     from torchgauge.records.advice import Advice as Advice
@@ -117,7 +117,7 @@ _HOMES = {
         "TorchgaugeError",
     ),
     "torchgauge.formulas.registry": ("flop_formula",),
-    "torchgauge.formulas.work": ("Work",),
+    "torchgauge.formulas.operand": ("Work",),
     "torchgauge.measure.loop.mark": ("mark",),
     "torchgauge.measure.loop.schedule": ("Schedule",),
     "torchgauge.records.advice": ("Advice",),

@@ -12,7 +12,7 @@ from tests.support.advice_worlds import facts as made
 from torch import nn
 
 from torchgauge.advice.budget import GRACE, GRACE_SHARE, Budget
-from torchgauge.advice.by_layer import ByLayer
+from torchgauge.advice.candidate import ByLayer
 from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Block

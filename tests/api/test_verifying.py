@@ -30,7 +30,7 @@ def loads(monkeypatch):
 
     for name in ("measure_serving", "serving_request"):
         monkeypatch.setattr(f"torchgauge.api.servings.{name}", measured)
-    monkeypatch.setattr("torchgauge.device.cores.usable_cores", lambda: 8)
+    monkeypatch.setattr("torchgauge.device.cpu.usable_cores", lambda: 8)
     return sent
 
 

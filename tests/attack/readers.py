@@ -128,7 +128,7 @@ def rocprof(dice, folder):
 def ranks_of_traces(dice, folder):
     """The files of a job's ranks, each read as its own process would."""
     from torchgauge.traces import rank_answer
-    from torchgauge.traces.job_trace import job_trace
+    from torchgauge.traces.rank_files import job_trace
     from torchgauge.traces.read_options import ReadOptions
     from torchgauge.traces.trace_files import trace_files
 
@@ -344,7 +344,7 @@ def rows_changed(file, dice):
 def exported_lines():
     from tests.support import history_runs as runs
 
-    from torchgauge.history.exports import json_lines
+    from torchgauge.history.kept import json_lines
 
     return [json.loads(line) for line in json_lines(runs.run(day) for day in range(3))]
 
@@ -528,11 +528,11 @@ def state_files(dice, folder):
     """What is kept of the machine never stands in the way: it is used, or nothing is kept."""
     import msgspec
 
-    from torchgauge.analyze.latency.yardstick import with_speed
+    from torchgauge.analyze.latency.noise import with_speed
     from torchgauge.device import calibration, past_runs
     from torchgauge.device.roofs.roofs import store
     from torchgauge.records.doctor import NoiseRun
-    from torchgauge.records.latency.yardstick import Yardstick
+    from torchgauge.records.latency.latency import Yardstick
     from torchgauge.records.work.roofline import Roofs
 
     whole = kept()

@@ -13,7 +13,7 @@ from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.ranks import Ranks
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 
 
 def builtins(*records):
@@ -32,14 +32,12 @@ def with_everything():
     """A profile with every part that the others lack."""
     from tests.support import pages, records
 
-    from torchgauge.records.latency.latency import Stage
-    from torchgauge.records.latency.training import TrainingPhase, TrainingTime
-    from torchgauge.records.latency.yardstick import Yardstick
-    from torchgauge.records.memory.alive_tensor import AliveTensor
+    from torchgauge.records.latency.latency import Stage, TrainingPhase, TrainingTime, Yardstick
     from torchgauge.records.memory.memory import Fragmentation
+    from torchgauge.records.memory.out_of_memory import AliveTensor
     from torchgauge.records.record import Interval
     from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
-    from torchgauge.records.timeline.line_time import LineTime
+    from torchgauge.records.timeline.tree import LineTime
     from torchgauge.records.work.roofline import Bottleneck, LayerRoofline, Roofline
 
     interval = Interval(low=0.009, high=0.011)

@@ -13,7 +13,9 @@ from tests.support import serving_pages
 from tests.support.published_schemas import published
 
 import torchgauge as tg
-from torchgauge.analyze.capacity import load_checks, prediction, simulation_error
+from torchgauge.analyze.capacity import prediction
+from torchgauge.analyze.capacity import server_model as load_checks
+from torchgauge.analyze.capacity import server_model as simulation_error
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
 from torchgauge.records import codec

@@ -17,7 +17,7 @@ from tests.support import records
 from torchgauge.api import gates, profiles
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
-from torchgauge.gates import target_gate
+from torchgauge.gates import builds as target_gate
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.verdict import Verdict
 

@@ -12,7 +12,7 @@ from torchgauge.cli.magics import NO_RECORD, _with_record
 from torchgauge.cli.main import VERBS, build
 from torchgauge.records.profile import Profile
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 
 interactiveshell = pytest.importorskip("IPython.core.interactiveshell")
 

@@ -17,8 +17,8 @@ from torchgauge.device.checks.gpu_state import Gpus
 from torchgauge.device.checks.readings import PythonState, TorchState, python_state, read
 from torchgauge.device.checks.threads import ranges
 from torchgauge.device.counters import ProcessTimes
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.environment import environment
-from torchgauge.device.system_files import SystemFiles
 
 FREQUENCY = f"{CPU}/cpu3/cpufreq"
 CGROUP = "sys/fs/cgroup/user.slice"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from torchgauge.device.gpu_metrics import NoGpu, Nvml, gpu_metrics, gpus_of
+from torchgauge.device.load import NoGpu, Nvml, gpu_metrics, gpus_of
 from torchgauge.measure.machine import system
 
 

@@ -6,9 +6,8 @@ import psutil
 import pytest
 
 from torchgauge.device.counters import machine_times
-from torchgauge.device.gpu_metrics import GpuReading, NoGpu
-from torchgauge.device.load import Load, LoadWatch
-from torchgauge.measure.latency.load import load_warnings
+from torchgauge.device.load import GpuReading, Load, LoadWatch, NoGpu
+from torchgauge.measure.latency.step_times import load_warnings
 
 
 class HotGpu:

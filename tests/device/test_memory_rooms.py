@@ -2,8 +2,8 @@
 
 import pytest
 
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.memory_rooms import memory_rooms
-from torchgauge.device.system_files import SystemFiles
 
 MEMINFO = "MemTotal: 1000 kB\nMemAvailable: 250 kB\n"
 V2 = {

@@ -78,7 +78,7 @@ def test_writers_at_once_leave_a_whole_file(tmp_path):
     code = (
         "import sys, pathlib\n"
         "from torchgauge.device.past_runs import remember\n"
-        "from torchgauge.records.latency.past_run import PastRun\n"
+        "from torchgauge.records.latency.latency import PastRun\n"
         "for number in range(40):\n"
         "    run = PastRun(target=sys.argv[2], created=str(number), medians=(1.0,) * 20)\n"
         "    assert remember('a', run, pathlib.Path(sys.argv[1]))\n"

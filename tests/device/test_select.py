@@ -3,8 +3,7 @@ import importlib.metadata
 import pytest
 import torch
 
-from torchgauge.device.cores import cpu_quota
-from torchgauge.device.cpu import Cpu, last_level_cache
+from torchgauge.device.cpu import Cpu, cpu_quota, last_level_cache
 from torchgauge.device.environment import environment
 from torchgauge.device.select import device_named, open_device, resolve
 from torchgauge.errors import InputError

@@ -10,8 +10,8 @@ from tests.support.paths import ROOT
 
 import torchgauge as tg
 from torchgauge.formulas import registry
+from torchgauge.formulas.operand import Work
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.work import Work
 from torchgauge.records import rendering
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchgauge.formulas.scratch import scratch, sizes
+from torchgauge.formulas.saved import scratch, sizes
 
 ATEN = torch.ops.aten
 LSTM = 2

@@ -3,7 +3,8 @@
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.gates import compared_outputs, target_gate
+from torchgauge.gates import builds as compared_outputs
+from torchgauge.gates import builds as target_gate
 from torchgauge.gates.builds import request_build, revision_build, side_request
 from torchgauge.gates.gate_options import BaseRequest, GateOptions
 from torchgauge.progress import Silent

@@ -11,8 +11,7 @@ from torchgauge.analyze.latency.run_spread import past_target
 from torchgauge.api.comparisons import compare, detect_regressions
 from torchgauge.device import past_runs
 from torchgauge.gates.host_noise import host_noise
-from torchgauge.records.latency.past_run import PastRun
-from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.records.latency.latency import PastRun, Yardstick
 
 KINDS = ("matmul", "copy", "python", "dispatch")
 

@@ -16,9 +16,9 @@ from gpu_rows.machine import Machine
 from gpu_rows.pretended import NAME, pretended_gpu
 from torchgauge.advice.candidates.compilation import CANDIDATES
 from torchgauge.device.checks import gpu_state
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.energy import gpu_counters
-from torchgauge.device.gpu_metrics import gpus_of
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.load import gpus_of
 
 GPU = Machine("cuda:0", tiny=True, pretended=True)
 

@@ -8,7 +8,7 @@ from tests.support import history_runs as runs
 
 from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError
-from torchgauge.history.location import location
+from torchgauge.history.retention import location
 from torchgauge.history.store import Store
 
 TABLE = "CREATE TABLE mine (a TEXT)"

@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from torchgauge.history.git_facts import BRANCH_VARIABLES, git_facts
-from torchgauge.history.location import location, make_folder
+from torchgauge.history.retention import BRANCH_VARIABLES, git_facts, location, make_folder
 from torchgauge.records.run import Facts
 
 

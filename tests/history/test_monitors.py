@@ -3,11 +3,9 @@
 import pytest
 
 from torchgauge.analyze.history.alerts import Rule
-from torchgauge.analyze.monitoring.burn_rate import Objective
-from torchgauge.analyze.monitoring.window_alerts import WindowRule
+from torchgauge.analyze.monitoring.window_alerts import Objective, WindowRule
 from torchgauge.history.store import Store
-from torchgauge.history.watch import watch
-from torchgauge.history.windows import add_windows
+from torchgauge.history.windows import add_windows, watch
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 

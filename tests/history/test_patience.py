@@ -3,7 +3,7 @@
 import pytest
 
 from torchgauge.errors import StoreError
-from torchgauge.history.patience import LONGEST_WAIT, patiently
+from torchgauge.history.retention import LONGEST_WAIT, patiently
 
 
 class Time:

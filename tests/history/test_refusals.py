@@ -19,7 +19,7 @@ from torchgauge.history import kept as kept_runs
 from torchgauge.history import store as stores
 from torchgauge.history.imports import entries
 from torchgauge.history.kept import add_or_keep, open_or_keep
-from torchgauge.history.patience import patiently
+from torchgauge.history.retention import patiently
 from torchgauge.history.store import Store
 from torchgauge.records.run import Facts
 

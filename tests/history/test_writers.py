@@ -4,7 +4,7 @@ import pytest
 from benchmarks.history_writers import check, killed, together
 from sqlalchemy import delete
 
-from torchgauge.history.patience import LONGEST_WAIT
+from torchgauge.history.retention import LONGEST_WAIT
 from torchgauge.history.store import Store
 from torchgauge.history.tables import metrics
 

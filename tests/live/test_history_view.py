@@ -8,7 +8,7 @@ from torchgauge.analyze.history.alerts import Rule
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history.store import Store
 from torchgauge.history.trend import trend
-from torchgauge.live import history_view
+from torchgauge.live import failures as history_view
 from torchgauge.records.trend import Trend
 from torchgauge.report.page import page_trend
 
@@ -91,7 +91,8 @@ def test_the_trend_is_that_of_the_command_line(view, location):
 
 
 def test_changes_are_searched_in_the_newest_runs(view, monkeypatch):
-    from torchgauge.live import judgements, trend_view
+    from torchgauge.live import history_reader as judgements
+    from torchgauge.live import trend_view
 
     for module in (trend_view, judgements):
         monkeypatch.setattr(module, "ANALYZED_RUNS", 12)
@@ -106,7 +107,8 @@ def test_changes_are_searched_in_the_newest_runs(view, monkeypatch):
 
 def test_all_runs_are_read_in_parts_and_again_only_where_one_was_removed(tmp_path, monkeypatch):
     from torchgauge.history import fleet
-    from torchgauge.live import judgements, trend_view
+    from torchgauge.live import history_reader as judgements
+    from torchgauge.live import trend_view
 
     for module in (trend_view, judgements):
         monkeypatch.setattr(module, "ANALYZED_RUNS", 3)

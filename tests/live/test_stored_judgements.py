@@ -7,9 +7,8 @@ from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import WindowRule
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
-from torchgauge.live.history_reader import HistoryReader
-from torchgauge.live.stored_judgements import INTERVAL, StoredJudgements
-from torchgauge.live.window_judgements import judge
+from torchgauge.live.history_reader import INTERVAL, HistoryReader, StoredJudgements
+from torchgauge.live.monitor_view import judge
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 

@@ -2,11 +2,10 @@
 
 from tests.support.live_sites import Clock
 
-from torchgauge.analyze.monitoring.burn_rate import LONG
+from torchgauge.analyze.monitoring.window_alerts import LONG
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
-from torchgauge.live.history_reader import HistoryReader
-from torchgauge.live.stored_windows import BEFORE, LATE, StoredWindows
+from torchgauge.live.history_reader import BEFORE, LATE, HistoryReader, StoredWindows
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 

@@ -1,7 +1,7 @@
 """Rules on the windows of a live series."""
 
 from torchgauge.analyze.history.alerts import Rule
-from torchgauge.live.window_judgements import judge
+from torchgauge.live.monitor_view import judge
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 

@@ -7,7 +7,7 @@ import torch
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure import forward
-from torchgauge.measure.memory.memory_limit import MemoryLimit
+from torchgauge.measure.forward import MemoryLimit
 
 
 def translated(error, device="cpu"):

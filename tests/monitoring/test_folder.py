@@ -14,8 +14,7 @@ from torchgauge.monitoring.compaction import compact
 from torchgauge.monitoring.folder import MonitorFolder
 from torchgauge.monitoring.process_file import ProcessFile
 from torchgauge.records.monitoring.histogram import Histogram
-from torchgauge.records.monitoring.process_state import ProcessState
-from torchgauge.records.monitoring.window import Window
+from torchgauge.records.monitoring.window import ProcessState, Window
 
 NOW = 1_790_000_000.0
 

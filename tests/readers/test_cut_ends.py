@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.readers.cut_ends import cut_ends
 from torchgauge.readers.nesting import nest
+from torchgauge.readers.tables import cut_ends
 
 
 def cut(*spans):

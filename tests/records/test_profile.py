@@ -4,8 +4,8 @@ import msgspec
 from tests.support import records
 
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def warning(id, probe):

@@ -10,7 +10,7 @@ from tests.support import exported_records as records
 from torchgauge.records import codec
 from torchgauge.report.console import blocks
 from torchgauge.report.content.document import Document, Options, Tree
-from torchgauge.report.page import page_method
+from torchgauge.report.page import page_series as page_method
 
 SENTENCE = "tree's calls took 1.09× the headline latency"
 

@@ -11,7 +11,8 @@ from torchgauge.records import rendering
 from torchgauge.records.codec import decode, encode
 from torchgauge.records.record import Interval
 from torchgauge.records.summary import summarize
-from torchgauge.report.content import rulings, time_sections
+from torchgauge.report.content import rulings
+from torchgauge.report.content import section as time_sections
 
 WORDS = {
     "process": "within this process; between runs unknown",

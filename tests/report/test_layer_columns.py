@@ -8,10 +8,9 @@ from tests.support import records
 from tests.support.markdown_reader import tables as markdown_tables
 
 from torchgauge.records.timeline import tables
-from torchgauge.records.timeline.layer_columns import PYTHON_COLUMNS, REPORT_COLUMNS
-from torchgauge.records.timeline.repeated_layers import RepeatedLayers
+from torchgauge.records.timeline.node import TreeRow
+from torchgauge.records.timeline.quantity import PYTHON_COLUMNS, REPORT_COLUMNS, RepeatedLayers
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.report.page import page_tables
 from torchgauge.report.tables import tree_tables
 

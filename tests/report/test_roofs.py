@@ -10,7 +10,9 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.share_rules import FARTHEST_FROM_ROOF
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.roofline import roofline
-from torchgauge.report.page import page_method, page_profile, page_roofline
+from torchgauge.report.page import page_profile
+from torchgauge.report.page import page_profile as page_roofline
+from torchgauge.report.page import page_series as page_method
 
 WORK = cost(row(matmul_flops=10**9, bytes=10**6))
 

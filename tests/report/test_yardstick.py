@@ -7,7 +7,7 @@ import pytest
 from tests.support.records import profile
 
 from torchgauge.records import codec
-from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.records.latency.latency import Yardstick
 from torchgauge.records.record import Interval
 
 

@@ -5,6 +5,7 @@ import os
 import pytest
 from tests.support.servers.running import running
 
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.process_counters import (
     ProcessReading,
     cores_of,
@@ -12,7 +13,6 @@ from torchgauge.device.process_counters import (
     memory_of,
     read_process,
 )
-from torchgauge.device.system_files import SystemFiles
 from torchgauge.serving import server_use as uses
 from torchgauge.serving.server_use import ServerWatch, _Moment, server_use
 

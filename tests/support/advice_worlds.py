@@ -9,8 +9,7 @@ from torchgauge.advice.world import Block
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.layer_choice import LayerChoice
 from torchgauge.records.advice import OutputCheck
-from torchgauge.records.model_facts import Facts
-from torchgauge.records.target import TargetDescription
+from torchgauge.records.target import Facts, TargetDescription
 
 TARGET = TargetDescription(
     spec="m.py:make", kind="module", name="Net", device="cpu", precision="fp32",

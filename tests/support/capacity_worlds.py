@@ -8,9 +8,9 @@ from tests.support import servings
 from tests.support.serving_levels import requests
 
 from torchgauge.analyze.capacity.simulation import Workers, at_random, drawn, simulate
-from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.capacity_plan import BatchTimes, ServiceTimes, TokenTimes
 from torchgauge.records.serving.level import Arrivals, Level
-from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
+from torchgauge.records.serving.requests import Goal
 
 FIXED, PER_REQUEST = 4e-3, 2e-3
 P99 = Goal(metric="latency", fraction=0.99, limit=0.05, text="p99<50ms")

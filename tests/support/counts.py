@@ -6,8 +6,7 @@ from torchgauge.analyze.work.other_device import estimate_on_device
 from torchgauge.device.roofs import peaks
 from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
-from torchgauge.records.work.count import Count
-from torchgauge.records.work.size import DtypeSize, Size
+from torchgauge.records.work.size import Count, DtypeSize, Size
 
 LONG = "an_embedding_projection_of_a_quite_unusual_length_that_no_column_holds"
 SIZE = Size(

@@ -7,13 +7,13 @@ from tests.support.sweeps import cell, ended
 from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.timeline.loop import Captured, Loop, Rank, Stretch
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.records.trace.ranks import Ranks, RankTime
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 from torchgauge.records.work.utilization import PeakUsed, Utilization
 
 ODD = '=1+1,"quo\\te";new\nline\rtab\t|`a``b`|<img src=x onerror=y>*_~ \u202eright\u2028漢字é@x'

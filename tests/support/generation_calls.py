@@ -2,8 +2,7 @@
 
 import msgspec
 
-from torchgauge.records.generation.cache_size import CacheSize
-from torchgauge.records.generation.call import Forwards, GenerationCall
+from torchgauge.records.generation.call import CacheSize, Forwards, GenerationCall
 
 DYNAMIC = CacheSize(kind="DynamicCache", held=4096, used=4096, formula=4096)
 

@@ -7,7 +7,7 @@ from tests.support.generation_calls import call
 
 from torchgauge.analyze.generation.cells import cell
 from torchgauge.analyze.generation.fits import fits
-from torchgauge.records.generation.cache_size import CacheSize
+from torchgauge.records.generation.call import CacheSize
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.target import TargetDescription
 

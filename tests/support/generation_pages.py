@@ -13,8 +13,7 @@ from tests.support.generation_trees import trees
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.generation.fits import fits
 from torchgauge.analyze.generation.predictions import predict
-from torchgauge.records.generation.cache_size import CacheSize
-from torchgauge.records.generation.call import Forwards, GenerationCall
+from torchgauge.records.generation.call import CacheSize, Forwards, GenerationCall
 from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
 from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval, MeasurementWarning

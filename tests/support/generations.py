@@ -13,15 +13,20 @@ import msgspec
 from tests.support import records
 
 from torchgauge.records.finding import Finding
-from torchgauge.records.generation.cache_size import CacheSize
-from torchgauge.records.generation.call import Forwards, GenerationCall
-from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
-from torchgauge.records.generation.fit import Coefficient, GenerationPrediction, StageFit
+from torchgauge.records.generation.call import CacheSize, Forwards, GenerationCall
+from torchgauge.records.generation.cell import (
+    Coefficient,
+    GenerationCell,
+    GenerationPrediction,
+    RepeatedTime,
+    StageFit,
+    StageWork,
+)
 from torchgauge.records.generation.generation import Generation, LargestBatch, StageTree
 from torchgauge.records.record import Interval
 from torchgauge.records.target import TargetDescription
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 from torchgauge.records.work.size import DtypeSize, Size
 

@@ -9,11 +9,11 @@ from tests.support import records
 
 from torchgauge.history import versions
 from torchgauge.history.content import entry
-from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.records.latency.latency import Yardstick
 from torchgauge.records.record import Interval
 from torchgauge.records.run import Facts
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 replace = msgspec.structs.replace

@@ -5,7 +5,7 @@ from tests.support import pages, records
 
 from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.analyze.gate.stored_gate import gate as stored_gate
-from torchgauge.analyze.latency.between_processes import process_interval
+from torchgauge.analyze.latency.run_spread import process_interval
 from torchgauge.gates.gate_options import GateOptions
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import Tree

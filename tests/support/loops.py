@@ -3,10 +3,9 @@
 import numpy as np
 from tests.support import records
 
-from torchgauge.records.timeline.loop import Captured, Loop, Rank
-from torchgauge.records.timeline.step_times import STEP_KINDS, StepTimes
+from torchgauge.records.timeline.loop import STEP_KINDS, Captured, Loop, Rank, StepTimes
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def step_times(count=40, noise=0.0, seed=0, first=1, preempted=None, **seconds):

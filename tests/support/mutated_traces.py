@@ -6,7 +6,7 @@ import json
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.records.trace.critical_path import CriticalPath
+from torchgauge.records.trace.breakdown import CriticalPath
 
 MOST_EVENTS = 1500  # of a case: all of a trace take too long
 NANOSECOND = 1e-9

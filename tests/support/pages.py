@@ -7,9 +7,9 @@ from tests.support import records
 from torchgauge.records.profile import Profile
 from torchgauge.records.system import GpuSample, GpuUse, SystemSample, Use
 from torchgauge.records.timeline.loop import Captured, Loop, Stretch
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 

@@ -2,7 +2,16 @@
 
 from tests.support import exported_records
 
-from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
+from torchgauge.records.parallel.parallel import (
+    CollectiveRow,
+    Link,
+    LinkBound,
+    MeshDim,
+    Parallel,
+    RankKind,
+    StepBound,
+    WorkRow,
+)
 from torchgauge.records.parallel.rank_memory import (
     AliveBytes,
     Alternative,
@@ -11,13 +20,6 @@ from torchgauge.records.parallel.rank_memory import (
     SmallestMesh,
     StepMoment,
     StreamPool,
-)
-from torchgauge.records.parallel.rank_work import (
-    CollectiveRow,
-    Link,
-    LinkBound,
-    StepBound,
-    WorkRow,
 )
 from torchgauge.records.record import MeasurementWarning
 

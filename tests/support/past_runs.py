@@ -1,6 +1,6 @@
 """What the host remembers of a latency measurement, made by hand."""
 
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 
 
 def run(target="mlp", second=0, **fields):

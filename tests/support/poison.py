@@ -11,8 +11,8 @@ from msgspec import inspect
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.records.record import Record
+from torchgauge.records.serving.level import ServerUse
 from torchgauge.records.serving.requests import Requests
-from torchgauge.records.serving.server_use import ServerUse
 
 Place = tuple[str, str]
 """A struct's name and its field's."""

@@ -23,7 +23,7 @@ import torchgauge as tg
 from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.records.doctor import Check, Diagnosis
 from torchgauge.records.finding import Finding
-from torchgauge.records.latency.training import TrainingPhase, TrainingTime
+from torchgauge.records.latency.latency import TrainingPhase, TrainingTime
 from torchgauge.records.memory.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
 
 

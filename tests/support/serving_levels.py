@@ -12,11 +12,15 @@ import random
 import msgspec
 
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import Goal, GoalResult
-from torchgauge.records.serving.level import Arrivals, ClientLoad, Level, Saturation
-from torchgauge.records.serving.requests import Requests
-from torchgauge.records.serving.server_use import ServerUse
+from torchgauge.records.serving.level import Arrivals, ClientLoad, Level, Saturation, ServerUse
+from torchgauge.records.serving.requests import (
+    Distribution,
+    Estimate,
+    Goal,
+    GoalResult,
+    Percentile,
+    Requests,
+)
 
 SERVICE = 8e-3  # seconds of a request in the server
 NETWORK = 3e-4  # seconds of a request on its way

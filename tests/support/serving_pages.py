@@ -10,11 +10,16 @@ from tests.support.serving_levels import SERVICE, distribution, open_level, with
 
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import Interval, MeasurementWarning
-from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
-from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import Goal, GoalResult
+from torchgauge.records.serving.capacity_plan import (
+    BatchTimes,
+    CapacityPlan,
+    Check,
+    PlannedSetting,
+    ServiceTimes,
+    TokenTimes,
+)
 from torchgauge.records.serving.level import Arrivals
-from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal, GoalResult, Percentile
 
 GOAL = Goal(metric="latency", fraction=0.99, limit=0.1, text="p99<100ms")
 RATE = 300.0

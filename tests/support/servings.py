@@ -22,10 +22,9 @@ from tests.support.serving_levels import (
 
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import Interval, MeasurementWarning
-from torchgauge.records.serving.distribution import Percentile
-from torchgauge.records.serving.goal import Goal, GoalResult
+from torchgauge.records.serving.capacity_plan import BatchTimes, ServiceTimes
 from torchgauge.records.serving.level import Arrivals, ClientLoad, EarlyStopping, Saturation
-from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes
+from torchgauge.records.serving.requests import Goal, GoalResult, Percentile
 from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 

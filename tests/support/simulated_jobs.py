@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torchgauge.analyze.communication.rank_calls import Calls, Message
+from torchgauge.analyze.communication.collectives import Calls, Message
 
 ALLREDUCE = Message("allreduce", "Float", 4000, None)
 TRANSFER = 50_000  # ns

@@ -3,7 +3,7 @@
 import msgspec
 from tests.support import records
 
-from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.analyze.latency.training_phases import throughput
 from torchgauge.progress import Silent
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import Cell, CellCost, CellSettings

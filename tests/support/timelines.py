@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.lanes.lane_events import Labels, lane
-from torchgauge.analyze.lanes.packing import packed
+from torchgauge.analyze.lanes.packing import Labels, lane, packed
 from torchgauge.records.timeline.timeline import Timeline
 
 LAUNCHES_PER_LAYER = 50

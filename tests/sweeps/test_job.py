@@ -10,8 +10,8 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps import job as jobs
 from torchgauge.sweeps.job import Job, perform, status_of
+from torchgauge.targets.quantization import Variant
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.variant import Variant
 
 MODEL = """
 import os, resource

@@ -14,7 +14,7 @@ import torchgauge as tg
 from torchgauge.api.sweeps import sweep_request
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps.job import Entry
 from torchgauge.sweeps.sweep_options import SweepOptions
@@ -118,7 +118,7 @@ def test_what_is_wrong_with_the_target_arrives_from_a_worker(ray, tmp_path):
 
 
 def test_answers_travel_as_text():
-    from torchgauge.sweeps.ray_cluster import _fitting, answer
+    from torchgauge.sweeps.executor import _fitting, answer
 
     entry = Entry(number=1, cell=cell(4, precision="bf16"))
     assert answer(msgspec.json.encode(entry)) == entry

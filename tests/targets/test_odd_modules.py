@@ -15,7 +15,7 @@ import torchgauge as tg
 from torchgauge.errors import InputError, TorchgaugeError, text_of
 from torchgauge.measure.forward import translated
 from torchgauge.targets.modules import check_tree
-from torchgauge.targets.names import name_of
+from torchgauge.targets.precisions import name_of
 
 X = torch.ones(2, 4)
 

@@ -7,8 +7,8 @@ from torch import nn
 from torchgauge.errors import InputError
 from torchgauge.targets.inputs.batching import with_length
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.quantization import ModelWithInputs, Variant
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.variant import ModelWithInputs, Variant
 
 
 @pytest.fixture(autouse=True)

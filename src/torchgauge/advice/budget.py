@@ -1,9 +1,11 @@
-"""The time budget of advice: what remains of it, and when a running process is stopped."""
+"""The options of an experiment, and how its time is spent."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 # A process that was expected to end in time may run on so long: a share, and seconds.
 GRACE_SHARE, GRACE = 0.05, 2.0
@@ -57,3 +59,23 @@ class Budget:
         if self.seconds is None:
             return None
         return max(0.0, self.seconds * (1 + GRACE_SHARE) + GRACE - self.elapsed())
+
+
+@dataclasses.dataclass(frozen=True)
+class AdviceOptions:
+    """What is tried on a model, and which changes of its output are accepted.
+
+    Attributes:
+        metric: A number of the outputs that decides, as a function or by its name
+            (`file.py:function`); None compares the outputs themselves.
+        tolerance: The largest error allowed; None is what the arithmetic explains.
+        candidates: Ids of what is tried; None is all.
+        latency_limit: Seconds that a call of a larger batch may take; None tries none.
+        budget: The time for everything, from the moment that it was made.
+    """
+
+    metric: Callable[[Any], float] | str | None = None
+    tolerance: float | None = None
+    candidates: Sequence[str] | None = None
+    latency_limit: float | None = None
+    budget: Budget = dataclasses.field(default_factory=Budget)

@@ -13,7 +13,7 @@ from torchgauge.analyze.advice.speed_up import ALPHA, CONFIRMATION, FEWEST_CONFI
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.check import CheckResult
 from torchgauge.records.advice import Best, Combination, Outcome, OutputCheck, SpeedUp
-from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import Facts
 
 BUDGET_ENDED = "The budget ended before it was timed."
 

@@ -12,7 +12,7 @@ from torchgauge.analyze.advice.speed_up import FEWEST_CONFIRMING, SCREENING
 from torchgauge.measure.advice.check import STEPS
 from torchgauge.measure.advice.layer_choice import MOST_GROUPS
 from torchgauge.measure.latency.blocks import ABBA
-from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import Facts
 
 # Of what the first call takes once (compilation), the share that it takes in later processes,
 # which find a warm cache.

@@ -25,7 +25,7 @@ from torchgauge.analyze.advice.speed_up import (
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.layer_choice import LayerChoice
 from torchgauge.records.advice import Best, Combination, Trial
-from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import Facts
 
 # Of a budget, where there is more than one to confirm; the rest is for combinations.
 FOR_CONFIRMING = 0.8

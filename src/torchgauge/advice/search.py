@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.advice.advice_options import AdviceOptions
+from torchgauge.advice.budget import AdviceOptions
 from torchgauge.advice.candidates.every import select_candidates
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Processes
@@ -18,7 +18,7 @@ from torchgauge.measure.processes.fork_server import forking
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.progress import Progress
 from torchgauge.records.advice import Advice, Trial
-from torchgauge.targets.names import name_of
+from torchgauge.targets.precisions import name_of
 from torchgauge.targets.training.named_metric import NamedMetric
 from torchgauge.temporary import temporary_folder
 

@@ -25,8 +25,8 @@ from torchgauge.measure.advice.check import CheckResult
 from torchgauge.measure.advice.outputs import DIFFERS
 from torchgauge.progress import Progress
 from torchgauge.records.advice import Best, Combination, Outcome, SpeedUp, Trial
-from torchgauge.records.model_facts import Facts
 from torchgauge.records.record import Interval
+from torchgauge.records.target import Facts
 
 FEWEST_TOLD = 3
 

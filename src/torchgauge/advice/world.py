@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from torchgauge.advice.budget import Budget, BudgetOver
-from torchgauge.advice.by_layer import ByLayer
-from torchgauge.advice.candidate import ORDERS, Candidate
+from torchgauge.advice.candidate import ORDERS, ByLayer, Candidate
 from torchgauge.analyze.statistics.permuted_blocks import FourLogs
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.advice.check import CheckResult, CheckSource
@@ -24,7 +23,7 @@ from torchgauge.measure.latency.blocks import ABBA, Pace, Timed, block
 from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.measure.processes.processes import ChildAnswer, Work, ask
 from torchgauge.measure.processes.waiting_process import Build
-from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import Facts
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.changed_target import Changed, changed_training
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.advice.advice_options import AdviceOptions
-from torchgauge.advice.budget import Budget
+from torchgauge.advice.budget import AdviceOptions, Budget
 from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.records.advice import Advice
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-    from torchgauge.analyze.capacity.record_plans import Planned
+    from torchgauge.analyze.capacity.verification import Planned
 
 
 def plan_capacity(
@@ -86,7 +86,7 @@ def capacity_request(
     record: Any, options: CapacityOptions, *, progress: bool | None = None
 ) -> CapacityPlan:
     """Plan with options. Raises as `plan_capacity`."""
-    from torchgauge.analyze.capacity.record_plans import plan
+    from torchgauge.analyze.capacity.verification import plan
     from torchgauge.progress import showing
 
     planned = _plannable(record)

@@ -89,7 +89,7 @@ def _compared_recordings(baseline: Any, current: Any) -> TraceDiff | Growth | No
     """Return the comparison of two traces or snapshots, None where the sides are neither."""
     from torchgauge.api.snapshots import compare_snapshots
     from torchgauge.api.traces import compare_traces
-    from torchgauge.readers.contents import evidence
+    from torchgauge.readers.tables import evidence
 
     kind = evidence(baseline, current)
     if kind is None:

@@ -12,7 +12,7 @@ from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.gates.gate_options import MOST_BLOCKS, BaseRequest, GateOptions
-from torchgauge.gates.gate_warnings import warnings_of
+from torchgauge.gates.paired_gate import warnings_of
 
 if TYPE_CHECKING:
     from torchgauge.history.baseline import HistoryBaseline
@@ -195,7 +195,7 @@ def gate_targets(
     Raises what checking out, loading and running raise.
     """
     require_torch()
-    from torchgauge.gates.target_gate import gate_targets as gated
+    from torchgauge.gates.builds import gate_targets as gated
 
     with measuring(progress) as display:
         return gated(request, base, options, display)
@@ -214,8 +214,8 @@ def compare_targets(
     loading and running raise.
     """
     require_torch()
-    from torchgauge.gates.compared_outputs import with_outputs
-    from torchgauge.gates.target_gate import gate_targets as gated
+    from torchgauge.gates.builds import gate_targets as gated
+    from torchgauge.gates.builds import with_outputs
 
     options, base = GateOptions.of_comparison(blocks), BaseRequest(target=baseline)
     with measuring(progress) as display:

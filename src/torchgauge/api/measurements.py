@@ -11,9 +11,8 @@ from torchgauge.records.doctor import Diagnosis
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.count import Count
 from torchgauge.records.work.energy import Energy
-from torchgauge.records.work.size import Size
+from torchgauge.records.work.size import Count, Size
 from torchgauge.turn import turn
 
 if TYPE_CHECKING:

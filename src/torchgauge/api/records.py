@@ -36,7 +36,7 @@ def load(path: str | Path) -> codec.Saved:
         >>> tg.load(path).cost.macs
         64
     """
-    from torchgauge.readers.contents import content
+    from torchgauge.readers.tables import content
 
     path = Path(path)
     kind = content(path)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.errors import InputError
 from torchgauge.progress import showing
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Scenario
+from torchgauge.records.serving.requests import Goal
 from torchgauge.records.serving.serving import Serving
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from torchgauge.sweeps.sweep_options import BY, SweepOptions
 
 if TYPE_CHECKING:
     from torchgauge.sweeps.executor import Executor
+    from torchgauge.targets.quantization import ModelWithInputs
     from torchgauge.targets.target import TargetRequest
-    from torchgauge.targets.variant import ModelWithInputs
 
 # A cell has less than a profile's 30 s, since a grid has many.
 BUDGET = 10.0
@@ -66,7 +66,7 @@ def sweep(
     """
     require_torch()
     from torchgauge.targets.modules import check_model
-    from torchgauge.targets.variant import ModelWithInputs
+    from torchgauge.targets.quantization import ModelWithInputs
 
     check_model(model)
     options = SweepOptions(

@@ -69,7 +69,7 @@ def read_trace(
         step=step,
         timeline_bytes=TIMELINE_BYTES if timeline else 0,
     )
-    from torchgauge.traces.job_trace import read
+    from torchgauge.traces.rank_files import read
 
     with showing(progress) as display:
         return read(Path(path), options, display, rank)
@@ -88,7 +88,7 @@ def compare_traces(
 
     Raises InputError `rank-unknown`, and what `read_trace` raises.
     """
-    from torchgauge.traces.compared_traces import compared
+    from torchgauge.traces.rank_files import compared
 
     return compared(baseline, current, rank, TIMELINE_BYTES // 2 if timeline else 0)
 

@@ -70,7 +70,7 @@ def _loaded(
     """Return the load that verifies a plan, and what came of it. Raises as `measure_serving`."""
     from torchgauge.analyze.capacity.verification import verifying_load
     from torchgauge.api.servings import measure_serving, serving_request
-    from torchgauge.device.cores import usable_cores
+    from torchgauge.device.cpu import usable_cores
     from torchgauge.targets.target import TargetRequest
 
     subject = target or plan.target.spec

@@ -21,7 +21,7 @@ from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from torchgauge.advice.advice_options import AdviceOptions
+    from torchgauge.advice.budget import AdviceOptions
 
 DESCRIPTION = """\
 Try improvements on copies of a model: compilation, precision, memory layout, threads and more.
@@ -112,8 +112,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _advice_options(options: argparse.Namespace) -> AdviceOptions:
     """Return what is tried. Raises InputError `option-invalid`."""
-    from torchgauge.advice.advice_options import AdviceOptions
-    from torchgauge.advice.budget import Budget
+    from torchgauge.advice.budget import AdviceOptions, Budget
 
     ids = None if options.candidates is None else options.candidates.split(",")
     return AdviceOptions(

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
-    from torchgauge.readers.contents import evidence
+    from torchgauge.readers.tables import evidence
 
     kind = evidence(options.baseline, options.target)
     if kind is not None:

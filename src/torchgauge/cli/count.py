@@ -20,7 +20,7 @@ from torchgauge.errors import ExitCode, InputError
 if TYPE_CHECKING:
     from torchgauge.measure.work.count_options import CountOptions
     from torchgauge.records.parallel.parallel import Parallel
-    from torchgauge.records.work.count import Count
+    from torchgauge.records.work.size import Count
 
 DESCRIPTION = """\
 Count the work of one call, from the shapes of every operator that it runs: MACs, FLOPs, bytes.
@@ -210,7 +210,7 @@ def _run_mesh(options: argparse.Namespace) -> int:
 def show(count: Count | Parallel, options: argparse.Namespace) -> None:
     """Print the record as JSON, its table as CSV, or the report; colours on a terminal only."""
     from torchgauge.records import rendering
-    from torchgauge.records.work.count import Count
+    from torchgauge.records.work.size import Count
     from torchgauge.report.console.console import view
     from torchgauge.report.content.document import Options
     from torchgauge.report.csv import count_csv, csv

@@ -150,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
         on_oom=options.on_oom,
     )
     from torchgauge.measure.interrupts import Interrupts
-    from torchgauge.measure.lines.script_lines import ScriptLines
+    from torchgauge.measure.lines.line_memory import ScriptLines
     from torchgauge.measure.loop.script import run_program, show
 
     lines = ScriptLines(options.function, memory=options.memory) if options.lines else None

@@ -101,14 +101,11 @@ def run(options: argparse.Namespace) -> int:
 def _site(options: argparse.Namespace, executor: Executor) -> Site:
     """Open what there is to show. Raises what opening a history and reading rules raise."""
     from torchgauge.history import rules
-    from torchgauge.history.location import location
-    from torchgauge.live.history_reader import HistoryReader
-    from torchgauge.live.history_view import HistoryView
-    from torchgauge.live.judgements import DEFAULT_RULES
-    from torchgauge.live.monitor_view import MonitorView
+    from torchgauge.history.retention import location
+    from torchgauge.live.failures import HistoryView
+    from torchgauge.live.history_reader import DEFAULT_RULES, HistoryReader, StoredJudgements
+    from torchgauge.live.monitor_view import MonitorView, judge
     from torchgauge.live.routes import Site
-    from torchgauge.live.stored_judgements import StoredJudgements
-    from torchgauge.live.window_judgements import judge
 
     all_rules = None if options.alerts is None else rules.read(options.alerts)
     reader = history = monitors = read = None
@@ -141,7 +138,7 @@ def _windows(
 
     The last item returns what could not be read.
     """
-    from torchgauge.live.stored_windows import StoredWindows
+    from torchgauge.live.history_reader import StoredWindows
     from torchgauge.monitoring.folder import MonitorFolder
 
     if options.monitor is not None:

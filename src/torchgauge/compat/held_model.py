@@ -229,8 +229,8 @@ def _texts(input_data: Any) -> tuple[str, ...]:
 
 
 def _parsed_inputs(texts: tuple[str, ...]) -> Inputs:
+    from torchgauge.targets.inputs.fake_tensors import RandomTensors
     from torchgauge.targets.inputs.input_spec import make_inputs
-    from torchgauge.targets.inputs.random_tensors import RandomTensors
 
     try:
         return make_inputs(texts, None, RandomTensors("cpu"))

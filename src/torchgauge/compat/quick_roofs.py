@@ -7,10 +7,9 @@ from typing import Protocol
 
 from torchgauge.clock import SystemClock
 from torchgauge.device.base import Device
-from torchgauge.device.gpu_metrics import NoGpu
-from torchgauge.device.load import LoadWatch
-from torchgauge.device.roofs.best_time import best_time
+from torchgauge.device.load import LoadWatch, NoGpu
 from torchgauge.device.roofs.numpy_kernels import Call
+from torchgauge.device.roofs.roof_measurement import best_time
 from torchgauge.device.roofs.roofs import judged, other_cores
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs

@@ -7,8 +7,8 @@ from typing import Any
 
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
+from torchgauge.records.timeline.quantity import quantity_of
 from torchgauge.records.timeline.table import Table
-from torchgauge.records.timeline.table_columns import quantity_of
 from torchgauge.records.work.cost import known_part
 from torchgauge.report.console.line import line
 from torchgauge.report.console.text import Text

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.analyze.latency.noise import LEAST_SESSIONS, between
-from torchgauge.device import state_file
+from torchgauge.errors import TorchgaugeError
 from torchgauge.files import write_atomically
 from torchgauge.folders import state_folder
+from torchgauge.reading import RECORD, read_bytes
 from torchgauge.records.doctor import NoiseRun
 from torchgauge.records.record import Record
+
+
+class Versioned(Protocol):
+    """A record with a schema and a default for each other field."""
+
+    @property
+    def schema(self) -> str:
+        """Its kind and version."""
+
+
+K = TypeVar("K", bound=Versioned)
+
+
+def read(file: Path, kind: type[K]) -> K:
+    """Return the stored record; an empty one where the file is absent, damaged or outdated."""
+    try:
+        record = msgspec.json.decode(read_bytes(file, RECORD), type=kind)
+    except (TorchgaugeError, ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return kind()
+    return record if record.schema == kind().schema else kind()
+
 
 MOST_RUNS = 10  # of one workload
 MOST_WORKLOADS = 50
@@ -38,7 +61,7 @@ def runs(
     fingerprint: str, reference: NoiseRun | None = None, file: Path | None = None
 ) -> tuple[NoiseRun, ...]:
     """Return one machine's stored A/A runs; with `reference`, those of its workload and threads."""
-    machine_runs = state_file.read(file or path(), Calibration).machines.get(fingerprint, ())
+    machine_runs = read(file or path(), Calibration).machines.get(fingerprint, ())
     if reference is None:
         return machine_runs
     key = (reference.workload, reference.threads)
@@ -51,7 +74,7 @@ def keep(fingerprint: str, new_run: NoiseRun, file: Path | None = None) -> Path:
     Raises InputError `output-unwritable`.
     """
     file = file or path()
-    machines = dict(state_file.read(file, Calibration).machines)
+    machines = dict(read(file, Calibration).machines)
     machine_runs = (*machines.get(fingerprint, ()), new_run)
     workload_runs = [run for run in machine_runs if run.workload == new_run.workload]
     dropped = {id(run) for run in workload_runs[:-MOST_RUNS]}

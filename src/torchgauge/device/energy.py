@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torchgauge.device.gpu_metrics import uuids
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles
+from torchgauge.device.load import uuids
 from torchgauge.errors import missing_extra
 from torchgauge.records.work.energy import EnergyPart
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchgauge.device import counters
 from torchgauge.device.checks.every import environment_findings
-from torchgauge.device.cores import least_quota, usable_cores
+from torchgauge.device.cpu import least_quota, usable_cores
 from torchgauge.records.environment import Environment, Gpu, Machine, Settings, Software
 from torchgauge.version import version
 

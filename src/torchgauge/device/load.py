@@ -2,11 +2,166 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
 
 from torchgauge.device.counters import MachineTimes, machine_times, own_time
-from torchgauge.device.gpu_metrics import GpuMetrics
+
+# NVML's bits for reduced clocks; idle (bit 0) and the user's own setting (bit 1) are no throttling.
+THROTTLE_REASONS = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal (software)",
+    0x40: "thermal (hardware)",
+    0x80: "power brake",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuReading:
+    """One GPU at one moment: fraction, bytes, watts, °C, hertz; None where it does not report it.
+
+    `memory` is in use by anybody, not by this process alone.
+    """
+
+    utilization: float | None
+    memory: int | None
+    power: float | None
+    temperature: float | None
+    clock: float | None
+    throttled: tuple[str, ...] | None = None
+
+
+class GpuMetrics(Protocol):
+    """A source of readings for some GPUs."""
+
+    absent: str
+    """Why a GPU in use is not read; empty if it is."""
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The GPUs by index."""
+        ...
+
+    def read(self, index: int) -> GpuReading:
+        """Return the present reading of one GPU."""
+        ...
+
+
+class NoGpu:
+    """The null object: there is no GPU to read, or `absent` says why not."""
+
+    def __init__(self, absent: str = "") -> None:
+        self.absent = absent
+        self.names: dict[int, str] = {}
+
+    def read(self, index: int) -> GpuReading:
+        """Return nothing known."""
+        del index
+        return GpuReading(None, None, None, None, None)
+
+
+class Nvml:
+    """GPUs through the driver's management library."""
+
+    absent = ""
+
+    def __init__(self, nvml: ModuleType | Any, uuids: dict[int, str]) -> None:
+        """Open the GPUs by UUID: torch's numbering and NVML's differ under CUDA_VISIBLE_DEVICES."""
+        self._nvml = nvml
+        self._handles = {i: nvml.nvmlDeviceGetHandleByUUID(uuid) for i, uuid in uuids.items()}
+        self.names = {i: _text(nvml.nvmlDeviceGetName(h)) for i, h in self._handles.items()}
+
+    def read(self, index: int) -> GpuReading:
+        """Return the present reading; a figure the GPU does not support is None."""
+        nvml, handle = self._nvml, self._handles[index]
+
+        def ask(name: str, *arguments: object) -> Any:
+            try:
+                return getattr(nvml, name)(handle, *arguments)
+            except nvml.NVMLError:
+                return None
+
+        rates = ask("nvmlDeviceGetUtilizationRates")
+        memory = ask("nvmlDeviceGetMemoryInfo")
+        power = ask("nvmlDeviceGetPowerUsage")
+        clock = ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
+        reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return GpuReading(
+            utilization=None if rates is None else rates.gpu / 100,
+            memory=None if memory is None else int(memory.used),
+            power=None if power is None else power / 1e3,
+            temperature=ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            clock=None if clock is None else clock * 1e6,
+            throttled=None
+            if reasons is None
+            else tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit),
+        )
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+@contextlib.contextmanager
+def gpu_metrics(device: str) -> Iterator[GpuMetrics]:
+    """Open the readings of the GPU that `device` names; the null object where there are none."""
+    if not device.startswith("cuda"):
+        yield NoGpu()
+        return
+    try:
+        import pynvml
+    except ImportError:
+        yield NoGpu("nvidia-ml-py is not installed: pip install 'torchgauge[nvidia]'.")
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            pynvml.nvmlInit()
+            stack.callback(pynvml.nvmlShutdown)
+            metrics: GpuMetrics = Nvml(pynvml, uuids(device))
+        except pynvml.NVMLError as error:
+            # No driver library (ROCm), or a slice of a GPU that has no handle of its own.
+            metrics = NoGpu(f"The driver does not report it: {error}.")
+        yield metrics
+
+
+@contextlib.contextmanager
+def gpus_of(processes: Collection[int]) -> Iterator[GpuMetrics]:
+    """Open the readings of the GPUs that some processes use; the null object where none is seen.
+
+    In a container the driver knows processes by other numbers: their GPUs are not seen.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        yield NoGpu()
+        return
+    with contextlib.ExitStack() as stack:
+        metrics: GpuMetrics = NoGpu()
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            stack.callback(pynvml.nvmlShutdown)
+            used = {}
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+                if any(process.pid in processes for process in running):
+                    used[index] = _text(pynvml.nvmlDeviceGetUUID(handle))
+            metrics = Nvml(pynvml, used)
+        yield metrics
+
+
+def uuids(device: str) -> dict[int, str]:
+    """Return the UUID of the GPU that `device` names, by its number."""
+    import torch
+
+    index = int(device.partition(":")[2] or torch.cuda.current_device())
+    return {index: f"GPU-{torch.cuda.get_device_properties(index).uuid}"}
+
 
 THERMAL = Path("/sys/devices/system/cpu")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from torchgauge.device import calibration, state_file
+from torchgauge.device import calibration
+from torchgauge.device import calibration as state_file
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 from torchgauge.records.record import Record
 
 MOST_RUNS = 40  # of one target

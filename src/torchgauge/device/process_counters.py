@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import psutil
 
-from torchgauge.device.cores import least_quota
 from torchgauge.device.counters import READ_ERRORS, memory_total
+from torchgauge.device.cpu import SystemFiles, least_quota
 from torchgauge.device.memory_rooms import memory_rooms
-from torchgauge.device.system_files import SystemFiles
 
 _PROCESSES = Path("/proc")
 Scheduled = tuple[dict[str, float], float | None]

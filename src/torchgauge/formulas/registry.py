@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torchgauge.errors import InputError
-from torchgauge.formulas.work import Work
+from torchgauge.formulas.operand import Work
 
 ENTRY_POINTS = "torchgauge.flop_formulas"
 FAMILIES = "torchgauge.formulas.families"
@@ -62,7 +62,7 @@ def flop_formula(*names: str) -> Callable[[F], F]:
 
     It is called with the operator's arguments, tensors as they are or as descriptions with `shape`
     and `dtype`, and with `outputs` where it has that parameter; it returns the call's FLOPs of
-    products, or a `torchgauge.formulas.work.Work`. All overloads share it.
+    products, or a `torchgauge.formulas.operand.Work`. All overloads share it.
 
     Raises InputError `formula-name`, and `formula-duplicate` for an operator that has a formula.
 

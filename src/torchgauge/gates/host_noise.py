@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.analyze.latency.correction import Correction, correction
-from torchgauge.analyze.latency.noise import workload
+from torchgauge.analyze.latency.noise import workload, yardsticks_of
 from torchgauge.analyze.latency.run_spread import past_target, run_spread
-from torchgauge.analyze.latency.yardstick import yardsticks_of
 from torchgauge.device import calibration
 from torchgauge.device.past_runs import past_runs
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 
 if TYPE_CHECKING:
     from torchgauge.records.profile import Profile

@@ -14,13 +14,12 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.compare.compare import compare, inputs_differ
 from torchgauge.analyze.compare.compared_memory import TWO_MEASURES
-from torchgauge.analyze.gate.exact_metrics import exact_ruling
 from torchgauge.analyze.gate.limits import judge_limit, percentile_of
 from torchgauge.analyze.gate.regressed_layers import regressed_layers
+from torchgauge.analyze.gate.stored_gate import exact_ruling
 from torchgauge.analyze.latency.noise import deviation, workload
 from torchgauge.analyze.statistics.paired import (
     FEWEST_BLOCKS,
-    USUAL_BLOCKS,
     Paired,
     blocks_for,
     decide,
@@ -30,8 +29,7 @@ from torchgauge.analyze.statistics.paired import (
 from torchgauge.analyze.statistics.percentiles import samples_needed
 from torchgauge.device import calibration
 from torchgauge.errors import InputError, TorchgaugeError
-from torchgauge.gates.gate_options import GateOptions
-from torchgauge.gates.gate_warnings import warnings_of
+from torchgauge.gates.gate_options import USUAL_BLOCKS, GateOptions
 from torchgauge.gates.paired_changes import paired, with_pairs
 from torchgauge.progress import Progress
 from torchgauge.records.comparison import Comparison
@@ -45,6 +43,20 @@ if TYPE_CHECKING:
     from torchgauge.measure.latency.latency_options import LatencyOptions
     from torchgauge.measure.latency.paired_run import PairedRun
     from torchgauge.measure.processes.waiting_process import Build
+
+
+def warnings_of(record: Profile, label: str) -> tuple[MeasurementWarning, ...]:
+    """Return what must be known of a fresh run: without it a broken model is merely undecided."""
+    warnings = [
+        msgspec.structs.replace(warning, message=f"The {label} build: {warning.message}")
+        for warning in record.all_warnings
+        if warning.failed
+    ]
+    if record.interrupted:
+        message = "Ctrl-C ended the run; what it had until then was judged."
+        warnings.append(MeasurementWarning(id="interrupted", message=message, probe="gate"))
+    return tuple(warnings)
+
 
 LOOK_ITERATIONS = 10
 
@@ -178,9 +190,9 @@ class _Gate:
         if planned is None:
             return
         from torchgauge.measure.latency.blocks import block
-        from torchgauge.measure.latency.load import is_busy, other_load
         from torchgauge.measure.latency.noise import watch_share
         from torchgauge.measure.latency.paired_run import run
+        from torchgauge.measure.latency.step_times import is_busy, other_load
 
         pace = pace_for(self.records)
         if not pace.concurrent:

@@ -7,7 +7,7 @@ from typing import Self
 
 from torchgauge.errors import InputError
 from torchgauge.history.content import entry
-from torchgauge.history.location import location
+from torchgauge.history.retention import location
 from torchgauge.history.store import Selection, Store
 from torchgauge.records.profile import Profile
 from torchgauge.records.run import Facts, Run

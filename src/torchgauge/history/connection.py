@@ -24,8 +24,7 @@ from torchgauge.files import check_readable, is_file, is_folder
 from torchgauge.folders import expanded
 from torchgauge.history.bounds import bounded
 from torchgauge.history.faults import fault, translated_errors
-from torchgauge.history.location import make_folder
-from torchgauge.history.patience import ONE_TRY
+from torchgauge.history.retention import ONE_TRY, make_folder
 
 # A file that nobody writes: SQLite takes no lock and looks for no log.
 UNCHANGING = "mode=ro&immutable=1"

@@ -8,16 +8,37 @@ from __future__ import annotations
 import contextlib
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.files import write_atomically
 from torchgauge.folders import working_folder
 from torchgauge.history.connection import parse_place
-from torchgauge.history.exports import json_lines
 from torchgauge.history.store import Store
 from torchgauge.records.run import Entry
+
+_FACTS = (
+    "uuid", "created", "commit", "branch", "dirty", "message", "labels", "machine", "cpu", "gpu",
+    "torch",
+)  # fmt: skip
+
+
+def json_lines(entries: Iterable[Entry]) -> Iterator[bytes]:
+    """Yield one line for each run, all of it: what `torchgauge history add` reads again."""
+    for entry in entries:
+        yield msgspec.json.encode(entry) + b"\n"
+
+
+def rows(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+    """Yield a row of facts and figures (units in the keys) for each run."""
+    for entry in entries:
+        facts = {name: getattr(entry.run, name) for name in _FACTS}
+        facts["labels"] = " ".join(f"{key}={value}" for key, value in entry.run.labels.items())
+        yield facts | entry.profile.summary()
 
 
 def open_or_keep(location: str, entry: Entry) -> Store:

@@ -22,7 +22,7 @@ from torchgauge.history.content import (
     yardstick_rows,
 )
 from torchgauge.history.faults import translated_errors
-from torchgauge.history.patience import patiently
+from torchgauge.history.retention import patiently
 from torchgauge.history.tables import labels, layers, metrics, runs, yardsticks
 from torchgauge.history.versions import migrate, to_read, to_write
 from torchgauge.records.profile import Profile

@@ -25,7 +25,7 @@ from torchgauge.history import connection as connections
 from torchgauge.history.connection import Place, reading, writing
 from torchgauge.history.faults import fault, translated_errors
 from torchgauge.history.migrations import LATEST, STEPS
-from torchgauge.history.patience import patiently
+from torchgauge.history.retention import patiently
 from torchgauge.history.tables import metadata
 
 _TABLE = Table("torchgauge_store", MetaData(), Column("version", Integer, nullable=False))

@@ -12,9 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torchgauge.errors import InputError
 from torchgauge.forks import Owner
-from torchgauge.measure.training.batch_shapes import Count
+from torchgauge.measure.training.batch_shapes import Count, GaugeOptions, Job, StepMonitor
 from torchgauge.measure.training.gauge import TrainingGauge
-from torchgauge.measure.training.gauge_options import GaugeOptions, Job, StepMonitor
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.targets.inputs.inputs import Inputs
 

@@ -15,8 +15,7 @@ from torchgauge.errors import InputError
 from torchgauge.history import fleet
 from torchgauge.history.fleet import FIRST, Place, SeriesRuns
 from torchgauge.live.analyses import Analyses
-from torchgauge.live.history_reader import HistoryReader
-from torchgauge.live.judgements import ANALYZED_RUNS, analyzed_series
+from torchgauge.live.history_reader import ANALYZED_RUNS, HistoryReader, analyzed_series
 from torchgauge.records.trend import Trend, TrendSeries
 from torchgauge.report.page import page_trend
 

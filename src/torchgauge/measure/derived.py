@@ -8,19 +8,17 @@ from torchgauge.analyze.latency.training_phases import training_time
 from torchgauge.analyze.work.bottleneck import bottleneck, contradicted, step_bottleneck
 from torchgauge.analyze.work.lower_bound import Fp32
 from torchgauge.analyze.work.roofline import roofline
-from torchgauge.analyze.work.tree_bounds import with_bounds
-from torchgauge.analyze.work.tree_costs import layer_times, with_costs
+from torchgauge.analyze.work.tree_costs import layer_times, with_bounds, with_costs
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.records.environment import Environment
-from torchgauge.records.latency.latency import Latency
-from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.latency import Latency, TrainingTime
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Bottleneck, Roofline, Roofs
-from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement
+from torchgauge.targets.precisions import name_of
 from torchgauge.targets.target import Target
 
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, devices_of, native_precision
+from torchgauge.targets.precisions import name_of
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.target import Target
 

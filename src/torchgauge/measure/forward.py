@@ -5,24 +5,61 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from torchgauge import units
-from torchgauge.device.counters import memory_available
+from torchgauge.device.counters import data_segment, memory_available
 from torchgauge.errors import ModelError, by_operator, same_call, text_of
 from torchgauge.forks import Owner, translating
-from torchgauge.measure.memory.memory_limit import process_limit
 from torchgauge.quantities import reported_size
 from torchgauge.targets.hygiene.recursion import recursion_limit
 
 if TYPE_CHECKING:
     from torchgauge.targets.builds.source import Source
     from torchgauge.targets.placement import Placement
+
+
+# torch says in its error what a process may take of a GPU, where that is less than all.
+_ALLOWED = " allowed"
+
+
+class MemoryLimit(NamedTuple):
+    """Bytes that the process may allocate in all, and how many of them are left."""
+
+    limit: int
+    remaining: int
+
+
+def process_limit(device: str, error_text: str) -> MemoryLimit | None:
+    """Return the limit of the process on `device`, None where there is none or it is not known.
+
+    `error_text` is torch's error. On the CPU it is the limit of the data segment, which Linux
+    counts all allocations against.
+    """
+    try:
+        if torch.device(device).type == "cuda":
+            limit = reported_size(error_text, after=_ALLOWED)
+            if limit is None:
+                return None
+            return MemoryLimit(limit, limit - torch.cuda.memory_reserved(device))
+        if torch.device(device).type == "cpu" and sys.platform == "linux":
+            import resource
+
+            limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+            used = data_segment()
+            if limit == resource.RLIM_INFINITY or used is None:
+                return None
+            return MemoryLimit(limit, limit - used)
+    except (RuntimeError, AssertionError, ValueError, OSError):
+        return None
+    return None
+
 
 WITHOUT_VALUES = (
     "Tensors on meta have no values: where the code reads one, give the model and its inputs on "

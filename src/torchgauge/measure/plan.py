@@ -18,12 +18,12 @@ import msgspec
 
 from torchgauge import units
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.latency.throughput import throughput
-from torchgauge.analyze.timeline.named_spans import NamedSpans
+from torchgauge.analyze.latency.training_phases import throughput
+from torchgauge.analyze.timeline.launches import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
 from torchgauge.analyze.work.plausible_rates import implausible, of_each_call
 from torchgauge.device.environment import environment
-from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.load import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
 from torchgauge.measure.derived import (
@@ -34,15 +34,13 @@ from torchgauge.measure.derived import (
 )
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
-from torchgauge.measure.interrupts import Interrupts
+from torchgauge.measure.interrupts import Interrupts, Runner
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.latency.latency_runs import LatencyRuns, latency_runs
-from torchgauge.measure.latency.remembered_runs import combined
+from torchgauge.measure.latency.latency_runs import LatencyRuns, combined, latency_runs
 from torchgauge.measure.lines import lines as lines_probe
 from torchgauge.measure.machine import system as system_probe
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.processes.fork_server import ForkServer
-from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline import compilation as compilation_probe
 from torchgauge.measure.timeline import eager_comparison as eager_probe
@@ -114,11 +112,8 @@ def _measured(
     training = options.train is not None
     cost = runner.attempt("cost", lambda: counted(source, placement, backward=training).cost,
                           tells=False, essential=not placement.computes)  # fmt: skip
-    memory = None
-    if placement.computes:
-        memory = runner.attempt(
-            "memory", lambda: memory_probe.measure(placement, train=options.train)
-        )
+    memory = None if not placement.computes else runner.attempt(
+        "memory", lambda: memory_probe.measure(placement, train=options.train))  # fmt: skip
     in_runtime = runtime_timeline.attempt(placement, runner, timeline)
     tree = _tree(placement, options, runner, timeline) if in_runtime is None else in_runtime.tree
     compilation = _compilation(placement, options, runner, timed, timeline)

@@ -19,8 +19,7 @@ import msgspec
 from torchgauge.monitoring.folder import MonitorFolder, file_stem
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile, read
 from torchgauge.records.monitoring.histogram import Histogram
-from torchgauge.records.monitoring.process_state import ProcessState
-from torchgauge.records.monitoring.window import Key, Window, merged
+from torchgauge.records.monitoring.window import Key, ProcessState, Window, merged
 
 try:
     import fcntl

@@ -12,8 +12,7 @@ import msgspec
 from torchgauge.errors import InputError
 from torchgauge.folders import state_folder
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile, read
-from torchgauge.records.monitoring.process_state import SCHEMA, ProcessState
-from torchgauge.records.monitoring.window import Key, Window, merged
+from torchgauge.records.monitoring.window import SCHEMA, Key, ProcessState, Window, merged
 
 # Times that a folder is read which changes meanwhile.
 MOST_READINGS = 10

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from torchgauge.monitoring.monitor import Monitor
-from torchgauge.report.windows import metrics_protobuf, metrics_text
+from torchgauge.report.windows import families as metrics_protobuf
+from torchgauge.report.windows import families as metrics_text
 from torchgauge.report.windows.families import families
 
 _FORMS = {

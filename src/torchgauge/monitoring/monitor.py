@@ -15,19 +15,24 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from torchgauge.monitoring.background import background
-from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
 from torchgauge.monitoring.compaction import compact
-from torchgauge.monitoring.delivery import LAST_WAIT, Batch, Delivery, Receiver
 from torchgauge.monitoring.folder import MonitorFolder, new_file
 from torchgauge.monitoring.function_calls import Timing, takes_time, timed_stream
 from torchgauge.monitoring.meter import Meter, gaps
-from torchgauge.monitoring.monitor_options import MonitorOptions
-from torchgauge.monitoring.problems import Problems
+from torchgauge.monitoring.monitor_options import MonitorOptions, memory_readings
+from torchgauge.monitoring.problems import (
+    LAST_WAIT,
+    SIZES_EVERY,
+    Batch,
+    CallTimes,
+    CountTokens,
+    Delivery,
+    Problems,
+    Receiver,
+)
 from torchgauge.monitoring.process_file import ProcessFile
-from torchgauge.monitoring.readings import memory_readings
 from torchgauge.monitoring.series import Series
 from torchgauge.records.headline.figure import Unit
-from torchgauge.records.monitoring.process_state import Problem, ProcessState
 from torchgauge.records.monitoring.window import (
     BATCH,
     FIRST_BYTE,
@@ -35,6 +40,8 @@ from torchgauge.records.monitoring.window import (
     LAYER,
     MEMORY,
     TOKENS,
+    Problem,
+    ProcessState,
     Window,
 )
 from torchgauge.records.record import How

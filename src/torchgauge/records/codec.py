@@ -30,7 +30,7 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.trace.trace_diff import TraceDiff, TraceSide
 from torchgauge.records.trend import Trend
 from torchgauge.records.verdict import Verdict
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 
 Saved = (
     Profile

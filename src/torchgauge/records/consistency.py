@@ -17,12 +17,11 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
-from torchgauge.records.latency.latency import Latency
-from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.latency import Latency, TrainingTime
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import LARGEST_INTEGER
-from torchgauge.records.serving import agreement
+from torchgauge.records.serving import serving as agreement
 from torchgauge.records.serving.capacity_plan import CapacityPlan
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
@@ -36,8 +35,8 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.trace.trace_diff import TraceDiff
 from torchgauge.records.trend import Trend, TrendSeries
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import Roofs
+from torchgauge.records.work.size import Count
 
 # The figures of rows that are summed up over all of them.
 _WORK = (

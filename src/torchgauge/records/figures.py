@@ -8,19 +8,20 @@ from typing import Any
 import msgspec
 
 from torchgauge.records.generation.generation import Generation
-from torchgauge.records.headline.energy_figures import energy_figures
-from torchgauge.records.headline.figure import Figure, Named, Unit, by_name
-from torchgauge.records.headline.generation_figures import (
+from torchgauge.records.headline.figure import (
+    Figure,
+    Named,
+    Unit,
     all_generation_figures,
-    generation_figures,
-)
-from torchgauge.records.headline.parallel_figures import parallel_figures
-from torchgauge.records.headline.serving_figures import (
+    by_name,
     capacity_figure,
+    energy_figures,
+    generation_figures,
     level_figures,
+    parallel_figures,
     serving_figures,
+    training_figures,
 )
-from torchgauge.records.headline.training_figures import training_figures
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
@@ -32,9 +33,8 @@ from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import Roofline
-from torchgauge.records.work.size import Size
+from torchgauge.records.work.size import Count, Size
 from torchgauge.records.work.utilization import Utilization
 
 SIZE: Named = {

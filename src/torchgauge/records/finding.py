@@ -2,9 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import builtins
+from typing import Any, Literal
 
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.records.record import Record
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """An error of torchgauge's as it travels: `kind` is its class, `traceback` the user's own.
+
+    `raised` and `arguments` make the error again that the user's code raised, where it is one of
+    Python's own with texts alone; the class of any other may be nothing but a name here.
+    """
+
+    kind: str
+    id: str
+    message: str
+    cause: str
+    remedy: str
+    traceback: str
+    raised: str = ""
+    arguments: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_error(error: TorchgaugeError) -> Failure:
+        """Return `error` as a record, to raise it in another process."""
+        return Failure(
+            kind=type(error).__name__,
+            id=error.id,
+            message=error.message,
+            cause=error.cause,
+            remedy=error.remedy,
+            traceback=user_traceback(error),
+            **_raised(error.__cause__),
+        )
+
+    def error(self) -> TorchgaugeError:
+        """Return the error again, of the class it had."""
+        kinds = (*TorchgaugeError.__subclasses__(), *InputError.__subclasses__())
+        named = {kind.__name__: kind for kind in kinds}
+        kind: type[TorchgaugeError] = named.get(self.kind, MeasurementError)
+        error = kind(self.message, id=self.id, cause=self.cause, remedy=self.remedy)
+        error.traceback = self.traceback
+        raised = _of_python(self.raised)
+        if raised is not None:
+            error.__cause__ = raised(*self.arguments)
+        return error
+
+
+def _raised(cause: BaseException | None) -> dict[str, Any]:
+    if cause is None or _of_python(type(cause).__name__) is not type(cause):
+        return {}
+    # Those with more arguments, such as UnicodeDecodeError, take more than texts.
+    texts = len(cause.args) <= 1 and all(isinstance(argument, str) for argument in cause.args)
+    return {"raised": type(cause).__name__, "arguments": cause.args} if texts else {}
+
+
+def _of_python(name: str) -> type[Exception] | None:
+    """Return the exception that Python itself has by this name, and nothing else that it has."""
+    kind = getattr(builtins, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
 
 Severity = Literal["info", "warning", "serious"]
 

@@ -9,8 +9,7 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.latency.latency import Latency, Throughput
-from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.latency import Latency, Throughput, TrainingTime
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.record import MeasurementWarning, Record

@@ -25,7 +25,7 @@ RENDERERS = {
     "json": "torchgauge.report.export.json",
     "junit": "torchgauge.report.export.junit",
     "line": "torchgauge.report.console.line",
-    "markdown": "torchgauge.report.markdown.markdown",
+    "markdown": "torchgauge.report.markdown.markdown_blocks",
     "notebook": "torchgauge.report.notebook.notebook",
     "openmetrics": "torchgauge.report.export.openmetrics",
     "regressions": "torchgauge.report.content.regressions",

@@ -12,7 +12,7 @@ from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.trace.ranks import Ranks
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 
 Value = float | int | str | None
 Summarized = Profile | Count | Generation | Loop | Parallel | Ranks | Serving | Sweep | TrainingRun

@@ -11,7 +11,8 @@ from torchgauge.records.record import Record
 from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.work.roofline import Roofline, Roofs
-from torchgauge.report.content import sections, time_sections, trace
+from torchgauge.report.content import section as time_sections
+from torchgauge.report.content import sections, trace
 from torchgauge.report.content.document import (
     Block,
     Document,

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from torchgauge import units
-from torchgauge.analyze.capacity.controlled_levels import with_controls
-from torchgauge.analyze.capacity.service_times import of_requests
+from torchgauge.analyze.capacity.service_times import of_requests, with_controls
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.serving.capacity_fit import capacity_of_levels
+from torchgauge.analyze.serving.left_out import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch
 from torchgauge.analyze.serving.rate_trials import Trial
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.device.environment import environment
-from torchgauge.device.gpu_metrics import gpu_metrics
+from torchgauge.device.load import gpu_metrics
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.progress import Progress
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.serving.capacity_plan import ServiceTimes
 from torchgauge.records.serving.level import TIMEOUT, Arrivals, Level
-from torchgauge.records.serving.service_times import ServiceTimes
 from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
 from torchgauge.serving.client.address import Address, parse_address

@@ -20,10 +20,9 @@ from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError
 from torchgauge.reading import Bound, read_bytes
 from torchgauge.records.serving.level import TIMEOUT, Arrivals, Sending
-from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.address import Address, Token, request_bytes
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects.every import dialect_named
-from torchgauge.serving.client.request_bytes import Token, request_bytes
 from torchgauge.serving.load_options import LONGEST, LoadOptions
 
 BOUND = Bound(minimum=1 << 28, times=1, maximum=1 << 28)

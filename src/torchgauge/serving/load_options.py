@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Scenario
+from torchgauge.records.serving.requests import Goal
 from torchgauge.similar import did_you_mean, similar
 
 # By what they need: a URL, the reference server, or requests that are sent.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from torchgauge.device import counters
-from torchgauge.device.gpu_metrics import GpuMetrics, NoGpu, gpus_of
+from torchgauge.device.load import GpuMetrics, NoGpu, gpus_of
 from torchgauge.device.process_counters import (
     ProcessReading,
     cores_of,
@@ -20,7 +20,7 @@ from torchgauge.device.process_counters import (
     memory_of,
     read_process,
 )
-from torchgauge.records.serving.server_use import ServerUse
+from torchgauge.records.serving.level import ServerUse
 from torchgauge.serving.client.address import Address
 
 INTERVAL = 0.5

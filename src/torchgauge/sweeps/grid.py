@@ -11,8 +11,8 @@ from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, CellSettings
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.precisions import PRECISIONS, plain_name
+from torchgauge.targets.quantization import MODES
 from torchgauge.targets.runtimes.runtime_options import LEVELS, RUNTIMES
-from torchgauge.targets.variant import MODES
 
 NUMBERS = ("batch", "threads", "interop", "seq_len")
 WORDS = {

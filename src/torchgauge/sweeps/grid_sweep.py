@@ -25,9 +25,9 @@ from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.inputs.tensors import strided
 from torchgauge.targets.modules import check_tree
-from torchgauge.targets.names import name_of
+from torchgauge.targets.precisions import name_of
+from torchgauge.targets.quantization import ModelWithInputs, Variant
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.variant import ModelWithInputs, Variant
 
 
 def sweep_grid(

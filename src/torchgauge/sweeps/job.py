@@ -16,7 +16,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.sweep import Cell, CellCost, CellSettings, Status
 from torchgauge.records.work.cost import Cost
-from torchgauge.targets.variant import Variant
+from torchgauge.targets.quantization import Variant
 
 UNSUPPORTED = (
     *("precision-unsupported", "device-absent", "device-unsupported", "int8-unsupported"),

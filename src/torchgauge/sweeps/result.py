@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.analyze.sweep.constraints import best, parse
-from torchgauge.analyze.sweep.pareto import front
+from torchgauge.analyze.sweep.constraints import best, front, parse
 from torchgauge.analyze.sweep.scaling import scaling
 from torchgauge.records.environment import Environment
 from torchgauge.records.record import MeasurementWarning

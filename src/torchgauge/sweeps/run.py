@@ -11,7 +11,7 @@ import msgspec
 
 from torchgauge import units
 from torchgauge.analyze.latency.latency import combine
-from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.analyze.latency.training_phases import throughput
 from torchgauge.errors import TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.records.environment import Environment

@@ -11,6 +11,7 @@ from torchgauge.analyze.sweep.constraints import cell_metric, parse
 if TYPE_CHECKING:
     from torchgauge.sweeps.executor import Executor
 
+
 BY = ("latency", "throughput", "memory")
 """The metrics to choose the best cells by, unless others are given."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
 
@@ -38,3 +40,15 @@ def plain_name(name: object) -> str:
     """Return our name if there is one, otherwise the name in lower case."""
     lower = str(name).strip().lower().removeprefix("torch.")
     return OTHER_NAMES.get(lower, lower)
+
+
+def name_of(value: Any) -> str:
+    """Return the name of a function or a class, for any other object that of its class.
+
+    An object may answer anything when it is asked for a name, or raise.
+    """
+    try:
+        name = value.__qualname__
+    except Exception:  # noqa: BLE001 - it is the user's own code
+        name = None
+    return name if isinstance(name, str) else type(value).__qualname__

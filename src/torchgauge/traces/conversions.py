@@ -111,13 +111,13 @@ def _read(
 
 
 def _speedscope(ranks: Iterable[_Rank]) -> Iterator[bytes]:
-    from torchgauge.report.export import trace_speedscope
+    from torchgauge.report.export import speedscope as trace_speedscope
 
     return trace_speedscope.parts(_lines(ranks))
 
 
 def _folded(ranks: Iterable[_Rank]) -> Iterator[bytes]:
-    from torchgauge.report.export import trace_folded
+    from torchgauge.report.export import folded as trace_folded
 
     return trace_folded.parts(_lines(ranks))
 
@@ -143,7 +143,7 @@ def _merged(
     """Return the events of all ranks on the clock that their collectives give."""
     from torchgauge.readers.kineto.raw_events import RawEvents
     from torchgauge.report.export import merged_trace_events
-    from torchgauge.traces.job_trace import read
+    from torchgauge.traces.rank_files import read
 
     with showing(progress) as display:
         trace = read(path, conversion.reading, display)

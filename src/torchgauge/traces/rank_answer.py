@@ -7,9 +7,9 @@ import struct
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.communication.rank_calls import Calls, Message
+from torchgauge.analyze.communication.collectives import Calls, Message
 from torchgauge.errors import TorchgaugeError
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.traces.rank_file import RankResult, read_rank
 from torchgauge.traces.read_options import ReadOptions

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from torchgauge.analyze.communication.rank_calls import Calls
+from torchgauge.analyze.communication.collectives import Calls
 from torchgauge.analyze.trace.rank_trace import rank_trace
-from torchgauge.analyze.trace.recorded_contents import devices
 from torchgauge.analyze.trace.recording import recording
 from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others
+from torchgauge.analyze.trace.window import devices
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.readers.kineto.heads import PythonDetail

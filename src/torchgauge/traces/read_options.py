@@ -10,6 +10,7 @@ from torchgauge.errors import InputError
 if TYPE_CHECKING:
     from torchgauge.analyze.trace.selection import Part
 
+
 TIMELINE_BYTES = 5_500_000  # of a page's timeline: 7.4 MB of its text
 
 

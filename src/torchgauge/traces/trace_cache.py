@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from torchgauge.analyze.trace.event_locations import event_locations
-from torchgauge.analyze.trace.recording import Recording, recording
+from torchgauge.analyze.trace.recording import Recording, event_locations, recording
 from torchgauge.analyze.trace.selection import Selection
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically

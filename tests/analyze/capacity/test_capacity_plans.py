@@ -11,15 +11,13 @@ from tests.support import generations, records, servings, sweeps
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.capacity_plans import Planner, smallest_enough, unbeaten
-from torchgauge.analyze.capacity.record_plans import level_checks, plan
 from torchgauge.analyze.capacity.service_times import of_requests, service_times
+from torchgauge.analyze.capacity.verification import level_checks, plan
 from torchgauge.errors import InputError
 from torchgauge.records import codec
-from torchgauge.records.serving.capacity_plan import PlannedSetting
-from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.capacity_plan import BatchTimes, PlannedSetting, ServiceTimes
 from torchgauge.records.serving.level import ClientLoad
-from torchgauge.records.serving.requests import Requests
-from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes
+from torchgauge.records.serving.requests import Goal, Requests
 from torchgauge.records.serving.serving import ServedBy
 
 

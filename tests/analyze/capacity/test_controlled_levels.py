@@ -6,12 +6,11 @@ import pytest
 from tests.support import servings
 from tests.support.queues import requests_of, sojourn
 
-from torchgauge.analyze.capacity.controlled_levels import with_controls
-from torchgauge.analyze.capacity.service_times import of_requests
+from torchgauge.analyze.capacity.service_times import of_requests, with_controls
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.levels import level
+from torchgauge.records.serving.capacity_plan import ServiceTimes
 from torchgauge.records.serving.level import Arrivals, ClientLoad
-from torchgauge.records.serving.service_times import ServiceTimes
 
 SERVICE, RATE, SECONDS = 0.01, 80.0, 12.0
 

@@ -12,12 +12,12 @@ from torchgauge.analyze.capacity.batch_model import BatchModel
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.knee import knee
 from torchgauge.analyze.capacity.prediction import Predictor, judged
+from torchgauge.analyze.capacity.server_model import unit_arrivals
 from torchgauge.analyze.capacity.simulation import Workers, simulate
 from torchgauge.analyze.capacity.token_model import TokenModel
-from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
 from torchgauge.errors import InputError
-from torchgauge.records.serving.goal import Goal
-from torchgauge.records.serving.service_times import LARGEST_BATCH, BatchTimes, ServiceTimes
+from torchgauge.records.serving.capacity_plan import LARGEST_BATCH, BatchTimes, ServiceTimes
+from torchgauge.records.serving.requests import Goal
 
 
 def predictor(times, effort=0.3, **options):

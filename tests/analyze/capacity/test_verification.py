@@ -9,15 +9,15 @@ from tests.support import capacity_worlds as worlds
 from tests.support import records, servings
 from tests.support.serving_levels import requests
 
-from torchgauge.analyze.capacity import load_checks
+from torchgauge.analyze.capacity import server_model as load_checks
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.capacity_plans import Planner
 from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.analyze.capacity.verification import verified, verifying_load
 from torchgauge.errors import InputError
-from torchgauge.records.serving.goal import Goal, GoalResult
 from torchgauge.records.serving.level import Arrivals, ClientLoad, Level, Saturation
+from torchgauge.records.serving.requests import Goal, GoalResult
 
 RATE, COUNT = 20.0, 400
 

@@ -9,7 +9,7 @@ from tests.support.latency_runs import ELEVEN, QUIET, TEN, changed_tree, layer_t
 
 from torchgauge.analyze.compare.compare import compare
 from torchgauge.analyze.compare.compared_memory import TWO_MEASURES
-from torchgauge.analyze.gate.exact_metrics import exact_ruling
+from torchgauge.analyze.gate.stored_gate import exact_ruling
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.verdict import Tolerance
 

@@ -13,7 +13,7 @@ from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.node_tree import node_rows
 from torchgauge.errors import InputError
 from torchgauge.readers.dialects.etdump import as_kineto
-from torchgauge.readers.executorch.dump_file import read_runs
+from torchgauge.readers.executorch.flatbuffer import read_runs
 from torchgauge.readers.executorch.lowering_file import read_lowering
 from torchgauge.readers.executorch.program_file import read_method
 

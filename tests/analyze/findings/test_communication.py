@@ -8,7 +8,7 @@ from tests.support.kineto_events import launched, mark, node, op, read
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.records.record import Interval
-from torchgauge.records.trace.straggler import LateCall, RankDifference, Straggler
+from torchgauge.records.trace.ranks import LateCall, RankDifference, Straggler
 from torchgauge.records.trace.trace import Collectives, Job, RankWait, Trace
 
 MIB = 2**20

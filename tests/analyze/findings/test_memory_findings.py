@@ -8,8 +8,8 @@ from tests.support.findings import H100, finding, rank
 from tests.support.kineto_events import launched
 
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 GIB = 1 << 30
 

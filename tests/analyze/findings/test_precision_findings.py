@@ -7,8 +7,8 @@ from tests.support.exported_records import target
 from tests.support.operator_costs import ROOFS, cost, row
 
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.work.roofline import Roofline
 
 TREE = Tree(

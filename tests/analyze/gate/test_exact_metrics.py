@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchgauge.analyze.gate.exact_metrics import exact_ruling
+from torchgauge.analyze.gate.stored_gate import exact_ruling
 from torchgauge.records.comparison import Change
 from torchgauge.records.verdict import Tolerance
 

@@ -9,14 +9,14 @@ from tests.support.serving_levels import distribution, open_level
 
 import torchgauge as tg
 from torchgauge.analyze.compare.compared_levels import compare_servings, level_pairs
-from torchgauge.analyze.gate.load_growth import growth
-from torchgauge.analyze.gate.load_test import load_test
+from torchgauge.analyze.gate.evidence import growth
+from torchgauge.analyze.gate.repeated_runs import load_test
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated
 from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity import Capacity
-from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
 from torchgauge.records.serving.level import Arrivals, Level, Saturation, Sending
+from torchgauge.records.serving.requests import Distribution, Estimate, Percentile
 from torchgauge.records.serving.serving import ServedBy
 
 FOUND = servings.capacity_found()

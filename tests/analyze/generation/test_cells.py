@@ -7,9 +7,8 @@ import msgspec
 import pytest
 from tests.support.generation_calls import DYNAMIC, assisted, call, cut
 
-from torchgauge.analyze.generation.cells import cell, cells
-from torchgauge.analyze.generation.decode_steps import decode_steps
-from torchgauge.records.generation.cache_size import CacheSize
+from torchgauge.analyze.generation.cells import cell, cells, decode_steps
+from torchgauge.records.generation.call import CacheSize
 
 SHAPE = {"batch": 1, "prompt": 100, "beams": 1, "cache_kind": "dynamic"}
 

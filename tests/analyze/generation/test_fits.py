@@ -21,11 +21,11 @@ from tests.support.generation_grids import (
 from torchgauge.analyze.generation.cells import cell, cells
 from torchgauge.analyze.generation.fits import fits, stage_fit
 from torchgauge.analyze.generation.predictions import stage_time
-from torchgauge.analyze.generation.stage_line import line
 from torchgauge.analyze.generation.stage_points import (
     StagePoint,
     decode_points,
     first_token_points,
+    line,
     prefill_points,
     unit_rows,
 )

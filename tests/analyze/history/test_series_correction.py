@@ -12,7 +12,7 @@ from tests.support.paths import DATA
 
 from torchgauge.analyze.history.series_correction import series_correction
 from torchgauge.analyze.statistics.change_points import changes
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 
 KINDS = ("matmul", "copy", "python", "dispatch", "waiting")
 WEIGHTS = np.array((0.6, 0.1, 0.0, 0.2, 0.3))

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 from tests.support.timelines import drawn, synthetic
 
-from torchgauge.analyze.lanes.lane_events import MAX_ROWS, Labels, lane, rows
-from torchgauge.analyze.lanes.packing import blocks, encoded, packed, zigzag
+from torchgauge.analyze.lanes.packing import (
+    MAX_ROWS,
+    Labels,
+    blocks,
+    encoded,
+    lane,
+    packed,
+    rows,
+    zigzag,
+)
 from torchgauge.records.timeline.timeline import disagreements
 
 

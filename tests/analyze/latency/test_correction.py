@@ -12,7 +12,7 @@ from tests.support.paths import DATA
 
 from torchgauge.analyze.gate.stored import corrected
 from torchgauge.analyze.latency.correction import MIN_ERROR, correction
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 
 KINDS = ("copy", "dispatch", "matmul", "python")
 BOUND = {

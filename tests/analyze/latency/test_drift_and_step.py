@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from torchgauge.analyze.latency.drift import find_drift
-from torchgauge.analyze.latency.latency_warnings import find_step
-from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time
-from torchgauge.analyze.statistics.detrended_noise import noise_tau
+from torchgauge.analyze.latency.drift import find_drift, find_step
+from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, noise_tau
 
 
 def noise(count, correlation=0.0, seed=0, spread=0.04):

@@ -10,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from torchgauge.analyze.latency.between_processes import headline, process_interval
-from torchgauge.analyze.latency.latency import combine
-from torchgauge.analyze.latency.latency_run import run_figures
-from torchgauge.analyze.latency.run_spread import RunSpread, run_spread
+from torchgauge.analyze.latency.latency import combine, run_figures
+from torchgauge.analyze.latency.run_spread import RunSpread, headline, process_interval, run_spread
 from torchgauge.errors import MeasurementError
-from torchgauge.records.latency.latency import Latency
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import Latency, PastRun
 from torchgauge.records.record import Interval, MeasurementWarning
 
 

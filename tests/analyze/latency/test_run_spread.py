@@ -7,7 +7,7 @@ import pytest
 from scipy.special import stdtrit
 
 from torchgauge.analyze.latency.run_spread import past_target, run_spread
-from torchgauge.records.latency.past_run import PastRun
+from torchgauge.records.latency.latency import PastRun
 
 
 def runs(logs, target="mlp", busy=False, spread=0.0):

@@ -7,7 +7,7 @@ import pytest
 from tests.support import records
 
 from torchgauge.analyze.latency.latency import undisturbed_of
-from torchgauge.report.content.time_sections import latency as latency_section
+from torchgauge.report.content.section import latency as latency_section
 
 
 def runs(*found):

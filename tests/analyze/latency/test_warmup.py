@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.latency.warmup import WarmUp, find_warmup
+from torchgauge.analyze.latency.stopping import WarmUp, find_warmup
 
 
 def by_loops(samples):

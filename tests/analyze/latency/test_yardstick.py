@@ -7,9 +7,8 @@ import pytest
 from scipy.special import stdtrit
 from tests.support.records import latency
 
-from torchgauge.analyze.latency.yardstick import MIN_KINDS, STUDENT_T, with_speed, yardstick_of
-from torchgauge.records.latency.past_run import PastRun
-from torchgauge.records.latency.yardstick import Yardstick
+from torchgauge.analyze.latency.noise import MIN_KINDS, STUDENT_T, with_speed, yardstick_of
+from torchgauge.records.latency.latency import PastRun, Yardstick
 
 WORK = {"matmul": 1e-4, "copy": 2e-5, "python": 5e-5, "dispatch": 4e-5}
 

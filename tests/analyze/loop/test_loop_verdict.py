@@ -8,8 +8,8 @@ from tests.support.loops import loop, step_times
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.analyze.loop.step_shares import mean_of, share_of
 from torchgauge.records.record import Interval
-from torchgauge.records.timeline.device_use import DeviceUse
 from torchgauge.records.timeline.loop import ScalarCalls
+from torchgauge.records.timeline.tree import DeviceUse
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "optimizer": 0.003, "outside": 0.001}
 # A forward and a backward pass of products, an optimizer that streams, and little else.

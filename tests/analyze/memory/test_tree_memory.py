@@ -2,8 +2,8 @@
 
 from torchgauge.analyze.memory.tree_memory import with_memory
 from torchgauge.records.record import Interval, MeasurementWarning
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def row(name, kind, parent, **figures):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.monitoring.burn_rate import Objective, bad_calls, burn_rate
+from torchgauge.analyze.monitoring.window_alerts import Objective, bad_calls, burn_rate
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 

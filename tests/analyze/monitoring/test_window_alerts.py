@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from torchgauge.analyze.history.alerts import Rule, alerts
-from torchgauge.analyze.monitoring.burn_rate import Objective
 from torchgauge.analyze.monitoring.window_alerts import (
+    Objective,
     WindowRule,
     window_alerts,
     window_series,

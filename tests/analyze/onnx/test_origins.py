@@ -12,8 +12,7 @@ from torchgauge.analyze.onnx.node_tree import (
     node_rows,
 )
 from torchgauge.analyze.onnx.node_work import with_work
-from torchgauge.analyze.onnx.origins import origins
-from torchgauge.analyze.onnx.ran_nodes import NodeCounter, counted_nodes
+from torchgauge.analyze.onnx.origins import NodeCounter, counted_nodes, origins
 from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, TensorType
 from torchgauge.records.timeline.tree import Tree
 

@@ -4,10 +4,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support import parallels
 
-from torchgauge.analyze.parallel.device_fit import device_fit
-from torchgauge.analyze.parallel.mesh_groups import groups_of
-from torchgauge.analyze.parallel.step_bound import step_bound
-from torchgauge.records.parallel.rank_work import CollectiveRow, Link, Links, WorkRow
+from torchgauge.analyze.parallel.rank_lifetimes import groups_of
+from torchgauge.analyze.parallel.step_bound import device_fit, step_bound
+from torchgauge.records.parallel.parallel import CollectiveRow, Link, Links, WorkRow
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 
 ROOFS = Roofs(

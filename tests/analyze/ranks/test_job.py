@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.kineto_events import launched, mark, read
 
-from torchgauge.analyze.communication.rank_calls import Calls, Message
+from torchgauge.analyze.communication.collectives import Calls, Message
 from torchgauge.analyze.ranks.job import job
 from torchgauge.analyze.trace.rank_trace import rank_trace
 

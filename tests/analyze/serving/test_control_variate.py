@@ -8,9 +8,9 @@ import pytest
 from tests.support.queues import requests_of, sojourn
 
 from torchgauge.analyze.serving.arrivals import schedule
-from torchgauge.analyze.serving.control_variate import with_control
 from torchgauge.analyze.serving.goals import judged, parse_goals
 from torchgauge.analyze.serving.levels import level
+from torchgauge.analyze.serving.request_times import with_control
 from torchgauge.records.serving.level import Arrivals
 
 SERVICE = 0.01

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from torchgauge.analyze.serving.early_stopping import (
+from torchgauge.analyze.serving.levels import (
     early_stopping,
     queries_needed,
     queries_that_may_exceed,

@@ -9,10 +9,8 @@ from torchgauge.analyze.serving.goals import judged, parse_goals, within_goals
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, Level, Saturation
-from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal, Percentile, Requests
 
 P99 = Goal(metric="latency", limit=0.1, fraction=0.99, text="p99<100ms")
 SERVICE = Goal(metric="service", limit=5e-3, fraction=0.5)

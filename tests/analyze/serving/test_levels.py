@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from tests.support.queues import queued, requests_of, sojourn
 
-from torchgauge.analyze.serving.capacity_fit import goal_count
 from torchgauge.analyze.serving.goals import parse_goals
+from torchgauge.analyze.serving.left_out import goal_count
 from torchgauge.analyze.serving.levels import level
 from torchgauge.records.serving.level import Arrivals, ClientLoad
 from torchgauge.records.serving.requests import Requests

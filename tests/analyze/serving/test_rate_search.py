@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.support.simulated_loads import SimulatedLoad, lindley
 
-from torchgauge.analyze.serving.capacity_fit import (
+from torchgauge.analyze.serving.left_out import (
     GoalCount,
     capacity_of_levels,
     fitted_line,

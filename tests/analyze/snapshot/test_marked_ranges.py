@@ -1,6 +1,6 @@
 """The ranges that begins and ends of a snapshot stand for, by hand."""
 
-from torchgauge.analyze.snapshot.marked_ranges import MarkedRange, ranges
+from torchgauge.analyze.snapshot.growth import MarkedRange, ranges
 from torchgauge.records.snapshot import Mark
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from torchgauge.analyze.statistics.correlated_means import correlated_mean, correlated_share
-from torchgauge.analyze.statistics.correlated_percentiles import (
+from torchgauge.analyze.serving.distributions import correlated_mean, correlated_share
+from torchgauge.analyze.statistics.autocorrelation import (
     LOWER_TAIL,
     UPPER_TAIL,
     CorrelatedSamples,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.statistics.student import estimate, p_value
+from torchgauge.analyze.statistics.paired import estimate, p_value
 
 D0 = math.log(1.01)
 DIFFERENCES = st.lists(st.floats(-0.5, 0.5), min_size=3, max_size=12)

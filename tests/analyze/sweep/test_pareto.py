@@ -2,7 +2,7 @@
 
 from tests.support.sweeps import cell, ended
 
-from torchgauge.analyze.sweep.pareto import front
+from torchgauge.analyze.sweep.constraints import front
 
 
 def test_dominated_cells_are_off_the_front():

@@ -18,11 +18,11 @@ from tests.support.kineto_events import (
 
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
-from torchgauge.analyze.timeline.layer_times import LayerTimes
+from torchgauge.analyze.timeline.residual import LayerTimes
 from torchgauge.analyze.timeline.tree import node_table
 from torchgauge.analyze.timeline.typical_step import typical
 from torchgauge.records.timeline.tables import operators
-from torchgauge.records.trace.kernel import Collective
+from torchgauge.records.trace.breakdown import Collective
 
 STEPS = re.compile(r"tg@\d+")
 TABLE = [

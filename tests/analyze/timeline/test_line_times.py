@@ -9,8 +9,8 @@ from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
 from torchgauge.analyze.timeline.line_times import Samples, Spot, line_times
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 A, B = Spot("net.py", 7), Spot("net.py", 9)
 INTERVAL = 50_000

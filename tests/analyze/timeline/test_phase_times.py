@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from torchgauge.analyze.timeline.attribution import BACKWARD, FORWARD, NONE, OPTIMIZER
-from torchgauge.analyze.timeline.phase_times import PhaseTimes
 from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING, NodeDraft, NodeTable
+from torchgauge.analyze.timeline.typical_step import PhaseTimes
 
 NODES = [
     NodeDraft("Net", "model", NONE),

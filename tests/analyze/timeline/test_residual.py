@@ -6,8 +6,8 @@ import pytest
 from torchgauge.analyze.timeline.residual import residual_warnings, with_headline_ratio
 from torchgauge.records.latency.latency import Latency, LatencyRun, Stage
 from torchgauge.records.record import Interval, MeasurementWarning
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 MS = 1_000_000
 

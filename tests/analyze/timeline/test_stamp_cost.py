@@ -3,7 +3,7 @@
 import pytest
 
 from torchgauge.analyze.timeline.call_tree import Call, CallTree, NamedModule
-from torchgauge.analyze.timeline.layer_times import layer_times
+from torchgauge.analyze.timeline.residual import layer_times
 from torchgauge.analyze.timeline.stamp_cost import FREE, StampCost, scaled_to_steps, stamp_cost
 
 NET, BLOCK, CONV, RELU = range(4)

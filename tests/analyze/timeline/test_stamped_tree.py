@@ -3,8 +3,7 @@
 import pytest
 
 from torchgauge.analyze.timeline.call_tree import Call, CallTree, NamedModule
-from torchgauge.analyze.timeline.layer_times import layer_times
-from torchgauge.analyze.timeline.stamped_tree import stamped_tree
+from torchgauge.analyze.timeline.residual import layer_times, stamped_tree
 from torchgauge.records.timeline.tree import Pass
 
 NET, CONV = 0, 1

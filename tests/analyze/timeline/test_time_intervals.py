@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.timeline.time_intervals import union
+from torchgauge.analyze.timeline.device_time import union
 
 WINDOW = (5, 25)
 pairs = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=8)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from torchgauge.analyze.timeline.attribution import FORWARD, NONE
-from torchgauge.analyze.timeline.layer_times import LayerTimes
-from torchgauge.analyze.timeline.phase_times import PhaseTimes
+from torchgauge.analyze.timeline.residual import LayerTimes
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable
-from torchgauge.analyze.timeline.typical_step import typical
+from torchgauge.analyze.timeline.typical_step import PhaseTimes, typical
 from torchgauge.records.timeline.tree import Pass
 
 NODES = [

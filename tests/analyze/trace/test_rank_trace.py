@@ -19,8 +19,8 @@ from tests.support.kineto_events import (
 from tests.support.paths import public_trace, public_traces
 
 from torchgauge.analyze.timeline.host_work import HostWork
+from torchgauge.analyze.trace.device_work import attributed
 from torchgauge.analyze.trace.rank_trace import rank_trace
-from torchgauge.analyze.trace.recorded_tree import attributed
 from torchgauge.readers.kineto.kineto import read_events
 
 US = 1e-6

@@ -3,13 +3,13 @@
 import pytest
 from tests.support.paths import public_trace
 
-from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.analyze.work.category_times import OUTSIDE, category_times
 from torchgauge.device.roofs import peaks
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
-from torchgauge.records.trace.kernel import Collective, Kernel
+from torchgauge.records.trace.breakdown import Collective, Kernel
 
 MODEL = TreeRow(name="Net", kind="model", parent=-1, calls=1, host=100)
 PRODUCT = "ampere_bf16_s16816gemm_bf16_128x64"

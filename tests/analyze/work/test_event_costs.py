@@ -14,7 +14,7 @@ from torchgauge.analyze.timeline.attribution import (
     attribute,
 )
 from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
-from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.analyze.work.event_costs import ABSENT, by_layer, by_node, event_costs
 from torchgauge.readers.kineto.kineto import read_events
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.support.kineto_events import op, read
 
-from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.analyze.trace.device_work import recorded_tree
 
 
 def dtypes(*calls):

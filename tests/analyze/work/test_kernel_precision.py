@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchgauge.analyze.work.kernel_precision import on_tensor_cores, precision
+from torchgauge.analyze.work.category_times import on_tensor_cores, precision
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchgauge.analyze.trace.recorded_tree import attributed
+from torchgauge.analyze.trace.device_work import attributed
 from torchgauge.analyze.work.event_costs import ABSENT, event_costs
 from torchgauge.analyze.work.recorded_work import Texts, recorded_bytes, recorded_work
 from torchgauge.formulas.operand import Described

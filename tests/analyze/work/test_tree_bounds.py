@@ -2,10 +2,9 @@
 
 import pytest
 
-from torchgauge.analyze.work.tree_bounds import with_bounds
-from torchgauge.analyze.work.tree_costs import layer_times, with_costs
+from torchgauge.analyze.work.tree_costs import layer_times, with_bounds, with_costs
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 

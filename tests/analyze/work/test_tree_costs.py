@@ -3,8 +3,8 @@
 from tests.support.operator_costs import cost, node, row
 
 from torchgauge.analyze.work.tree_costs import with_costs
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def tree_of(*operators):

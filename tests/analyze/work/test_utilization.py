@@ -15,7 +15,7 @@ from torchgauge.analyze.work.utilization import (
     utilization,
 )
 from torchgauge.records.figures import figures
-from torchgauge.records.latency.training import TrainingPhase, TrainingTime
+from torchgauge.records.latency.latency import TrainingPhase, TrainingTime
 from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
 from torchgauge.report.content.rulings import allowed

@@ -9,14 +9,14 @@ import torch
 from tests.support.fakes import FakeClock, FakeGpu
 from tests.support.roof_runs import Watch, machine  # noqa: F401 - a fixture
 
-from torchgauge.device import settings, state_file
-from torchgauge.device.checks.other_load import most_other
+from torchgauge.device import calibration as state_file
+from torchgauge.device import settings
+from torchgauge.device.checks.every import most_other
 from torchgauge.device.cpu import Cpu, last_level_cache
-from torchgauge.device.gpu_metrics import NoGpu
-from torchgauge.device.load import LoadWatch
+from torchgauge.device.load import LoadWatch, NoGpu
 from torchgauge.device.roofs import roof_measurement, roofs
-from torchgauge.device.roofs.best_time import best_time
 from torchgauge.device.roofs.roof_kernels import TorchKernels
+from torchgauge.device.roofs.roof_measurement import best_time
 from torchgauge.progress import Silent
 from torchgauge.records.work.roofline import Roofs
 

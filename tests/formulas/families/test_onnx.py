@@ -7,10 +7,9 @@ import pytest
 
 from torchgauge.formulas import registry
 from torchgauge.formulas.onnx_kinds import ELEMENTWISE, MOVING, REDUCED, STILL
-from torchgauge.formulas.operand import Described
+from torchgauge.formulas.operand import Described, Work
 from torchgauge.formulas.touched import touched
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.formulas.work import Work
 
 MS = "com.microsoft::"
 X = (2, 3, 4)

@@ -2,9 +2,8 @@
 
 import torch
 
-from torchgauge.formulas.operand import Described
+from torchgauge.formulas.operand import Described, Work
 from torchgauge.formulas.registry import find
-from torchgauge.formulas.work import Work
 
 X = torch.ones(1, 3, 16, 16)
 ROIS = torch.tensor([[0.0, 1, 1, 9, 9], [0, 2, 2, 12, 12]])

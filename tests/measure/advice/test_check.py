@@ -15,7 +15,7 @@ from torchgauge.measure.advice.check import CheckSource, check
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.readers.onnx import onnx_file
-from torchgauge.readers.onnx.onnx_answer import Answer, answered
+from torchgauge.readers.onnx.onnx_file import Answer, answered
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import TargetRequest
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig, QuantizedCache, StaticCache
 
-from torchgauge.measure.generation.cache_sizes import cache_size
+from torchgauge.measure.generation.call_records import cache_size
 
 LAYERS, HEADS, SIZE = 2, 2, 8
 CONFIG = LlamaConfig(

@@ -7,8 +7,8 @@ from tests.support.language_models import HEADS, HIDDEN, INNER, KEY_HEADS, LAYER
 
 import torchgauge as tg
 from torchgauge.api.generations import measure_generation
-from torchgauge.measure.generation.captured_forwards import captured_stages, whole_prefill
 from torchgauge.measure.generation.stage_work import counted
+from torchgauge.measure.generation.watched_modules import captured_stages, whole_prefill
 from torchgauge.records.generation.call import Forwards, GenerationCall
 from torchgauge.targets.builds.source import Source
 

@@ -8,8 +8,7 @@ from tests.support import records
 from torchgauge.device import past_runs
 from torchgauge.device.environment import environment
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.latency.latency_runs import LatencyRuns
-from torchgauge.measure.latency.remembered_runs import combined
+from torchgauge.measure.latency.latency_runs import LatencyRuns, combined
 from torchgauge.progress import Silent
 from torchgauge.targets.builds.source import Source
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.sampled_machine import MS, FakeClock, Machine, steady
 
 from torchgauge.analyze.latency.stopping import Look
-from torchgauge.analyze.statistics.correlated_percentiles import percentile_time
+from torchgauge.analyze.statistics.autocorrelation import percentile_time
 from torchgauge.analyze.statistics.percentiles import percentile_interval, samples_needed
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.latency import sampling

@@ -9,8 +9,7 @@ from tests.support.fakes import FakeClock, FakeGpu
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.analyze.latency.latency import combine
-from torchgauge.analyze.latency.latency_run import run_figures
+from torchgauge.analyze.latency.latency import combine, run_figures
 from torchgauge.analyze.latency.training_phases import training_time
 from torchgauge.errors import InputError
 from torchgauge.measure.latency.latency import measure

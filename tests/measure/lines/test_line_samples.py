@@ -12,8 +12,8 @@ from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
 from torchgauge.analyze.timeline.line_times import Samples, Spot, line_times
 from torchgauge.measure.lines.line_samples import LineSamples
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 LONG, SHORT, OPERATOR = 300_000, 100_000, 3_000_000  # ns
 STEP = LONG + SHORT + 2 * OPERATOR

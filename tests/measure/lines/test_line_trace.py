@@ -10,7 +10,7 @@ from tests.support.fakes import FakeClock
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.lines.line_memory import allocated
 from torchgauge.measure.lines.line_trace import LineTrace
-from torchgauge.records.timeline.traced_lines import TracedFunction, TracedLine
+from torchgauge.records.timeline.tree import TracedFunction, TracedLine
 
 FILE = __file__
 

@@ -14,8 +14,8 @@ import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.measure.forward import opened
 from torchgauge.measure.lines import line_samples, lines
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.targets.builds.source import Source
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, dataloader
 from torchgauge.measure.loop import step_clock
 from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.step_clock import StepClock
-from torchgauge.records.timeline.step_times import STEP_KINDS
+from torchgauge.records.timeline.loop import STEP_KINDS
 
 
 @pytest.fixture

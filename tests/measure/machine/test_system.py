@@ -4,7 +4,7 @@ import time
 import pytest
 from tests.support.fakes import FakeClock
 
-from torchgauge.device.gpu_metrics import GpuReading, NoGpu
+from torchgauge.device.load import GpuReading, NoGpu
 from torchgauge.measure.machine import system
 from torchgauge.measure.machine.system import Flows
 

@@ -4,13 +4,13 @@ import torch
 from tests.support.step_memory import ADAM, measured
 from torch import nn
 
-from torchgauge.analyze.memory.alive_tensors import (
+from torchgauge.analyze.memory.recorded_ranges import Ranges
+from torchgauge.analyze.memory.tree_memory import (
     MAX_ROWS,
     OTHERS_NAME,
     AliveStorage,
     alive_tensors,
 )
-from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.report.console import blocks
 from torchgauge.report.console.plain import plain
 from torchgauge.report.tables.alive_tensors import alive as alive_table

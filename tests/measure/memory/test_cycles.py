@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from torchgauge.measure.memory import cycles
-from torchgauge.measure.memory.cycles import collecting_cycles
+from torchgauge.measure.memory import memory_warnings as cycles
+from torchgauge.measure.memory.memory_warnings import collecting_cycles
 
 
 class Cycle:

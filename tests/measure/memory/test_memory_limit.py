@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from torchgauge.measure.memory.memory_limit import process_limit
+from torchgauge.measure.forward import process_limit
 
 OOM = (
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of "
@@ -15,7 +15,7 @@ OOM = (
 )
 CHILD = """
 import resource
-from torchgauge.measure.memory.memory_limit import process_limit
+from torchgauge.measure.forward import process_limit
 resource.setrlimit(resource.RLIMIT_DATA, (3 * 10**9, resource.RLIM_INFINITY))
 found = process_limit("cpu", "")
 kept = bytearray(10**8)

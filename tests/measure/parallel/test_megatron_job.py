@@ -6,10 +6,9 @@ import importlib
 import pytest
 from tests.support.paths import BENCHMARKS
 
-from torchgauge.analyze.parallel.mesh_groups import groups_of
+from torchgauge.analyze.parallel.rank_lifetimes import groups_of
 from torchgauge.measure.parallel.fake_job import fake_job
-from torchgauge.measure.parallel.pipeline_step import PipelineStep
-from torchgauge.measure.parallel.rank_step import note_step
+from torchgauge.measure.parallel.rank_step import PipelineStep, note_step
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 
 pytestmark = pytest.mark.thorough

@@ -10,11 +10,10 @@ from torch.distributed.pipelining import (
     ScheduleInterleaved1F1B,
 )
 
-from torchgauge.analyze.parallel.mesh_groups import groups_of
+from torchgauge.analyze.parallel.rank_lifetimes import groups_of
 from torchgauge.errors import InputError
 from torchgauge.measure.parallel.fake_job import fake_job
-from torchgauge.measure.parallel.pipeline_step import PipelineStep
-from torchgauge.measure.parallel.rank_step import note_step
+from torchgauge.measure.parallel.rank_step import PipelineStep, note_step
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.training.training import Training
 

@@ -7,14 +7,13 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from torchgauge.analyze.parallel.mesh_groups import groups_of
+from torchgauge.analyze.parallel.rank_lifetimes import groups_of
 from torchgauge.errors import InputError
 from torchgauge.measure.parallel.checkpointing import repeated_layers
-from torchgauge.measure.parallel.fake_ddp import adapt_replicas
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
-from torchgauge.measure.parallel.rank_step import RankStep, note_step
-from torchgauge.measure.parallel.recipes import shard
+from torchgauge.measure.parallel.rank_step import RankStep, adapt_replicas, note_step
+from torchgauge.measure.parallel.sharded_target import shard
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.training.training import Training
 

@@ -11,7 +11,7 @@ from torch.distributed.tensor.experimental._context_parallel import _attention a
 from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 from torch.nn import functional
 
-from torchgauge.analyze.parallel.mesh_groups import groups_of
+from torchgauge.analyze.parallel.rank_lifetimes import groups_of
 from torchgauge.errors import InputError
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.rank_step import RankStep, note_step

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.measure.loop.excluded_threads import ExcludedThreads
-from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.measure.loop.loop_modules import ExcludedThreads
+from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.scope import observed
 from torchgauge.targets.hygiene import untouched
 

@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from torchgauge.errors import InputError
-from torchgauge.measure.training.batch_flops import BatchFlops
+from torchgauge.measure.training.model_calls import BatchFlops
 from torchgauge.measure.training.whole_modules import class_of, division, unwrapped
 from torchgauge.targets.inputs.inputs import Inputs
 

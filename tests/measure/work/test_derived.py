@@ -6,8 +6,8 @@ from tests.support import exported_records
 from tests.support.operator_costs import ROOFS, cost, latency, row
 
 from torchgauge.measure.derived import judged
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 # 10 ms of arithmetic at the peak.
 PRODUCT = cost(row(matmul_flops=10**9, bytes=10**6))

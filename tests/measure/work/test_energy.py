@@ -9,10 +9,10 @@ from tests.support.fakes import FakeClock
 from torchgauge.analyze.work.energy import CounterReadings, consumed, window_length
 from torchgauge.analyze.work.energy import energy as energy_of
 from torchgauge.device import energy as counters
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.errors import MissingExtraError
 from torchgauge.measure.work.energy import of_calls
-from torchgauge.report.content import time_sections
+from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.generation.generation import _energy
 
 RANGE = 262_143_328_850  # µJ, as Intel's packages have it

@@ -15,8 +15,8 @@ from torchgauge.analyze.work.roofline import roofline
 from torchgauge.records import rendering
 from torchgauge.records.figures import COST, figures
 from torchgauge.records.work.cost import OUTSIDE
-from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
+from torchgauge.records.work.size import Count
 from torchgauge.report.csv import count_csv
 from torchgauge.report.csv.csv import text as csv_text
 

@@ -12,8 +12,7 @@ from tests.support.flatbuffers import Scalar, Vector, flatbuffer
 
 from torchgauge.errors import InputError
 from torchgauge.readers.dialects.etdump import as_kineto
-from torchgauge.readers.executorch.dump_file import is_dump, read_runs
-from torchgauge.readers.executorch.flatbuffer import DamagedError, root
+from torchgauge.readers.executorch.flatbuffer import DamagedError, is_dump, read_runs, root
 from torchgauge.readers.executorch.lowering_file import read_lowering
 from torchgauge.readers.executorch.program_file import read_method
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.readers.kineto import memory_budget as fitting
+from torchgauge.readers.kineto import categories as fitting
 from torchgauge.readers.kineto.kineto import read_events
 
 COUNT = 1000

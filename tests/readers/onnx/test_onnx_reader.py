@@ -15,7 +15,7 @@ from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.readers.onnx import model_proto, onnx_file
-from torchgauge.readers.onnx.onnx_answer import Answer, answered
+from torchgauge.readers.onnx.onnx_file import Answer, answered
 from torchgauge.records.onnx.graph import Graph
 
 

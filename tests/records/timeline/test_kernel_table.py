@@ -3,9 +3,9 @@
 import pytest
 
 from torchgauge.records.timeline.kernel_table import kernels
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.breakdown import Kernel
 
 
 def tree_of(*rows):

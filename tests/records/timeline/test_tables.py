@@ -3,9 +3,9 @@
 import pytest
 from tests.support import pages
 
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tables import operators
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def rows_of(*rows):

@@ -4,8 +4,8 @@ import pytest
 
 from torchgauge.errors import RecordError
 from torchgauge.records.record import Interval
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from torchgauge.records.record import Interval
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.timeline.tree_row import TreeRow
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.report.console import blocks
 from torchgauge.report.content import document
 from torchgauge.report.content.document import Document, Options

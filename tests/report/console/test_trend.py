@@ -9,7 +9,7 @@ from tests.support.alert_series import change, series
 
 from torchgauge.records.trend import Alert, Trend, TrendCorrection
 from torchgauge.report.console.console import view
-from torchgauge.report.console.sparkline import sparkline
+from torchgauge.report.console.line import sparkline
 from torchgauge.report.content.document import Options
 from torchgauge.report.content.trend import line
 from torchgauge.report.page import page_trend

@@ -6,7 +6,7 @@ from tests.support.records import profile as sample
 from torchgauge.report.console import console
 from torchgauge.report.content import sections
 from torchgauge.report.content.profile import conclusion, slowest_leaf
-from torchgauge.report.markdown import markdown
+from torchgauge.report.markdown import markdown_blocks as markdown
 
 
 def pairs(record):

@@ -7,7 +7,7 @@ import pytest
 import rich.console
 from tests.support import generations
 
-from torchgauge.records.generation.fit import Coefficient
+from torchgauge.records.generation.cell import Coefficient
 from torchgauge.records.record import Interval
 from torchgauge.report import kinds
 from torchgauge.report.console.console import render, view

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from rich.cells import cell_len
 
-from torchgauge.report.console.shortened import shortened_distinctly
-from torchgauge.report.tables.operand_shapes import labels, short
+from torchgauge.report.console.bar import shortened_distinctly
+from torchgauge.report.tables.operator_replay import labels, short
 
 LONG = "aten::_convolution  8×64×56×56, {}, 64, 1×1×1×1, 2×2×2×2, 8×64×56×56"
 

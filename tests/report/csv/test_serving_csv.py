@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.support import records, servings
 
 from torchgauge.errors import InputError
-from torchgauge.records.headline.serving_figures import level_figures
+from torchgauge.records.headline.figure import level_figures
 from torchgauge.records.serving.level import Sending
 from torchgauge.records.serving.requests import FATES
 from torchgauge.report.csv.serving_csv import LOAD

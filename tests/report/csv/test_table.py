@@ -5,8 +5,8 @@ import re
 import pytest
 from tests.support import exported_records as records
 
+from torchgauge.records.timeline.quantity import quantity_of
 from torchgauge.records.timeline.table import Table
-from torchgauge.records.timeline.table_columns import quantity_of
 from torchgauge.report.csv.table import MAX_ROWS
 
 OPERATORS = {

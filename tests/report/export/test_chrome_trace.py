@@ -14,8 +14,8 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
-from torchgauge.analyze.timeline.named_spans import named_spans
-from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.analyze.timeline.launches import named_spans
+from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.measure.forward import opened
 from torchgauge.measure.timeline import timeline
 from torchgauge.readers.kineto.kineto import read_events

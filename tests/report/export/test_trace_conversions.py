@@ -15,7 +15,8 @@ from torchgauge.analyze.trace.recording import recording
 from torchgauge.analyze.trace.selection import Part, select
 from torchgauge.readers.kineto import raw_events
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.report.export import trace_folded, trace_speedscope
+from torchgauge.report.export import folded as trace_folded
+from torchgauge.report.export import speedscope as trace_speedscope
 from torchgauge.report.export.recorded_stacks import Lines
 
 FIRST = "Net_0 (Net);Linear_0 (Linear)"

@@ -6,8 +6,8 @@ from tests.support import exported_records as records
 from tests.support.markdown_reader import PLAIN, tables, without_markup
 
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.timeline.tree_row import TreeRow
 
 
 def test_figures_come_with_interval_and_kind():

@@ -15,7 +15,7 @@ from tests.support.paths import TINY_TRAINING
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.share_rules import FARTHEST_FROM_ROOF, WIDEST_LAYER
-from torchgauge.analyze.trace.recorded_tree import recorded_tree
+from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
 from torchgauge.records.latency.latency import LatencyRun

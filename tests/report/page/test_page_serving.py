@@ -13,7 +13,8 @@ from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Sending
 from torchgauge.records.serving.requests import Requests
 from torchgauge.report.page.html import render
-from torchgauge.report.page.serving import load_series, request_points, tail_curves
+from torchgauge.report.page.serving import load_series, tail_curves
+from torchgauge.report.page.serving import request_times as request_points
 from torchgauge.report.page.serving.page_serving import headline
 
 LEVEL_PARTS = {"over_time", "distribution", "requests", "server"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from torchgauge.report.page.serving.thinned_points import thinned
+from torchgauge.report.page.serving.request_times import thinned
 
 RANDOM = np.random.default_rng(4)
 MANY = 50_000

@@ -5,9 +5,7 @@ import pytest
 from torchgauge.monitoring.metrics_page import preferred_form
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
-from torchgauge.report.windows.families import families
-from torchgauge.report.windows.metrics_protobuf import metrics_protobuf
-from torchgauge.report.windows.metrics_text import metrics_text
+from torchgauge.report.windows.families import families, metrics_protobuf, metrics_text
 
 HOSTILE = 'a"b\\c\nd{e}=,é'
 

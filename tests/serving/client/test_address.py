@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchgauge.errors import InputError
-from torchgauge.serving.client.address import parse_address
-from torchgauge.serving.client.request_bytes import request_bytes
+from torchgauge.serving.client.address import parse_address, request_bytes
 
 
 def refusal(text: str, **options) -> InputError:

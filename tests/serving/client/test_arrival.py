@@ -7,7 +7,7 @@ from time import monotonic, sleep, time
 
 import pytest
 
-from torchgauge.serving.client.arrival import MESSAGE_SIZE, arrived, stamp_arrivals
+from torchgauge.serving.client.send_plan import MESSAGE_SIZE, arrived, stamp_arrivals
 
 LATE = 0.05  # seconds
 

@@ -11,8 +11,7 @@ import pytest
 
 from torchgauge.errors import InputError
 from torchgauge.serving.client import client as load_client
-from torchgauge.serving.client.address import parse_address
-from torchgauge.serving.client.request_bytes import Token
+from torchgauge.serving.client.address import Token, parse_address
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
 

@@ -9,8 +9,7 @@ import pytest
 
 from torchgauge.errors import InputError
 from torchgauge.targets.builds.home import foreign_module
-from torchgauge.targets.builds.revision import checked_out
-from torchgauge.targets.builds.revision_environment import with_environment
+from torchgauge.targets.builds.revision import checked_out, with_environment
 
 
 def git(folder, *arguments):

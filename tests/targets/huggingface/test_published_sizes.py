@@ -10,7 +10,7 @@ from transformers import CONFIG_MAPPING
 
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError
-from torchgauge.targets.huggingface.published_sizes import PUBLISHED, with_published_values
+from torchgauge.targets.huggingface.huggingface_config import PUBLISHED, with_published_values
 from torchgauge.targets.loaders.load import load
 from torchgauge.targets.target import TargetRequest
 

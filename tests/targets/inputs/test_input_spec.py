@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchgauge.errors import InputError
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import (
     DTYPES,
     INTEGERS,
@@ -17,7 +18,6 @@ from torchgauge.targets.inputs.input_spec import (
     parse,
     parse_all,
 )
-from torchgauge.targets.inputs.random_tensors import RandomTensors
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True)
 shapes = st.lists(st.integers(1, LARGEST_SIZE), min_size=1, max_size=6).map(tuple)

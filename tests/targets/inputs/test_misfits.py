@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from torchgauge.errors import InputError, same_call
+from torchgauge.targets.inputs.batching import check_call, misfit, written
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.misfits import check_call, misfit, written
 
 ONE = torch.ones(1)
 

@@ -12,10 +12,10 @@ import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.targets.loaders.load import load
-from torchgauge.targets.runtimes import executorch_program
+from torchgauge.targets.quantization import Variant
+from torchgauge.targets.runtimes import runtime_model as executorch_program
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.variant import Variant
 
 PORTABLE, DYNAMIC = (str(executorch_files.path(name)) for name in ("portable.pte", "dynamic.pte"))
 needs_executorch = pytest.mark.skipif(
@@ -179,7 +179,7 @@ def test_outputs_are_those_of_the_runtime_and_bad_calls_are_errors():
 def test_its_own_inspector_reads_the_same_times(name):
     from executorch.devtools import Inspector
 
-    from torchgauge.readers.executorch.dump_file import read_runs
+    from torchgauge.readers.executorch.flatbuffer import read_runs
 
     path = executorch_files.path(f"{name}.etdp")
     blocks = Inspector(etdump_path=str(path)).event_blocks

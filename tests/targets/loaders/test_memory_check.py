@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from torchgauge.errors import InputError
-from torchgauge.targets.loaders.memory_check import check_fits
+from torchgauge.targets.huggingface.huggingface import check_fits
 from torchgauge.targets.target import TargetRequest
 
 

@@ -18,8 +18,8 @@ from torchgauge.cli.main import main
 from torchgauge.errors import InputError
 from torchgauge.targets.inputs.input_spec import InputSpec
 from torchgauge.targets.loaders.load import load
+from torchgauge.targets.quantization import Variant
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.variant import Variant
 
 
 @pytest.fixture

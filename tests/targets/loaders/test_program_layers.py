@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.targets.loaders import exported_layers, script_layers
+from torchgauge.targets.loaders import exported as script_layers
+from torchgauge.targets.loaders import exported_layers
 
 X = torch.ones(2, 6)
 

@@ -14,10 +14,10 @@ import torch
 from tests.support import onnx_files
 
 from torchgauge.errors import InputError
+from torchgauge.targets.quantization import Variant
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions, check_in_runtime, is_onnx
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.variant import Variant
 
 X = torch.arange(192.0).reshape(1, 3, 8, 8) / 192
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import Facts
 
 # Seconds that compiling takes on a few cores: what starts it, and what each module adds. Tuning
 # tries several kernels for each.

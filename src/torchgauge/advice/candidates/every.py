@@ -6,33 +6,18 @@ from collections.abc import Sequence
 
 from torchgauge.advice.candidate import Candidate
 from torchgauge.advice.candidates import (
-    activation_offload,
-    allocator,
-    attention,
-    batch,
-    channels_last,
     compilation,
-    folding,
-    inference_mode,
-    loading,
-    onnx_runtime,
-    optimizer,
+    fusing,
     precision,
+    process_settings,
     quantisation,
-    serving,
-    sharding,
-    threads,
-    training_memory,
-    zero_grad,
+    training_step,
+    workload,
 )
 from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
 
-FILES = (
-    inference_mode, onnx_runtime, attention, folding, channels_last, precision, quantisation,
-    compilation, optimizer, zero_grad, training_memory, activation_offload, threads, allocator,
-    batch, loading, sharding, serving,
-)  # fmt: skip
+FILES = (fusing, precision, quantisation, compilation, training_step, process_settings, workload)
 ALL_CANDIDATES: tuple[Candidate, ...] = tuple(
     candidate for file in FILES for candidate in file.CANDIDATES
 )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.advice.by_layer import ByLayer, layer_condition
-from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.records.model_facts import Facts
+from torchgauge.advice.candidate import ByLayer, Candidate, fixed, layer_condition
+from torchgauge.records.target import Facts
 
 # Relative to the largest output: eight bits of bf16 and eleven of fp16, some layers deep.
 BF16, FP16, TF32 = 5e-2, 1e-2, 1e-2

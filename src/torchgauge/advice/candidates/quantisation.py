@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.advice.by_layer import ByLayer, classes, layer_condition
-from torchgauge.advice.candidate import Candidate, fixed
-from torchgauge.records.model_facts import Facts
+from torchgauge.advice.candidate import ByLayer, Candidate, classes, fixed, layer_condition
+from torchgauge.records.target import Facts
 
 INT8 = 0.1
 # What torch's dynamic quantisation takes.

@@ -23,7 +23,7 @@ from torchgauge.analyze.capacity.simulation import (
 )
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
 from torchgauge.errors import InputError
-from torchgauge.records.serving.service_times import LARGEST_BATCH, ServiceTimes
+from torchgauge.records.serving.capacity_plan import LARGEST_BATCH, ServiceTimes
 
 Indices = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ import math
 
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals
+from torchgauge.records.serving.requests import Goal
 
 MOST_WORKERS, LARGEST = 10_000, 1e12
 

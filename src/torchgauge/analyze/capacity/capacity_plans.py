@@ -18,9 +18,8 @@ from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.errors import InputError
 from torchgauge.records.environment import Environment
-from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.records.serving.goal import GoalResult, verdict_of_all
-from torchgauge.records.serving.service_times import ServiceTimes
+from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting, ServiceTimes
+from torchgauge.records.serving.requests import GoalResult, verdict_of_all
 from torchgauge.records.target import TargetDescription
 
 # Settings beside the one that is needed.

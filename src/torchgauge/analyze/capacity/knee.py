@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from torchgauge.analyze.capacity.prediction import FULLEST, NORMAL, Predictor
-from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.server_model import Figure, ServerModel
 from torchgauge.analyze.capacity.simulation import Workers
-from torchgauge.analyze.capacity.simulation_error import Figure
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.distribution import Estimate
-from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.requests import Estimate, Goal
 
 # Loads that are tried from the fullest down, until one meets the goals.
 LOADS = (0.985, 0.96, 0.92, 0.87, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.005)

@@ -14,7 +14,7 @@ from torchgauge.analyze.capacity.prediction import FULLEST
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.records.serving.distribution import Distribution
+from torchgauge.records.serving.requests import Distribution
 
 # A rate so near to the knee leaves no room for a busy hour.
 NEAR = 0.9

@@ -10,12 +10,24 @@ from typing import NamedTuple
 import numpy as np
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-from torchgauge.analyze.capacity.server_model import Outcome, ServerModel, with_model_error
+from torchgauge.analyze.capacity.server_model import (
+    Figure,
+    Outcome,
+    ServerModel,
+    Steadied,
+    steadied,
+    unit_arrivals,
+    with_model_error,
+)
 from torchgauge.analyze.capacity.simulation import Floats, Workers
-from torchgauge.analyze.capacity.simulation_error import Figure, Steadied, steadied
-from torchgauge.analyze.capacity.unit_arrivals import unit_arrivals
-from torchgauge.records.serving.distribution import Distribution, Estimate, Percentile
-from torchgauge.records.serving.goal import Goal, GoalResult, GoalVerdict
+from torchgauge.records.serving.requests import (
+    Distribution,
+    Estimate,
+    Goal,
+    GoalResult,
+    GoalVerdict,
+    Percentile,
+)
 
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)
 METRICS = ("latency", "ttft", "tpot")

@@ -8,16 +8,21 @@ from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
+from torchgauge.analyze.capacity.batch_model import BatchModel
+from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.analyze.generation.predictions import cache_bytes
 from torchgauge.analyze.generation.stage_points import fitted_cells
+from torchgauge.analyze.serving.request_times import with_control
 from torchgauge.errors import InputError
-from torchgauge.records.generation.fit import StageFit
+from torchgauge.records.generation.cell import StageFit
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import Record
+from torchgauge.records.serving.capacity_plan import BatchTimes, ServiceTimes, TokenTimes
+from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import Requests
-from torchgauge.records.serving.service_times import BatchTimes, ServiceTimes, TokenTimes
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.sweep import Cell, CellSettings, Sweep
 
@@ -235,3 +240,32 @@ def _stage(
         memory=memory,
         window=fit.window,
     )
+
+
+def with_controls(serving: Serving) -> Serving:
+    """Add to each open-loop level its highest percentile, by a simulation of the same schedule.
+
+    Only where the server tells how long its batches take; too few of them draw no service times.
+    They are of levels with a steady state: an overloaded server computes otherwise.
+    """
+    batches, order = of_requests(level.requests for level in serving.levels if _is_steady(level))
+    if serving.service_times is None or not batches:
+        return serving
+    times = replace(service_times(serving), batches=batches, order=order)
+    model = BatchModel.from_times(times)
+    if not (model.uncertain and min(model.means) > 0):
+        return serving
+    workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
+
+    def simulated(arrivals: Floats, seed: int) -> Floats:
+        return model.run(arrivals, workers, seed).latency
+
+    levels = [
+        with_control(level, simulated) if _is_steady(level) else level for level in serving.levels
+    ]
+    return replace(serving, levels=tuple(levels))
+
+
+def _is_steady(level: Level) -> bool:
+    is_limited = level.client is not None and level.client.limited
+    return not is_limited and level.saturation is not None and level.saturation.saturated is False

@@ -18,7 +18,7 @@ from torchgauge.analyze.capacity.continuous_batching import (
 from torchgauge.analyze.capacity.server_model import Outcome
 from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.errors import InputError
-from torchgauge.records.serving.service_times import ServiceTimes, TokenTimes
+from torchgauge.records.serving.capacity_plan import ServiceTimes, TokenTimes
 
 # Batches that a worker computes, one after the other, to find its highest rate.
 FULL_BATCHES = 24

@@ -9,15 +9,15 @@ import msgspec
 
 from torchgauge.analyze.compare.compare import judged
 from torchgauge.analyze.compare.differences import differences
-from torchgauge.analyze.gate.load_growth import growth
-from torchgauge.analyze.gate.load_test import LoadTest, load_test
+from torchgauge.analyze.gate.evidence import growth
+from torchgauge.analyze.gate.repeated_runs import LoadTest, load_test
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated
 from torchgauge.records.comparison import Change, Comparison, Difference, Judgement, Side
-from torchgauge.records.headline.serving_figures import level_estimate
+from torchgauge.records.headline.figure import level_estimate
 from torchgauge.records.metric import METRICS, Metric, figure_of
 from torchgauge.records.profile import Profile
-from torchgauge.records.serving.distribution import Estimate
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Estimate
 from torchgauge.records.serving.serving import Serving
 
 OF_LOAD = tuple(metric for metric in METRICS.values() if metric.level or metric.of_load)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from torchgauge.analyze.onnx.node_tree import TimedNode
-from torchgauge.readers.executorch.dump_file import DumpEvent, DumpRun
+from torchgauge.readers.executorch.flatbuffer import DumpEvent, DumpRun
 from torchgauge.readers.executorch.program_file import DELEGATED
 from torchgauge.records.onnx.graph import Graph, GraphNode
 

@@ -12,7 +12,7 @@ from torchgauge.analyze.onnx.layers import is_usable
 from torchgauge.analyze.onnx.node_work import operand
 from torchgauge.analyze.work.recorded_work import Recorded, known_work
 from torchgauge.errors import InputError
-from torchgauge.formulas.work import FREE
+from torchgauge.formulas.operand import FREE
 from torchgauge.readers.executorch.lowering_file import InstructionLayer, Lowering, Sizes
 from torchgauge.readers.executorch.program_file import DELEGATED, Instruction, Method, Tensor
 from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, LayerRule, TensorType

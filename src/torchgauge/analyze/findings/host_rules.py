@@ -10,8 +10,8 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
-from torchgauge.records.trace.host_delay import Cause
 from torchgauge.records.trace.trace import Synchronisation
+from torchgauge.records.trace.trace_diff import Cause
 
 
 class Delay(NamedTuple):
@@ -313,34 +313,6 @@ FIRST_LAUNCHES = delay_rule(
 )
 
 
-TAIL_RATIO = 1.3
-# With fewer calls the slowest one decides.
-ENOUGH = 100
-
-
-def _find_slow_tail(evidence: Evidence) -> Iterator[Finding]:
-    """Find calls that take far longer than the median."""
-    latency = None if evidence.profile is None else evidence.profile.latency
-    if (
-        latency is None
-        or len(latency.samples) < ENOUGH
-        or latency.p99 < TAIL_RATIO * latency.median
-    ):
-        return
-    times = latency.p99 / latency.median
-    yield Finding(
-        id="slow-tail",
-        severity="info",
-        title=f"The slowest calls take {units.significant(times, 2)}× the median",
-        evidence=f"1 % of calls take {units.time(latency.p99)} or more, half of them at most "
-        f"{units.time(latency.median)}.",
-        view="latency",
-    )
-
-
-SLOW_TAIL = Rule("slow-tail", _find_slow_tail)
-
-
 RULES = (
     COMPILATION_IN_LOOP,
     OPTIMIZER_LOOP,
@@ -348,5 +320,4 @@ RULES = (
     SYNCHRONISATION,
     DEVICE_ALLOCATION,
     FIRST_LAUNCHES,
-    SLOW_TAIL,
 )

@@ -11,9 +11,8 @@ from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import Rule
 from torchgauge.records.finding import Finding
-from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Fate
-from torchgauge.records.serving.server_use import ServerUse
 
 
 def _find_client_limited(evidence: Evidence) -> Iterator[Finding]:

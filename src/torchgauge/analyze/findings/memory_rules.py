@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
-from torchgauge.analyze.latency.yardstick import FAULTING, PAGE_FAULT
+from torchgauge.analyze.latency.noise import FAULTING, PAGE_FAULT
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
 

@@ -1,4 +1,4 @@
-"""What many small operators cost the host."""
+"""What many small operators cost the host, and calls that are far slower than most."""
 
 from __future__ import annotations
 
@@ -86,4 +86,32 @@ SMALL_OPERATORS = Rule(
 )
 
 
-RULES = (SMALL_OPERATORS,)
+TAIL_RATIO = 1.3
+# With fewer calls the slowest one decides.
+ENOUGH = 100
+
+
+def _find_slow_tail(evidence: Evidence) -> Iterator[Finding]:
+    """Find calls that take far longer than the median."""
+    latency = None if evidence.profile is None else evidence.profile.latency
+    if (
+        latency is None
+        or len(latency.samples) < ENOUGH
+        or latency.p99 < TAIL_RATIO * latency.median
+    ):
+        return
+    times = latency.p99 / latency.median
+    yield Finding(
+        id="slow-tail",
+        severity="info",
+        title=f"The slowest calls take {units.significant(times, 2)}× the median",
+        evidence=f"1 % of calls take {units.time(latency.p99)} or more, half of them at most "
+        f"{units.time(latency.median)}.",
+        view="latency",
+    )
+
+
+SLOW_TAIL = Rule("slow-tail", _find_slow_tail)
+
+
+RULES = (SMALL_OPERATORS, SLOW_TAIL)

@@ -9,7 +9,7 @@ from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
 from torchgauge.records.finding import Finding
-from torchgauge.records.trace.straggler import Differing, RankDifference, Straggler
+from torchgauge.records.trace.ranks import Differing, RankDifference, Straggler
 from torchgauge.records.trace.trace import RankTrace
 
 SERIOUS = 0.1  # of the window

@@ -19,8 +19,7 @@ from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.node import Node, base_name
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.breakdown import DeviceTime
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.breakdown import DeviceTime, Kernel
 from torchgauge.records.trace.trace import RankTrace, Trace
 
 # Categories whose work is multiplications of matrices.

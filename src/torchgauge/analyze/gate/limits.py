@@ -9,7 +9,7 @@ from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_neede
 from torchgauge.errors import InputError
 from torchgauge.quantities import EXAMPLES, amount, meant
 from torchgauge.records.figures import COST, SIZE
-from torchgauge.records.headline import serving_figures
+from torchgauge.records.headline import figure as serving_figures
 from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS, Metric, figure_of, metric
 from torchgauge.records.profile import Profile
@@ -247,7 +247,7 @@ def _without_interval(limit: Limit, profile: Profile) -> str:
     if timing.percentile_intervals.get(limit.metric) is not None:
         return ""
     # Needs NumPy, which the command line does not load to read limits.
-    from torchgauge.analyze.statistics.correlated_percentiles import independent_samples
+    from torchgauge.analyze.statistics.autocorrelation import independent_samples
 
     share = PERCENTILES[limit.metric]
     worth = sum(independent_samples(run.steady_samples, share) for run in timing.processes)

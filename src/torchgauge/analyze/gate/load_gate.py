@@ -17,12 +17,17 @@ from torchgauge.analyze.compare.compared_levels import (
     tested,
 )
 from torchgauge.analyze.gate.limits import judge_limit
-from torchgauge.analyze.gate.load_test import NORMAL, LoadTest, repeated_test, session_reach
-from torchgauge.analyze.gate.repeated_runs import Sample, against_runs
+from torchgauge.analyze.gate.repeated_runs import (
+    NORMAL,
+    LoadTest,
+    Sample,
+    against_runs,
+    repeated_test,
+    session_reach,
+)
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated
 from torchgauge.analyze.gate.tolerances import default_tolerance
-from torchgauge.analyze.statistics.holm import holm
-from torchgauge.analyze.statistics.paired import signed
+from torchgauge.analyze.statistics.paired import holm, signed
 from torchgauge.records.comparison import Change, Comparison
 from torchgauge.records.metric import METRICS, Metric
 from torchgauge.records.profile import Profile

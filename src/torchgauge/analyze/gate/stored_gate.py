@@ -8,7 +8,6 @@ from typing import NamedTuple
 from torchgauge import units
 from torchgauge.analyze.compare.compare import compare
 from torchgauge.analyze.gate.evidence import Sides, disturbed, few_samples
-from torchgauge.analyze.gate.exact_metrics import exact_ruling
 from torchgauge.analyze.gate.limits import judge_limit
 from torchgauge.analyze.gate.regressed_layers import regressed_layers
 from torchgauge.analyze.gate.repeated_runs import RunsTest, against_runs
@@ -21,13 +20,50 @@ from torchgauge.analyze.gate.stored import (
     welch,
 )
 from torchgauge.analyze.latency.metrics_by_process import by_process
-from torchgauge.analyze.statistics.holm import holm
-from torchgauge.analyze.statistics.paired import signed
+from torchgauge.analyze.statistics.paired import holm, signed
 from torchgauge.records.comparison import Change, Comparison
 from torchgauge.records.metric import METRICS, Metric
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Limit, Outcome, Ruling, Tolerance, Verdict, overall
+
+
+def exact_ruling(change: Change, tolerance: Tolerance) -> Ruling:
+    """Return the ruling on an exact metric: fail above δ0, inconclusive where it is unknown."""
+    outcome, reason = _exact_metrics_judged(change, tolerance)
+    return Ruling(
+        metric=change.metric,
+        outcome=outcome,
+        how=change.how,
+        unit=change.unit,
+        baseline=change.baseline,
+        current=change.current,
+        change=change.change,
+        tolerance=tolerance,
+        at_least=change.reason.startswith("at least"),
+        reason=reason,
+        method="exact",
+    )
+
+
+def _exact_metrics_judged(change: Change, tolerance: Tolerance) -> tuple[Outcome, str]:
+    old, new = change.baseline, change.current
+    if change.judgement == "unknown" and old is not None and new is not None:
+        return "not comparable", change.reason
+    if old is None or new is None:
+        return "inconclusive", change.reason or "it is not known on both sides"
+    if new == old:
+        return "pass", "the same" if not change.reason else f"the same, {change.reason}"
+    if new < old:
+        return "pass", "less"
+    increase = f"more by {units.amount(new - old, change.unit, change.metric)}"
+    if change.judgement == "same":
+        return "pass", f"{increase}: {change.reason}"
+    if change.change is None or old <= 0 or change.change > tolerance.accepted:
+        accepted = signed(tolerance.accepted) if tolerance.accepted else "none"
+        return "fail", f"{increase}; {accepted} is accepted"
+    return "pass", f"{increase}, which is accepted"
+
 
 ALPHA = 0.025  # one-sided, as the intervals of 95 % have it on either side
 
@@ -88,7 +124,7 @@ def gate(
         elif change.exact:
             rulings.append(exact_ruling(change, tolerance))
         elif name in tests:
-            judgement = _judged(change, tests[name], sides, noise, fails=fallen[name])
+            judgement = _stored_gate_judged(change, tests[name], sides, noise, fails=fallen[name])
             if judgement[0] == "fail" and doubt:
                 judgement = "inconclusive", doubt
             rulings.append(_tested(change, tests[name], judgement, len(tests)))
@@ -137,7 +173,7 @@ def _tests(
     return tests
 
 
-def _judged(
+def _stored_gate_judged(
     change: Change, test: _Test, sides: Sides, noise: HostNoise, *, fails: bool
 ) -> tuple[Outcome, str]:
     """Return the outcome of a tested metric and the reason; a disturbed run never fails."""

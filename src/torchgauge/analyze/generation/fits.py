@@ -11,19 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge import units
-from torchgauge.analyze.generation.stage_line import Line, inside, interpolated, line
 from torchgauge.analyze.generation.stage_points import (
     Floats,
+    Line,
     Stage,
     StagePoint,
     decode_points,
     fitted_cells,
+    inside,
+    interpolated,
+    line,
     prefill_points,
     unit_rows,
 )
 from torchgauge.imports import imported
-from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.generation.fit import Coefficient, StageFit
+from torchgauge.records.generation.cell import Coefficient, GenerationCell, StageFit
 from torchgauge.records.record import Interval
 
 _Owners = npt.NDArray[np.int64]

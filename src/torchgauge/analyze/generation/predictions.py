@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from torchgauge.analyze.generation.fits import common_window, stage_fit
-from torchgauge.analyze.generation.stage_line import inside, interpolated
 from torchgauge.analyze.generation.stage_points import (
     Floats,
     first_token_points,
     fitted_cells,
+    inside,
+    interpolated,
     unit_rows,
 )
-from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.generation.fit import GenerationPrediction, StageFit
+from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, StageFit
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import Interval
 

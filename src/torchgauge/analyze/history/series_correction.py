@@ -9,8 +9,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from torchgauge.analyze.latency.correction import MAX_RESIDUAL_SHARE, MIN_RUNS
-from torchgauge.analyze.latency.reference_weights import Logs, fitted_weights, has_kind, log_work
+from torchgauge.analyze.latency.correction import (
+    MAX_RESIDUAL_SHARE,
+    MIN_RUNS,
+    Logs,
+    fitted_weights,
+    has_kind,
+    log_work,
+)
 
 PRIOR_RUNS = 1.0
 """The ridge towards no correction weighs as much as this many runs."""

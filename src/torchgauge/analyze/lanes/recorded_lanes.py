@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from torchgauge.analyze.lanes.lane_events import Labels, LaneEvents, lane
-from torchgauge.analyze.lanes.packing import MAX_EVENTS, packed
+from torchgauge.analyze.lanes.packing import MAX_EVENTS, Labels, LaneEvents, lane, packed
 from torchgauge.analyze.timeline.attribution import PHASES, RECOMPUTE_END, Spans
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.launches import Launched
 from torchgauge.analyze.trace.critical_path import Segment
-from torchgauge.analyze.trace.device_breakdown import gaps
-from torchgauge.analyze.trace.device_work import Activities
+from torchgauge.analyze.trace.device_work import Activities, gaps
 from torchgauge.readers.kineto.categories import PYTHON
 from torchgauge.readers.nesting import ROUNDING
 from torchgauge.records.timeline.timeline import Kind, Timeline

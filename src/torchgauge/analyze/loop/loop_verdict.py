@@ -13,19 +13,25 @@ import dataclasses
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.loop.step_evidence import (
+from torchgauge.analyze.loop.step_shares import (
     KIND_NAMES,
+    Shares,
     delay_evidence,
     further_evidence,
     mean_duration,
+    share_of,
     steps_by_kind,
 )
-from torchgauge.analyze.loop.step_shares import Shares, share_of
 from torchgauge.analyze.loop.tree_split import TreeSplit, Work, tree_split
 from torchgauge.records.record import Interval
-from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.timeline.loop_verdict import LoopBound, LoopVerdict
-from torchgauge.records.timeline.step_times import STEP_KINDS, StepKind, StepTimes
+from torchgauge.records.timeline.loop import (
+    STEP_KINDS,
+    Loop,
+    LoopBound,
+    LoopVerdict,
+    StepKind,
+    StepTimes,
+)
 from torchgauge.visible import one_line
 
 # The smallest share of a step that is worth naming as a fault.

@@ -21,9 +21,7 @@ from torchgauge.analyze.loop.loop_verdict import MIN_STEPS, SMALLEST, percents
 from torchgauge.analyze.loop.step_shares import TAIL, mean_of
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.records.record import Interval
-from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.timeline.loop_verdict import LoopVerdict
-from torchgauge.records.timeline.step_times import STEP_KINDS, StepKind
+from torchgauge.records.timeline.loop import STEP_KINDS, Loop, LoopVerdict, StepKind
 from torchgauge.visible import one_line
 
 _Floats = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ from torchgauge.analyze.memory.allocations import Blocks, pair
 from torchgauge.analyze.timeline.attribution import NONE, PHASES, Spans
 from torchgauge.analyze.timeline.call_tree import MODEL
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeTable
-from torchgauge.records.timeline.tree_row import Kind, TreeRow
+from torchgauge.records.timeline.node import Kind, TreeRow
 from torchgauge.records.trace.events import Events, Integers, MemoryEvents
 
 

@@ -11,8 +11,8 @@ from torchgauge.analyze.onnx.graph_cost import NO_LAYER
 from torchgauge.analyze.onnx.node_work import moved_bytes
 from torchgauge.formulas.onnx_kinds import MOVING
 from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
-from torchgauge.records.timeline.tree_row import TreeRow
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.timeline.node import TreeRow
+from torchgauge.records.trace.breakdown import Kernel
 
 OUTSIDE_NODES = "outside the nodes"
 MOST_NAMED = 4  # operators of a node that was made of several

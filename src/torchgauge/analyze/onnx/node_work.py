@@ -10,11 +10,10 @@ import msgspec
 
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.formulas.onnx_kinds import CONTAINERS, GATHERING, STILL
-from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor
+from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor, Work
 from torchgauge.formulas.registry import as_work, find
 from torchgauge.formulas.touched import touched
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.formulas.work import Work
 from torchgauge.records.onnx.graph import Graph, GraphNode, TensorType
 from torchgauge.records.record import LARGEST_INTEGER, MeasurementWarning
 

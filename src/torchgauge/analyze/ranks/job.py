@@ -14,14 +14,12 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.communication.collectives import bus_share
-from torchgauge.analyze.communication.rank_calls import Calls, Message
-from torchgauge.analyze.ranks.matched_collective import MatchedCollective
+from torchgauge.analyze.communication.collectives import Calls, Message, bus_share
 from torchgauge.analyze.ranks.rank_differences import differences, relative_kernel_times
-from torchgauge.analyze.ranks.stragglers import late_totals, stragglers
+from torchgauge.analyze.ranks.stragglers import MatchedCollective, late_totals, stragglers
 from torchgauge.analyze.ranks.uneven_messages import Sizes, with_uneven_joined
 from torchgauge.records.trace.events import ABSENT, Integers
-from torchgauge.records.trace.straggler import LateCall
+from torchgauge.records.trace.ranks import LateCall
 from torchgauge.records.trace.trace import Collectives, Job, RankTrace, RankWait, SlowCall
 
 # Calls differ by chance: what is less is neither slow nor late.

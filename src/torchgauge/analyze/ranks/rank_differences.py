@@ -9,7 +9,7 @@ import numpy as np
 
 from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.records.timeline.node import base_name
-from torchgauge.records.trace.straggler import Differing, RankDifference
+from torchgauge.records.trace.ranks import Differing, RankDifference
 from torchgauge.records.trace.trace import RankTrace
 
 _Kernel = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]

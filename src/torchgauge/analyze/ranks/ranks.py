@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from torchgauge.analyze.loop.rank_verdict import rank_verdict
 from torchgauge.errors import InputError
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.timeline.loop_verdict import LoopVerdict
+from torchgauge.records.timeline.loop import Loop, LoopVerdict
 from torchgauge.records.trace.ranks import Ranks, RankTime
 
 # Ranks differ by chance: less than so much of a step is no straggler.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from torchgauge.analyze.communication.rank_calls import Calls, Message
+from torchgauge.analyze.communication.collectives import Calls, Message
 from torchgauge.records.trace.events import ABSENT, Integers
 
 _UNEVEN = ("alltoall", "alltoallv")

@@ -13,9 +13,8 @@ from torchgauge import quantities, units
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.distribution import Distribution, Estimate
-from torchgauge.records.serving.goal import Goal, GoalResult, Timed
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal, GoalResult, Timed
 from torchgauge.similar import did_you_mean, similar
 
 METRICS: tuple[Timed, ...] = get_args(Timed)

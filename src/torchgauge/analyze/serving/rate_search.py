@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from torchgauge import units
-from torchgauge.analyze.serving.capacity_fit import (
+from torchgauge.analyze.serving.left_out import (
     FEWEST_INDEPENDENT,
     Line,
     goal_count,
     independent,
+    left_out,
 )
-from torchgauge.analyze.serving.left_out import left_out
 from torchgauge.analyze.serving.rate_trials import Attempt, Stage, Trial, first_missed
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import LeftOut, Level

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torchgauge.analyze.serving.capacity_fit import GoalCount, Line, fitted_line
+from torchgauge.analyze.serving.left_out import GoalCount, Line, fitted_line
 from torchgauge.records.serving.level import LeftOut
 
 Stage = Literal["bracket", "repeat", "confirm"]

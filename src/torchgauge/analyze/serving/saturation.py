@@ -12,8 +12,8 @@ from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.analyze.statistics.autocorrelation import initial_positive_sequence
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval, MeasurementWarning
-from torchgauge.records.serving.distribution import Distribution
 from torchgauge.records.serving.level import ClientLoad, Saturation
+from torchgauge.records.serving.requests import Distribution
 
 PARTS, FEWEST_PARTS = 40, 8
 # A part of fewer requests shows no change of the backlog. Where the steady window has too few for

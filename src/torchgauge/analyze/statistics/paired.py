@@ -3,22 +3,73 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.latency.noise import CONFIDENCE, POWER
-from torchgauge.analyze.statistics.holm import holm
 from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs, four_of
 from torchgauge.imports import imported
 from torchgauge.records.metric import Metric
-from torchgauge.records.record import How
+from torchgauge.records.record import How, Interval
 from torchgauge.records.verdict import Outcome, Ruling, Tolerance
+
+
+class Estimate(NamedTuple):
+    """The mean of d with its one-sided 97.5 % bounds, and the standard deviation of one d."""
+
+    mean: float
+    low: float
+    high: float
+    deviation: float
+    blocks: int
+
+    @property
+    def interval(self) -> Interval:
+        """The bounds as a relative change; both together hold 95 %."""
+        return Interval(low=math.expm1(self.low), high=math.expm1(self.high))
+
+
+def estimate(differences: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Return mean and one-sided t bounds of the differences of two blocks or more."""
+    t = imported("scipy.stats").t
+
+    n = len(differences)
+    mean, deviation = statistics.fmean(differences), statistics.stdev(differences)
+    reach = float(t.ppf(confidence, n - 1)) * deviation / math.sqrt(n)
+    return Estimate(mean, mean - reach, mean + reach, deviation, n)
+
+
+def p_value(differences: Sequence[float], bound: float) -> float:
+    """Return p of a one-sided t test that the true mean is above `bound`."""
+    t = imported("scipy.stats").t
+
+    estimated = estimate(differences)
+    if estimated.deviation == 0:
+        return 0.0 if estimated.mean > bound else 1.0
+    statistic = (estimated.mean - bound) * math.sqrt(estimated.blocks) / estimated.deviation
+    return float(t.sf(statistic, estimated.blocks - 1))
+
+
+def holm(p: Sequence[float], alpha: float) -> list[bool]:
+    """Return which of several hypotheses are rejected at a family-wise error of `alpha`.
+
+    The smallest p is held against α ÷ m, the next against α ÷ (m − 1), until one holds.
+
+    Source: Holm (1979).
+    """
+    fallen = [False] * len(p)
+    for rank, number in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
+        if p[number] > alpha / (len(p) - rank):
+            break
+        fallen[number] = True
+    return fallen
+
 
 ALPHA = 0.005
 """Of a false alarm at one look: there are two, so that 1 % of gates of one build fail at most."""
 FEWEST_BLOCKS = 6
-USUAL_BLOCKS = 8
 ESTIMATING_BLOCKS = 3
 """Blocks after which the number that will be needed is estimated."""
 HOPELESS = 8.0

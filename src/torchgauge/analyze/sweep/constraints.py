@@ -1,21 +1,66 @@
-"""Constraints on cells, "p99<20ms and memory<2GB", and the best cell that keeps them."""
+"""Which cells of a sweep meet the conditions, and which no other beats."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 import msgspec
 
+from torchgauge.analyze.gate.evidence import percentile_is_known
 from torchgauge.analyze.gate.limits import judge_limit, parse_limit
-from torchgauge.analyze.sweep.cell_figures import cell_figure, figure_range, has_enough_samples
+from torchgauge.analyze.statistics.percentiles import PERCENTILES
 from torchgauge.errors import InputError
 from torchgauge.records.environment import Environment
-from torchgauge.records.metric import METRICS, Metric, metric
+from torchgauge.records.headline.figure import Figure
+from torchgauge.records.metric import METRICS, Metric, figure_of, metric
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import Interval
-from torchgauge.records.sweep import Best, Cell
+from torchgauge.records.sweep import Best, Cell, Front, Objective
 from torchgauge.records.verdict import Limit, Ruling, overall
+
+
+def cell_figure(cell: Cell, metric: Metric, environment: Environment) -> Figure:
+    """Return a cell's figure; its value is None where it is unknown.
+
+    So is a percentile of too few samples. Throughput is in calls where the inputs do not say their
+    batch size.
+    """
+    profile = cell.profile(environment)
+    if profile is None or not has_enough_samples(cell, metric.name):
+        return Figure(metric.figure, "", "measured", "", None)
+    figure = figure_of(profile, metric)
+    if figure.value is None and metric.name == "throughput":
+        return figure_of(profile, metric._replace(figure="throughput_calls"))
+    return figure
+
+
+def has_enough_samples(cell: Cell, name: str) -> bool:
+    """Return whether a percentile of that name is known; True for other figures."""
+    if name not in PERCENTILES:
+        return True
+    return cell.latency is not None and percentile_is_known(cell.latency, name)
+
+
+def is_bounded(figure: Figure, metric: Metric) -> bool:
+    """Return whether a figure is exact or has an interval, so that it can be called the best."""
+    return metric.kind != "timing" or figure.interval is not None
+
+
+def figure_range(cell: Cell, figure: Figure, metric: Metric) -> Interval:
+    """Return the figure's interval; without one the range of the cell's samples, or the value."""
+    value = figure.value or 0.0
+    if figure.interval is not None:
+        return figure.interval
+    latency = cell.latency
+    if latency is not None and metric.name in ("latency", "p50"):
+        return Interval(low=latency.min, high=latency.max)
+    if latency is not None and metric.name == "throughput" and latency.min > 0:
+        calls = value * latency.median
+        return Interval(low=calls / latency.max, high=calls / latency.min)
+    return Interval(low=value, high=value)
+
 
 NAMES = (
     *("latency", "p50", "p90", "p95", "p99", "throughput"),
@@ -115,3 +160,43 @@ def _ruling(limit: Limit, cell: Cell, profile: Profile) -> Ruling:
 
 def _overlap(first: Interval, second: Interval) -> bool:
     return first.low <= second.high and second.low <= first.high
+
+
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
+
+def front(cells: Sequence[Cell]) -> Front:
+    """Return the Pareto front of the cells that are done, by their estimates.
+
+    An objective of which no cell has a figure is left out; a cell that lacks one of the others is
+    not on the front, since nobody knows what it costs.
+    """
+    costs = {i: _costs(cell) for i, cell in enumerate(cells) if cell.done}
+    compared = [k for k in range(len(OBJECTIVES)) if any(c[k] is not None for c in costs.values())]
+    complete_costs: dict[int, tuple[float, ...]] = {}
+    for i, cost in costs.items():
+        values = tuple(value for k in compared if (value := cost[k]) is not None)
+        if len(values) == len(compared):
+            complete_costs[i] = values
+    efficient = [
+        i
+        for i, cell_costs in complete_costs.items()
+        if not any(_dominates(c, cell_costs) for c in complete_costs.values())
+    ]
+    return Front(objectives=tuple(OBJECTIVES[k] for k in compared), cells=tuple(efficient))
+
+
+def _costs(cell: Cell) -> tuple[float | None, ...]:
+    """Return the objectives in their order, each so that less is better."""
+    rate = cell.per_second
+    return (
+        None if cell.latency is None else cell.latency.median,
+        None if rate is None else -rate,
+        None if cell.memory is None else float(cell.memory.peak),
+    )
+
+
+def _dominates(other_costs: tuple[float, ...], cell_costs: tuple[float, ...]) -> bool:
+    return other_costs != cell_costs and all(
+        a <= b for a, b in zip(other_costs, cell_costs, strict=True)
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from torchgauge.analyze.timeline.attribution import NONE, Spans
-from torchgauge.analyze.trace.packed_columns import packed
+from torchgauge.analyze.trace.copies import packed
 from torchgauge.records.trace.events import Coded, Events, Integers
 
 OUTSIDE = "outside of operators"

@@ -9,11 +9,13 @@ the error between the two clocks, its middle does not.
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
 from torchgauge.analyze.timeline.attribution import NONE, Spans
-from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
+from torchgauge.analyze.timeline.call_tree import CallTree
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -80,3 +82,34 @@ def first_positions(ascending: Integers, values: Integers) -> Rows:
     indices = np.searchsorted(ascending, values)
     hit = np.append(ascending, 0)[indices] == values
     return np.where(hit & (indices < len(ascending)), indices, NONE)
+
+
+class LayerName(NamedTuple):
+    """A layer's qualified name (the model's class for the model itself), and its class."""
+
+    name: str
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NamedSpans:
+    """Events with the layer of each span, absent where none has it; `is_call` are layers' calls."""
+
+    events: Events
+    layer: Coded[LayerName]
+    is_call: np.ndarray
+
+
+def named_spans(events: Events, spans: Spans, tree: CallTree) -> NamedSpans:
+    """Return the events with their layers; device work has that of its launch."""
+    codes = np.full(len(events), NONE, np.int32)
+    codes[spans.row] = spans.layer
+    work = launched(events, spans)
+    codes[work.row] = np.append(spans.layer, NONE)[work.span]
+    is_call = np.zeros(len(events), np.bool_)
+    is_call[spans.row] = spans.is_layer
+    names = tuple(
+        LayerName(layer.path or layer.name, tree.type(number))
+        for number, layer in enumerate(tree.layers)
+    )
+    return NamedSpans(events, Coded(codes, names), is_call)

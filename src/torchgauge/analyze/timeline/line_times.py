@@ -18,8 +18,7 @@ import numpy as np
 from torchgauge.analyze.timeline.attribution import NONE, Spans
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL
-from torchgauge.records.timeline.line_time import LineTime
-from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree import LineTime, Tree
 from torchgauge.records.trace.events import Integers
 
 

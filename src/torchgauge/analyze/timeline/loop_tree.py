@@ -16,16 +16,15 @@ from torchgauge.analyze.host.host_delays import ALLOCATIONS
 from torchgauge.analyze.lanes.step_lanes import step_timeline
 from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
-from torchgauge.analyze.timeline.device_time import COMMUNICATION
+from torchgauge.analyze.timeline.device_time import COMMUNICATION, Intervals, union
 from torchgauge.analyze.timeline.steps import Steps, marked
-from torchgauge.analyze.timeline.time_intervals import Intervals, union
 from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable, node_table
 from torchgauge.analyze.work.event_costs import event_costs
 from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
-from torchgauge.records.trace.host_delay import LOADING, Cause, HostDelay
+from torchgauge.records.trace.trace_diff import LOADING, Cause, HostDelay
 
 STEP = re.compile(r"tg@\d+")
 MARK = re.compile(r"tg:(\d+)")

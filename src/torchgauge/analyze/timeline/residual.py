@@ -1,13 +1,31 @@
-"""Residual of a tree: its sum against the undisturbed step and the headline latency."""
+"""Residual of a tree: its sum against the undisturbed step and the headline latency.
+
+The tree of layers alone, from stamps without a recording.
+
+From stamps to times: how long each layer ran itself, outside of the layers it called.
+
+A layer's time is that of its call as its caller sees it: forward, hooks, and what
+`nn.Module.__call__` takes around them, which would be gone with the layer.
+"""
 
 from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from torchgauge import units
+from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
+from torchgauge.analyze.timeline.stamp_cost import FREE, StampCost
+from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.record import Interval, MeasurementWarning
-from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.node import TreeRow
+from torchgauge.records.timeline.tree import Pass, Tree
 
 # Between runs of one model on a quiet machine it is 1–3 %.
 TOLERATED = 0.1
@@ -93,3 +111,93 @@ def _tree_interval(tree: Tree, total: float) -> Interval:
 
 def _overlap(first: Interval, second: Interval) -> bool:
     return first.low <= second.high and second.low <= first.high
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerTimes:
+    """By step, each layer's own time in ns and its calls; layers that did not run are absent.
+
+    Without what the stamps cost, as far as that is known: in a single step it may leave a time
+    below zero. Recomputation (activation checkpointing) is left out: it is part of the backward
+    pass.
+    """
+
+    steps: list[dict[int, float]]
+    calls: list[dict[int, int]]
+
+
+def layer_times(
+    steps: Sequence[Sequence[Call]], tree: CallTree, cost: StampCost = FREE
+) -> LayerTimes:
+    """Return the times of stamped steps, less what the stamps `cost`.
+
+    The tree grows by the layers that are new in them.
+    """
+    times, counts = [], []
+    for calls in steps:
+        own: dict[int, float] = {}
+        count: dict[int, int] = {}
+        placed = place(calls, tree)
+        for call, placement in zip(calls, placed, strict=True):
+            if call.recomputed:
+                continue
+            layer, length = placement.layer, call.end - call.start
+            own[layer] = own.get(layer, 0) + length - cost.within(layer)
+            count[layer] = count.get(layer, 0) + 1
+            if placement.around >= 0:
+                around = placed[placement.around].layer
+                own[around] = own.get(around, 0) - length - cost.around(layer)
+        times.append(own)
+        counts.append(count)
+    return LayerTimes(times, counts)
+
+
+BEYOND_FORWARD = "loss, backward and optimizer"
+
+
+def stamped_tree(
+    stamped: LayerTimes,
+    calls: CallTree,
+    *,
+    step: Literal["inference", "training"],
+    passes: tuple[Pass, ...],
+) -> Tree:
+    """Return the layers with their own forward time, the median over the steps.
+
+    What the bare step takes longer than all of them is a bucket: of a training step, what comes
+    after the forward pass. `passes` begins with the stamps.
+    """
+    own = [
+        max(0, int(statistics.median(times.get(layer, 0) for times in stamped.steps)))
+        for layer in range(len(calls.layers))
+    ]
+    count = Counter[tuple[int, int]](
+        (layer, times) for counts in stamped.calls for layer, times in counts.items()
+    )
+    often = {layer: times for (layer, times), _ in reversed(count.most_common())}
+    rows = [
+        TreeRow(
+            name=layer.name,
+            kind="layer" if number else "model",
+            parent=layer.parent,
+            calls=often.get(number, 0),
+            path=layer.path,
+            type=calls.type(number),
+            host=own[number],
+        )
+        for number, layer in enumerate(calls.layers)
+    ]
+    bare = passes[0].bare
+    if bare is not None:
+        name = OUTSIDE_MODEL if step == "inference" else BEYOND_FORWARD
+        remainder = max(0, round(bare * 1e9) - sum(own))
+        rows.append(TreeRow(name=name, kind="bucket", parent=0, calls=0, host=remainder))
+    total = sum(row.host or 0 for row in rows) * 1e-9
+    residual = None if bare is None else total - bare
+    return Tree(
+        rows=tuple(rows),
+        step=step,
+        passes=passes,
+        residual=residual,
+        warnings=residual_warnings(residual, bare),
+    )

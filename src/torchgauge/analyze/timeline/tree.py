@@ -30,9 +30,9 @@ from torchgauge.analyze.timeline.steps import Steps, marked, single_step
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.work.recorded_operands import input_types
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.timeline.device_use import DeviceUse
+from torchgauge.records.timeline.tree import DeviceUse
+from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.records.trace.events import Coded, Events, Integers, Rows
-from torchgauge.records.trace.kernel import Kernel
 
 ENGINE = "autograd engine"
 OPTIMIZING = "optimizer"

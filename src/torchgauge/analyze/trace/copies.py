@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from array import array
 
 import numpy as np
 
 from torchgauge.analyze.trace.device_work import COPY, Activities
 from torchgauge.analyze.trace.kernel_facts import Facts, pageable, total_bytes
+from torchgauge.records.trace.events import Integers
 from torchgauge.records.trace.trace import Copies
+
+
+def packed(column: Integers) -> array[int]:
+    """Return the numbers as Python reads them best."""
+    return array("q", column.astype(np.int64).tobytes())
+
 
 _KINDS = {
     "HtoD": "host to device",

@@ -15,8 +15,8 @@ import numpy as np
 
 from torchgauge.analyze.trace.device_work import Activities
 from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.records.trace.breakdown import KernelSequence
 from torchgauge.records.trace.events import ABSENT, Integers
-from torchgauge.records.trace.kernel_sequence import KernelSequence
 
 LENGTHS_TRIED = 16
 LONGEST = 2_000  # kernels

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from typing import Any
 
-from torchgauge.records.trace.kernel import Limiter
+from torchgauge.records.trace.breakdown import Limiter
 
 _RESIDENT_BLOCKS = {
     (5, 0): 32, (5, 2): 32, (5, 3): 32, (6, 0): 32, (6, 1): 32, (6, 2): 32, (7, 0): 32, (7, 2): 32,

@@ -1,46 +1,167 @@
-"""The record of one rank's trace: every figure that its events give."""
+"""The record of one rank's trace: every figure that its events give.
+
+Kernels that may communicate: those of unknown names on streams that else communicate.
+
+A stream has a role: torch gives each process group one of its own. A kernel there whose name no
+library of communication is known to give may still be one (a library that is not known here). It
+counts as computation, as any kernel does, and is listed, so that nobody takes it for granted.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.communication.collectives import collectives, exposed_last
-from torchgauge.analyze.communication.rank_calls import Calls, rank_calls, sent_to_ranks
-from torchgauge.analyze.communication.unknown_roles import unknown_roles
+from torchgauge.analyze.communication.collectives import (
+    Calls,
+    collectives,
+    exposed_last,
+    rank_calls,
+    sent_to_ranks,
+)
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.host.host_delays import host_delays
-from torchgauge.analyze.host.host_pauses import caused_by_waits, host_pauses
+from torchgauge.analyze.host.host_delays import caused_by_waits, host_delays, host_pauses
 from torchgauge.analyze.lanes.recorded_lanes import Recorded, timeline
 from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.timeline.module_calls import Modules
-from torchgauge.analyze.trace.copies import copies
+from torchgauge.analyze.trace.copies import copies, packed
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.trace.dependencies import Dependencies, dependencies
-from torchgauge.analyze.trace.device_breakdown import device_times
-from torchgauge.analyze.trace.device_work import Activities, device_activities
-from torchgauge.analyze.trace.kernel_facts import Facts
+from torchgauge.analyze.trace.device_work import (
+    COMMUNICATION,
+    Activities,
+    attributed,
+    device_activities,
+    device_times,
+    launched_in_steps,
+    tree_of,
+)
+from torchgauge.analyze.trace.kernel_facts import Facts, serving_phases
 from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
-from torchgauge.analyze.trace.memory_over_time import memory_uses
-from torchgauge.analyze.trace.packed_columns import packed
-from torchgauge.analyze.trace.recorded_contents import contents, devices, not_recorded, origin
-from torchgauge.analyze.trace.recorded_tree import attributed, launched_in_steps, tree_of
-from torchgauge.analyze.trace.serving_phases import serving_phases
 from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
-from torchgauge.analyze.trace.window import window
+from torchgauge.analyze.trace.window import contents, devices, not_recorded, origin, window
 from torchgauge.analyze.work.event_costs import event_costs
 from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products, StepTime, peak_used, utilization
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.critical_path import CriticalPath
-from torchgauge.records.trace.events import ABSENT, Events
-from torchgauge.records.trace.trace import Queue, RankTrace
+from torchgauge.records.trace.breakdown import CriticalPath, UnknownRole
+from torchgauge.records.trace.events import ABSENT, Events, Integers
+from torchgauge.records.trace.trace import MemoryUse, Queue, RankTrace
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.utilization import Utilization
+
+MAX_POINTS = 1000  # points of a timeline
+_CPU = 0  # torch's number
+
+
+def memory_uses(events: Events, begin: int) -> Iterator[MemoryUse]:
+    """Yield the memory of the host, then that of each device, from `begin` (ns) on.
+
+    Left out is an allocator that reported no totals, as those of old traces.
+    """
+    memory = events.memory
+    pairs = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
+    for kind, device in sorted(pairs):
+        on_device = (memory.device_type == kind) & (memory.device == device)
+        rows = np.flatnonzero(on_device & (memory.allocated != ABSENT))
+        if not len(rows) or not memory.allocated[rows].any():
+            continue
+        rows = rows[np.lexsort((memory.index[rows], memory.time[rows]))]
+        size = memory.size[rows].astype(np.int64)
+        before = int(memory.allocated[rows[0]] - size[0])
+        if before > memory.allocated[rows].max():  # the first event is a free, from the peak
+            rows = np.insert(rows, 0, rows[0])
+        allocated, reserved = memory.allocated[rows].astype(np.int64), memory.reserved[rows]
+        if len(rows) > len(size):
+            allocated[0] = before
+        has_reserved = (reserved != ABSENT) & bool((reserved > 0).any())
+        time = (memory.time[rows] - begin) * 1e-9
+        peak = int(allocated.argmax())
+        yield MemoryUse(
+            device=None if kind == _CPU else device,
+            before=before,
+            peak=int(allocated[peak]),
+            peak_at=float(time[peak]),
+            after=int(allocated[-1]),
+            reserved=int(reserved.max()) if has_reserved.any() else None,
+            allocations=int((size > 0).sum()),
+            allocated=int(size[size > 0].sum()),
+            timeline=tuple(
+                (
+                    float(time[point]),
+                    int(allocated[point]),
+                    int(reserved[point]) if has_reserved[point] else None,
+                )
+                for point in _sampled_points(allocated).tolist()
+            ),
+        )
+
+
+def _sampled_points(levels: Integers) -> Integers:
+    """Return the places of the ends, and of equal stretches the highest and the lowest."""
+    count = len(levels)
+    if count <= MAX_POINTS:
+        return np.arange(count)
+    stretches = np.array_split(np.arange(count), (MAX_POINTS - 2) // 2)
+    extremes = [
+        stretch[offset]
+        for stretch in stretches
+        for offset in (levels[stretch].argmin(), levels[stretch].argmax())
+    ]
+    return np.unique(np.array([0, *extremes, count - 1]))
+
+
+# Of the kernels whose role is known; a few tensors are cast and copied on such streams.
+COMMUNICATES = 0.9
+MIN_COLLECTIVES = 2
+# Names that torch, its compilers and the libraries of mathematics give to what they compute.
+_COMPUTES = re.compile(
+    r"at::(native|cuda|sparse)|at_cuda_detail|cutlass|gemm|cublas|cudnn|\btriton_|cub::|thrust::"
+    r"|elementwise|splitK|Cijk_|nvjet|flash|fmha|miopen|ck::|rocprim|hipcub|\bmultimem_copy",
+    re.IGNORECASE,
+)
+
+
+def unknown_roles(activities: Activities, facts: Facts) -> tuple[UnknownRole, ...]:
+    """Return the kernels of unknown role by name and stream, most time first."""
+    communicates = activities.kind == COMMUNICATION
+    if not communicates.any():
+        return ()
+    computes = facts.name.where(lambda name: _COMPUTES.search(name) is not None) & ~communicates
+    unknown = facts.is_kernel & ~communicates & ~computes
+    # One number for device and stream, neither of which is below ABSENT.
+    stream = (activities.device - ABSENT) * (1 + activities.stream.max() - ABSENT)
+    stream += activities.stream - ABSENT
+    _, of_stream = np.unique(stream, return_inverse=True)
+    collectives = np.bincount(of_stream, communicates)
+    known_kernels = collectives + np.bincount(of_stream, computes & facts.is_kernel)
+    has_role = (collectives >= MIN_COLLECTIVES) & (collectives >= COMMUNICATES * known_kernels)
+    listed = np.flatnonzero(unknown & has_role[of_stream])
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for index in listed.tolist():
+        key = (
+            int(facts.name.codes[index]),
+            int(activities.device[index]),
+            int(activities.stream[index]),
+        )
+        groups.setdefault(key, []).append(index)
+    records = [
+        UnknownRole(
+            name=str(facts.name[group[0]]),
+            device=None if device == ABSENT else device,
+            stream=None if stream_number == ABSENT else stream_number,
+            count=len(group),
+            time=int((activities.end[group] - activities.begin[group]).sum()) * 1e-9,
+        )
+        for (_, device, stream_number), group in groups.items()
+    ]
+    return tuple(sorted(records, key=lambda record: -record.time))
+
 
 _BEHIND = "no critical path: the device was still at work of before this part when it was launched"
 

@@ -7,15 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from torchgauge.analyze.compare.compare_locations import not_recorded, paired, shortened
-from torchgauge.analyze.compare.tree_figures import Figures, tree_figures
+from torchgauge.analyze.compare.compare_locations import (
+    Figures,
+    not_recorded,
+    paired,
+    shortened,
+    tree_figures,
+)
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.breakdown import Breakdown
-from torchgauge.records.trace.host_delay import Cause, HostDelay
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.records.trace.trace_diff import (
+    Cause,
     Changes,
     DelayChange,
+    HostDelay,
     Part,
     PartChange,
     TraceDiff,

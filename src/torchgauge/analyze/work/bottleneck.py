@@ -9,8 +9,7 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.work.lower_bound import TORCH_DEFAULT, Fp32, LowerBound, row_bounds, summed
 from torchgauge.analyze.work.roof_quality import description, disturbed, reservations
-from torchgauge.records.latency.latency import Latency
-from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.latency import Latency, TrainingTime
 from torchgauge.records.work.cost import OUTSIDE, Cost
 from torchgauge.records.work.roofline import Bottleneck, Bound, Confidence, Roofs
 

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from torchgauge.analyze.work.recorded_operands import arguments
 from torchgauge.errors import TorchgaugeError
-from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.free import STILL
 from torchgauge.formulas.kinds import kernel_kind
-from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor
+from torchgauge.formulas.operand import FREE, Described, MissingOperandError, MissingTensor, Work
+from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import KEYWORDS, as_work, find
 from torchgauge.formulas.shapes import like, outputs, pointwise
 from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
-from torchgauge.formulas.work import FREE, Work
 from torchgauge.formulas.written import is_out, written
 
 

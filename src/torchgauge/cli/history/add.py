@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     """Add every run of every file; return the exit code."""
     from torchgauge.history.imports import entries
     from torchgauge.history.kept import add_or_keep, open_or_keep
-    from torchgauge.history.location import location
+    from torchgauge.history.retention import location
 
     run_facts = facts(options)
     for path in options.files:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 def facts(options: argparse.Namespace) -> Facts:
     """Return what git and the options say; with --commit nothing is taken from git."""
-    from torchgauge.history.git_facts import git_facts
+    from torchgauge.history.retention import git_facts
     from torchgauge.records.run import Facts
 
     base_facts = git_facts()

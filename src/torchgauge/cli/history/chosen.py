@@ -73,7 +73,7 @@ def since(text: str) -> str:
 
 def opened(options: argparse.Namespace) -> Store:
     """Return the open store, which is not made. Raises what `Store.open` raises."""
-    from torchgauge.history.location import location
+    from torchgauge.history.retention import location
     from torchgauge.history.store import Store
 
     return Store.open(location(options.store), create=False)

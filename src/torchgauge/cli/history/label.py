@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Change the labels and show what the run has now; return the exit code."""
-    from torchgauge.report.console import runs
+    from torchgauge.report.console import line as runs
 
     if not options.labels and not options.remove:
         raise InputError(

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Show the runs; return the exit code."""
     import msgspec
 
-    from torchgauge.report.console import runs
+    from torchgauge.report.console import line as runs
 
     with opened(options) as store:
         all_runs = store.runs(selection(options))

@@ -67,7 +67,7 @@ def _remove_windows(options: argparse.Namespace) -> None:
 
 def _remove_runs(options: argparse.Namespace) -> None:
     from torchgauge.history.retention import superfluous
-    from torchgauge.report.console import runs
+    from torchgauge.report.console import line as runs
 
     before = None if options.older_than is None else since(options.older_than)
     with opened(options) as store:

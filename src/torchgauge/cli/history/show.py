@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the run; return the exit code."""
     from torchgauge.records import rendering
-    from torchgauge.report.console import console, runs
+    from torchgauge.report.console import console
+    from torchgauge.report.console import line as runs
 
     with opened(options) as store:
         stored_run = store.find(options.name)

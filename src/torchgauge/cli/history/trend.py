@@ -82,7 +82,8 @@ def _show(trend_record: Trend, options: argparse.Namespace) -> None:
 
 def _alerts(options: argparse.Namespace) -> int:
     """Hold the store against the rules, tell whom the file names; return the exit code."""
-    from torchgauge.history import rules, watch
+    from torchgauge.history import rules
+    from torchgauge.history import windows as watch
     from torchgauge.report.content.trend import line
 
     if options.metric or options.layer is not None or options.points or options.html:

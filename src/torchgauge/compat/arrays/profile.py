@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.analyze.latency.throughput import throughput
+from torchgauge.analyze.latency.training_phases import throughput
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.plausible_rates import implausible
 from torchgauge.analyze.work.roofline import roofline
@@ -13,7 +13,7 @@ from torchgauge.compat.arrays.calling import batch_of, run
 from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.device.environment import environment
-from torchgauge.device.gpu_metrics import NoGpu
+from torchgauge.device.load import NoGpu
 from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
 from torchgauge.measure.arrays import members
 from torchgauge.measure.latency.latency_options import SamplingPlan
@@ -23,7 +23,7 @@ from torchgauge.records.system import System
 from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.records.work.size import DtypeSize, Size
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.names import name_of
+from torchgauge.targets.precisions import name_of
 
 
 def profile(model: Any, inputs: Inputs, plan: SamplingPlan) -> Profile:

@@ -12,7 +12,7 @@ from torchgauge.device.counters import (
     other_processes,
     own_time,
 )
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles
 
 THROTTLE = "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
 MOST_CONSUMERS = 3

@@ -4,13 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchgauge.device.checks import frequency, gpu, machine, memory, other_load, software, threads
+from torchgauge import units
+from torchgauge.device.checks import gpu, machine, software, threads
+from torchgauge.device.checks import machine as frequency
+from torchgauge.device.checks import machine as memory
 from torchgauge.device.checks.activity import watch
 from torchgauge.device.checks.gpu_state import gpus
 from torchgauge.device.checks.readings import Readings, read
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.records.doctor import Check
 from torchgauge.records.finding import Finding
+
+# Background services take a few percent of a core; a quarter of one is a program at work.
+MOST_OTHER = 0.25
+MOST_OTHER_SHARE = 0.02
+SERIOUS_SHARE = 0.25
+MOST_STEAL = 0.01
+SERIOUS_STEAL = 0.05
+NOT_WATCHED = "not watched"
+UNCOUNTED = "this system does not count it"
+
+
+def most_other(cores: int) -> float:
+    """Return the cores' worth of time that others may take on a machine at rest."""
+    return max(MOST_OTHER, MOST_OTHER_SHARE * cores)
+
+
+def other_load(now: Readings) -> Check:
+    """Look for processes that take the cores we measure on."""
+    key, title, activity = "load", "other load", now.activity
+    if activity is None:
+        return Check.from_findings(key, title, unknown=NOT_WATCHED)
+    if activity.other is None:
+        return Check.from_findings(key, title, unknown=UNCOUNTED)
+    cores = now.logical_cores
+    summary = f"{activity.other:.2f} of {cores} cores busy with others"
+    if average := now.files.text("proc/loadavg"):
+        summary += f"; load average {average.split()[0]}"
+    findings = []
+    if activity.other > most_other(cores):
+        named = ", ".join(f"{c.name} (pid {c.pid}) {c.cores:.2f}" for c in activity.top)
+        pressure = now.files.pressure("cpu")
+        waited = f"; some task waited for a core {units.percent(pressure)} of 10 s" * bool(pressure)
+        findings.append(
+            Finding(
+                id="other-load",
+                severity="serious" if activity.other >= SERIOUS_SHARE * cores else "warning",
+                title="Other processes use the cores",
+                evidence=f"{activity.other:.2f} of {cores} cores over "
+                f"{units.time(activity.seconds, 2)}: "
+                + (named or "no process that is visible to this one")
+                + waited,
+                remedy="Stop them, or measure when they are done.",
+            )
+        )
+    if activity.runnable is not None and activity.runnable > len(now.usable):
+        findings.append(
+            Finding(
+                id="run-queue",
+                severity="warning",
+                title="More tasks want to run than there are cores",
+                evidence=f"{activity.runnable} runnable tasks on {len(now.usable)} cores.",
+                remedy="Stop them, or measure when they are done.",
+            )
+        )
+    return Check.from_findings(key, title, summary, tuple(findings))
+
+
+def steal(now: Readings) -> Check:
+    """Look for time that the hypervisor gave to other guests."""
+    key, title, activity = "steal", "steal time", now.activity
+    if activity is None:
+        return Check.from_findings(key, title, unknown=NOT_WATCHED)
+    if activity.steal is None:
+        return Check.from_findings(key, title, unknown=UNCOUNTED)
+    findings: tuple[Finding, ...] = ()
+    if activity.steal > MOST_STEAL:
+        findings = (
+            Finding(
+                id="steal-time",
+                severity="serious" if activity.steal > SERIOUS_STEAL else "warning",
+                title="The hypervisor gives cores to other machines",
+                evidence=f"{units.percent(activity.steal)} of the cores' time was stolen over "
+                f"{units.time(activity.seconds, 2)}.",
+                remedy="Use a dedicated host, or more processes over a longer time.",
+            ),
+        )
+    return Check.from_findings(
+        key, title, f"{units.percent(activity.steal)} of the cores' time", findings
+    )
+
 
 # Checks of the present moment and process, which need not wait for anything.
 PRESENT: tuple[Callable[[Readings], Check], ...] = (
@@ -31,7 +114,7 @@ PRESENT: tuple[Callable[[Readings], Check], ...] = (
     software.torch_build,
     software.switches,
 )
-ALL_CHECKS = (other_load.other_load, other_load.steal, *PRESENT, gpu.gpu)
+ALL_CHECKS = (other_load, steal, *PRESENT, gpu.gpu)
 
 
 def checks(now: Readings) -> tuple[Check, ...]:

@@ -7,8 +7,8 @@ import os
 from types import ModuleType
 from typing import Any
 
-from torchgauge.device.gpu_metrics import THROTTLE_REASONS
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles
+from torchgauge.device.load import THROTTLE_REASONS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,9 +14,8 @@ from typing import Any
 from torchgauge.clock import SystemClock, resolution
 from torchgauge.device.checks.activity import Activity
 from torchgauge.device.checks.gpu_state import Gpus
-from torchgauge.device.cores import affinity, least_quota
 from torchgauge.device.counters import logical_cores
-from torchgauge.device.system_files import SystemFiles
+from torchgauge.device.cpu import SystemFiles, affinity, least_quota
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.records.parallel.rank_work import Link, Links
+from torchgauge.records.parallel.parallel import Link, Links
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 from torchgauge.similar import did_you_mean, similar
 

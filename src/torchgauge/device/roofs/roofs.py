@@ -16,11 +16,11 @@ import msgspec
 
 from torchgauge.analyze.work.roof_quality import combined, disturbed, faster_products
 from torchgauge.clock import SystemClock
-from torchgauge.device import calibration, state_file
-from torchgauge.device.checks.other_load import most_other
+from torchgauge.device import calibration
+from torchgauge.device import calibration as state_file
+from torchgauge.device.checks.every import most_other
 from torchgauge.device.counters import logical_cores
-from torchgauge.device.gpu_metrics import NoGpu
-from torchgauge.device.load import LoadWatch
+from torchgauge.device.load import LoadWatch, NoGpu
 from torchgauge.device.roofs.roof_measurement import FULL, HOW, QUICK, Effort, measured
 from torchgauge.errors import InputError
 from torchgauge.files import write_atomically

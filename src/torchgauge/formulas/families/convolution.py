@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand
+from torchgauge.formulas.operand import FREE, Operand, Work, product, vector
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
-from torchgauge.formulas.work import FREE, Work, product, vector
 
 
 def _macs(output: Operand, weight: Operand) -> int:

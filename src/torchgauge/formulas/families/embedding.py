@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, elements
+from torchgauge.formulas.operand import FREE, Operand, Work, elements, vector
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
-from torchgauge.formulas.work import FREE, Work, vector
 
 SUM, MEAN, MAX = 0, 1, 2  # modes of a bag
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, elements
+from torchgauge.formulas.operand import Operand, Work, elements, product, vector
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import tensors
-from torchgauge.formulas.work import Work, product, vector
 
 MULTIPLY_ADD = 2
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2  # grid_sampler's modes

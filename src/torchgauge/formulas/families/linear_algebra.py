@@ -1,10 +1,4 @@
-"""Factorisations and solvers by the leading order of their usual algorithms: estimated.
-
-Sources: Blackford and Dongarra, "Installation Guide for LAPACK" (LAPACK Working Note 41), appendix
-C, for the direct ones; Golub and Van Loan, "Matrix Computations" (4th edition), sections 7.5, 8.3
-and 8.6, for eigenvalues and singular values, whose iterations depend on the data. They are no
-products, and count as vector work; complex elements take four times the operations.
-"""
+"""Decompositions, solvers and Fourier transforms."""
 
 # ruff: noqa: ARG001 - a formula has the parameters of its operator
 
@@ -14,9 +8,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, is_complex
+from torchgauge.formulas.operand import Operand, Work, elements, is_complex, product
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.work import Work, product
+from torchgauge.formulas.touched import tensors
 
 
 def _estimate(per_matrix: float, operand: Operand) -> Work:
@@ -181,3 +175,43 @@ def lstsq(matrix: Operand, right: Operand, *_args: Any, **_named: Any) -> Work:
 def linear_combination(operand: Operand, coefficients: Operand) -> Work:
     """A product of the (m, n) coefficients with n matrices."""
     return product(math.prod(operand.shape) * coefficients.shape[0], operand)
+
+
+COMPLEX, REAL = 5.0, 2.5
+
+
+def _transform(rate: float, full: Operand, dims: Any) -> Work:
+    """`full` is the side with all N points: batches · 5·N·log2 N, N the product over `dims`."""
+    points = math.prod(full.shape[dim] for dim in dims)
+    steps = math.log2(points) if points > 1 else 0.0
+    return Work(vector=round(rate * elements(full) * steps), estimated=True)
+
+
+@formula("aten::_fft_c2c")
+def complex_transform(operand: Operand, dim: Any, *_args: Any, **_named: Any) -> Work:
+    """5·N·log2 N per transform."""
+    return _transform(COMPLEX, operand, dim)
+
+
+@formula("aten::_fft_r2c")
+def from_real(operand: Operand, dim: Any, *_args: Any, **_named: Any) -> Work:
+    """2.5·N·log2 N per transform of N real points."""
+    return _transform(REAL, operand, dim)
+
+
+@formula("aten::_fft_c2r")
+def to_real(operand: Operand, dim: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
+    """2.5·N·log2 N per transform to N real points."""
+    return _transform(REAL, next(tensors(outputs)), dim)
+
+
+@formula("prims::fft_c2c", "prims::fft_r2c")
+def primitive_transform(operand: Operand, *, dim: Any, **named: Any) -> Work:
+    """As the operators of the same name."""
+    return _transform(REAL if "onesided" in named else COMPLEX, operand, dim)
+
+
+@formula("prims::fft_c2r")
+def primitive_to_real(operand: Operand, *, dim: Any, outputs: Any, **_named: Any) -> Work:
+    """As the operator of the same name."""
+    return _transform(REAL, next(tensors(outputs)), dim)

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.elementwise import pointwise_work
-from torchgauge.formulas.operand import Operand, elements
+from torchgauge.formulas.operand import Operand, Work, elements, vector
+from torchgauge.formulas.promotion import pointwise_work
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.work import Work, vector
 
 MEAN = 1  # the operators' default: reduction to the mean; 0 is none, 2 is the sum
 

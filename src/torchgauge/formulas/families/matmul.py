@@ -1,8 +1,4 @@
-"""Matrix products: [n, m] = aten::mm([n, k], [k, m]) takes n·k·m multiply-accumulates.
-
-What a product is fused with is not counted: a bias, a sum, the factors alpha and beta, scales, an
-activation. A sparse operand counts by the elements that it stores, a nested one by its parts.
-"""
+"""Matrix products, and distances between rows."""
 
 # ruff: noqa: ARG001 - a formula has the parameters of its operator
 
@@ -12,11 +8,9 @@ import math
 from typing import Any
 
 from torchgauge.formulas.families.sparse import is_sparse, sparse_sparse
-from torchgauge.formulas.nested import is_nested, parts
-from torchgauge.formulas.operand import Operand
+from torchgauge.formulas.operand import FREE, Operand, Work, is_nested, parts, product, vector
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
-from torchgauge.formulas.work import FREE, Work, product, vector
 
 # Rows from which on torch computes Euclidean distances by a matrix product (cdist's own rule).
 CDIST_ROWS = 25
@@ -212,3 +206,25 @@ def cdist(a: Operand, b: Operand, p: float, compute_mode: Any, *, outputs: Any) 
 def cdist_backward(gradient: Operand, a: Operand, b: Operand, p: float, cdist: Any) -> Work:
     """Four per component and pair: difference, derivative, product with the gradient, addition."""
     return vector(4 * elements_of(gradient) * a.shape[-1], a)
+
+
+PER_COMPONENT = 3
+# The difference, its power's derivative, the product with the gradient, and the addition.
+BACKWARD = 4
+
+
+def _pairs(operand: Operand) -> int:
+    rows, components = operand.shape
+    return int(rows * (rows - 1) // 2 * components)
+
+
+@formula("aten::_pdist_forward")
+def pdist(operand: Operand, p: float = 2) -> Work:
+    """Three per component of the n·(n − 1)/2 pairs."""
+    return vector(PER_COMPONENT * _pairs(operand), operand)
+
+
+@formula("aten::_pdist_backward")
+def pdist_backward(gradient: Any, operand: Operand, p: float, distances: Any) -> Work:
+    """Four per component of the pairs, each added to both rows: five."""
+    return vector((BACKWARD + 1) * _pairs(operand), operand)

@@ -7,13 +7,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.elementwise import pointwise_work, reduction_work
 from torchgauge.formulas.families.normalization import layer_norm, rms_norm
 from torchgauge.formulas.families.onnx import attended, by_heads
-from torchgauge.formulas.operand import Described, Operand, elements
+from torchgauge.formulas.operand import Described, Operand, Work, elements, product, vector
+from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import tensors
-from torchgauge.formulas.work import Work, product, vector
 
 
 def _present(*operands: Any) -> int:

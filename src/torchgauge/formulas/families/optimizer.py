@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.formulas.operand import Work
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
-from torchgauge.formulas.work import Work
 
 # lerp, mul, addcmul, sqrt, div, add, addcdiv.
 ADAM = 7

@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, elements
+from torchgauge.formulas.operand import Operand, Work, elements, vector
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import tensors
-from torchgauge.formulas.work import Work, vector
 
 
 def _window(kernel: Any, dimensions: int) -> int:

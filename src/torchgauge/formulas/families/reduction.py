@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.elementwise import reduction_work
-from torchgauge.formulas.operand import Operand, elements
+from torchgauge.formulas.operand import Operand, Work, elements, vector
+from torchgauge.formulas.promotion import reduction_work
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
-from torchgauge.formulas.work import Work, vector
 
 
 @formula(

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import Operand
+from torchgauge.formulas.operand import Operand, Work, product
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import elements_of
-from torchgauge.formulas.work import Work, product
 
 
 def is_sparse(operand: Any) -> bool:

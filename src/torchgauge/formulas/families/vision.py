@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, elements
+from torchgauge.formulas.operand import Operand, Work, elements, product, vector
 from torchgauge.formulas.registry import formula
 from torchgauge.formulas.touched import tensors
-from torchgauge.formulas.work import Work, product, vector
 
 SAMPLE = 8
 # Two maxima, two minima, two differences clamped at zero, three products, a sum, a difference, a

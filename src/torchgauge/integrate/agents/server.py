@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchgauge.errors import TorchgaugeError, missing_extra
-from torchgauge.integrate.agents.record_folder import RecordFolder
-from torchgauge.integrate.agents.tools import Tools
+from torchgauge.integrate.agents.tools import RecordFolder, Tools
 from torchgauge.version import version
 
 INSTRUCTIONS = """\

@@ -17,20 +17,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchgauge.device.cores import usable_cores
 from torchgauge.device.counters import physical_cores
+from torchgauge.device.cpu import usable_cores
 from torchgauge.device.environment import VARIABLES
-from torchgauge.device.gpu_metrics import gpu_metrics
-from torchgauge.device.load import LoadWatch
+from torchgauge.device.load import LoadWatch, gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.latency.load import load_warnings
+from torchgauge.measure.latency.step_times import load_warnings
 from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
 from torchgauge.records.memory.memory import Memory
-from torchgauge.records.model_facts import Facts
+from torchgauge.records.target import Facts
 from torchgauge.targets import members
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement

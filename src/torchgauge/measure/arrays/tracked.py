@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from torchgauge.formulas.work import Work
-from torchgauge.measure.arrays.array_work import function_work, ufunc_work
-from torchgauge.measure.arrays.members import Array
+from torchgauge.formulas.operand import Work
+from torchgauge.measure.arrays.members import Array, function_work, ufunc_work
 from torchgauge.signals import replaced, restoring
 
 # Functions that make arrays without an array argument: NumPy does not ask Tracked for them.

@@ -11,14 +11,14 @@ from torchgauge.errors import MeasurementError
 from torchgauge.measure.derived import judged
 from torchgauge.measure.effort import Effort
 from torchgauge.measure.forward import running
-from torchgauge.measure.generation.captured_forwards import (
+from torchgauge.measure.generation.grid import SUBJECT, CellRun, Grid
+from torchgauge.measure.generation.stage_work import CountedForward, counted, stage_work
+from torchgauge.measure.generation.watched_modules import (
     CapturedForward,
     CapturedStages,
     captured_stages,
     whole_prefill,
 )
-from torchgauge.measure.generation.grid import SUBJECT, CellRun, Grid
-from torchgauge.measure.generation.stage_work import CountedForward, counted, stage_work
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.records.generation.cell import StageWork

@@ -16,10 +16,9 @@ import torch
 from msgspec.structs import replace
 
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.generation.bounds import bounded
+from torchgauge.analyze.generation.bounds import bounded, largest_batch
 from torchgauge.analyze.generation.cells import cell as cell_of_calls
 from torchgauge.analyze.generation.fits import fits
-from torchgauge.analyze.generation.largest_batch import largest_batch
 from torchgauge.analyze.generation.predictions import predict
 from torchgauge.device.counters import memory_total
 from torchgauge.device.environment import environment
@@ -32,19 +31,17 @@ from torchgauge.measure.generation.generation_options import GenerationOptions
 from torchgauge.measure.generation.generator import generator
 from torchgauge.measure.generation.grid import WARMUP, CellRun, Grid
 from torchgauge.measure.generation.prompts import Prompts
-from torchgauge.measure.generation.timer_cost import timer_cost
+from torchgauge.measure.generation.watch_record import timer_cost
 from torchgauge.measure.generation.watched_modules import without_wrapper
-from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.latency.load import load_warnings
-from torchgauge.measure.runner import Runner
+from torchgauge.measure.interrupts import Interrupts, Runner
+from torchgauge.measure.latency.step_times import load_warnings
 from torchgauge.measure.step import without_values
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.energy import of_calls
 from torchgauge.progress import Progress
 from torchgauge.records.generation.call import GenerationCall
-from torchgauge.records.generation.cell import GenerationCell, StageWork
-from torchgauge.records.generation.fit import GenerationPrediction
+from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, StageWork
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.energy import Energy

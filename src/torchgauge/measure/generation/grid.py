@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.device.gpu_metrics import gpu_metrics
-from torchgauge.device.load import Load, LoadWatch
+from torchgauge.device.load import Load, LoadWatch, gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.forward import running

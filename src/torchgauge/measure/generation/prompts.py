@@ -21,7 +21,7 @@ from torchgauge.targets import members
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
 from torchgauge.targets.huggingface.huggingface_inputs import Needs
 from torchgauge.targets.hygiene import module_of
-from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.placement import Placement
 
 IDS, MASK = "input_ids", "attention_mask"

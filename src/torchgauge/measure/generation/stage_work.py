@@ -18,7 +18,7 @@ from torch import nn
 from torchgauge.formulas.touched import tensors as tensors_among
 from torchgauge.formulas.touched import touched
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.measure.generation.captured_forwards import CapturedForward, cache_in
+from torchgauge.measure.generation.watched_modules import CapturedForward, cache_in
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work.counting import Counter
 from torchgauge.measure.work.internals import storage_key

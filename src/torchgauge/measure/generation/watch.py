@@ -11,7 +11,7 @@ from torchgauge.forks import Owner
 from torchgauge.measure.generation.call_watch import CallWatch
 from torchgauge.measure.generation.watch_record import watch_record
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.recording import other_profilers
+from torchgauge.measure.recording import recording as other_profilers
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import MeasurementWarning

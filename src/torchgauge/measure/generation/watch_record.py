@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
+import torch
 from torch import nn
 
 from torchgauge.analyze.findings.catalogue import findings
@@ -14,13 +17,64 @@ from torchgauge.device.environment import environment
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.description import describe_module
 from torchgauge.measure.generation.call_watch import CallWatch
-from torchgauge.measure.generation.timer_cost import timer_cost
+from torchgauge.measure.generation.forwards import ThreadForwards, timed
 from torchgauge.measure.work import size
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.work.size import Size
+
+ROUNDS, CALLS = 31, 50
+
+
+class _Empty(nn.Module):
+    """A model that does nothing with the arguments of a decode step."""
+
+    def forward(self, input_ids: torch.Tensor, past_key_values: _EmptyCache) -> None:
+        """Do nothing."""
+
+
+class _EmptyCache:
+    """A cache that answers as one of transformers does: from its first layer's keys."""
+
+    def __init__(self) -> None:
+        self.layers = [_EmptyLayer()]
+
+
+class _EmptyLayer:
+    def __init__(self) -> None:
+        self.keys = torch.zeros(1, 1, 8, 1)
+        self.is_initialized = True
+
+    def get_seq_length(self) -> int:
+        """Return the positions, as a layer of transformers does."""
+        if not self.is_initialized or self.keys.numel() == 0:
+            return 0
+        return self.keys.shape[-2]
+
+
+def timer_cost() -> float:
+    """Return the seconds that timing adds to a forward on this machine now, the median of rounds.
+
+    What recording two events on a GPU adds is not in it.
+    """
+    model, cache, of_thread = _Empty(), _EmptyCache(), ThreadForwards()
+    ids = torch.zeros(1, 1, dtype=torch.long)
+    added = []
+    for _ in range(ROUNDS):
+        bare = _turn_time(model, ids, cache)
+        with timed(model, "model", of_thread):
+            added.append(_turn_time(model, ids, cache) - bare)
+        of_thread.ongoing.forwards.clear()
+    return max(0.0, statistics.median(added))
+
+
+def _turn_time(model: nn.Module, ids: torch.Tensor, cache: _EmptyCache) -> float:
+    begin = time.perf_counter_ns()
+    for _ in range(CALLS):
+        model(input_ids=ids, past_key_values=cache)
+    return (time.perf_counter_ns() - begin) * 1e-9 / CALLS
 
 
 def watch_record(watch: CallWatch, *, interrupted: bool, slowing: Sequence[str] = ()) -> Generation:

@@ -9,12 +9,11 @@ import msgspec
 from torchgauge import units
 from torchgauge.clock import Clock, SystemClock, resolution
 from torchgauge.device.base import Device
-from torchgauge.device.gpu_metrics import gpu_metrics
-from torchgauge.device.load import LoadWatch
+from torchgauge.device.load import LoadWatch, gpu_metrics
 from torchgauge.device.select import open_device
 from torchgauge.measure.latency.latency_options import DEFAULT_BUDGET, LatencyOptions
-from torchgauge.measure.latency.load import is_busy, load_warnings
 from torchgauge.measure.latency.sampling import Timing, sample
+from torchgauge.measure.latency.step_times import is_busy, load_warnings
 from torchgauge.measure.latency.yardstick import Yardstick
 from torchgauge.measure.step import Step, guarded, prepared, without_values
 from torchgauge.measure.timeline.layer_times import undisturbed_call

@@ -15,9 +15,14 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.latency.between_processes import MIN_PROCESSES
+from torchgauge.analyze.latency.latency import combine
+from torchgauge.analyze.latency.noise import with_speed, yardsticks_of
+from torchgauge.analyze.latency.run_spread import MIN_PROCESSES, past_target, run_spread
 from torchgauge.device.counters import memory_available
+from torchgauge.device.environment import environment
+from torchgauge.device.past_runs import past_runs, remember
 from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.measure.description import describe
 from torchgauge.measure.latency import latency as probe
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import ForkServer, forking
@@ -29,10 +34,11 @@ from torchgauge.measure.processes.processes import (
     write_request,
 )
 from torchgauge.progress import Progress
-from torchgauge.records.latency.latency import LatencyRun
+from torchgauge.records.latency.latency import Latency, LatencyRun, PastRun
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.builds.source import Source
-from torchgauge.targets.holdings import holdings, unique
+from torchgauge.targets.holdings import ParameterCounts, holdings, unique
+from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 
 # One run may take this share of the budget: a few slow calls in each, rather than many in one.
@@ -232,3 +238,48 @@ def _one_process_warning(reason: str) -> MeasurementWarning:
         probe="latency",
         remedy="Time a module or function that can be pickled, or name it as file.py:factory.",
     )
+
+
+def combined(runs: LatencyRuns, placement: Placement, options: LatencyOptions) -> Latency:
+    """Return the latency of the runs, its interval widened by what runs on this host differ by.
+
+    A run of fewer than three processes, or one that was interrupted, is not remembered.
+    """
+    host_environment = environment()
+    fingerprint = host_environment.machine.fingerprint
+    target = past_target(
+        describe(placement, training=options.train is not None),
+        host_environment,
+        parameters=_parameters(placement),
+        staged=options.staged,
+        cold_cache=options.cold_cache,
+    )
+    busy = any(warning.id == "other-load" for run in runs.runs for warning in run.warnings)
+    past = past_runs(fingerprint)
+    latency = combine(
+        runs.runs,
+        target_rel_error=options.asked_precision,
+        cold_cache=options.cold_cache,
+        failures=runs.failures,
+        spread=run_spread(past, target, busy=busy),
+    )
+    yardstick = latency.yardstick
+    if yardstick is not None:
+        latency = msgspec.structs.replace(latency, yardstick=with_speed(yardstick, past, target))
+    if latency.stop != "interrupted" and len(latency.processes) >= MIN_PROCESSES:
+        medians = latency.process_medians
+        run = PastRun(
+            target=target,
+            created=host_environment.created,
+            medians=medians,
+            yardstick={} if yardstick is None else yardstick.times,
+            yardsticks=yardsticks_of(latency.processes),
+            busy=busy,
+        )
+        remember(fingerprint, run)
+    return latency
+
+
+def _parameters(placement: Placement) -> int | None:
+    model = module_of(placement.model)
+    return None if model is None else ParameterCounts(model).total(model)

@@ -7,9 +7,8 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from torchgauge.analyze.latency.latency_run import run_figures
-from torchgauge.analyze.latency.stopping import look, look_counts
-from torchgauge.analyze.latency.warmup import find_warmup
+from torchgauge.analyze.latency.latency import run_figures
+from torchgauge.analyze.latency.stopping import find_warmup, look, look_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ try:
 except ImportError:  # Windows counts none
     resource = None  # type: ignore[assignment]
 
-from torchgauge.analyze.latency.yardstick import FAULTING, PAGE_FAULT, WAITING
+from torchgauge.analyze.latency.noise import FAULTING, PAGE_FAULT, WAITING
 from torchgauge.clock import Clock
 from torchgauge.device.base import Device
 from torchgauge.forks import Owner

@@ -24,7 +24,7 @@ from typing import Any
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.lines.line_samples import kind_of
 from torchgauge.measure.work.internals import never_compiled
-from torchgauge.records.timeline.traced_lines import TracedFunction, TracedLine
+from torchgauge.records.timeline.tree import TracedFunction, TracedLine
 from torchgauge.signals import restoring
 
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

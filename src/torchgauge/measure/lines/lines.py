@@ -31,8 +31,7 @@ from torchgauge.measure.recording.recording import record
 from torchgauge.measure.step import prepared
 from torchgauge.measure.timeline.ranges import STEP, Ranges, step_range
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.records.timeline.line_time import LineTime
-from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.records.timeline.tree import LineTime, Pass, Tree
 from torchgauge.records.trace.events import ABSENT, Events, Integers
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Training

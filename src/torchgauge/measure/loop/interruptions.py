@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchgauge.measure.work import internals
-from torchgauge.records.trace.host_delay import Cause, HostDelay
+from torchgauge.records.trace.trace_diff import Cause, HostDelay
 
 _NAMES: dict[Cause, str] = {"garbage collection": "gc", "compilation": "torch.compile"}
 

@@ -23,7 +23,7 @@ from torchgauge.measure.loop.out_of_memory import OutOfMemoryWatch
 from torchgauge.measure.loop.schedule import Schedule
 from torchgauge.measure.loop.step_ends import StepEnds
 from torchgauge.measure.recording import capture_limit as capture
-from torchgauge.measure.recording import other_profilers
+from torchgauge.measure.recording import recording as other_profilers
 from torchgauge.measure.timeline.stamps import Stamps
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop

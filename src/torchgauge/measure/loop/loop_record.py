@@ -15,8 +15,8 @@ from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.call_tree import CallTree
-from torchgauge.analyze.timeline.layer_times import layer_times
 from torchgauge.analyze.timeline.loop_tree import LoopTable, joined, loop_table
+from torchgauge.analyze.timeline.residual import layer_times
 from torchgauge.analyze.timeline.typical_step import typical
 from torchgauge.clock import SystemClock
 from torchgauge.device.environment import environment
@@ -30,7 +30,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop, Rank
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.trace.host_delay import HostDelay
+from torchgauge.records.trace.trace_diff import HostDelay
 
 # Share of a step: threads that did less work than that beside it need no mention.
 CONCURRENT_SHARE = 0.01

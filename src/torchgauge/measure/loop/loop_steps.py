@@ -17,10 +17,9 @@ from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.compilation_costs import CompilationCosts
-from torchgauge.measure.loop.excluded_threads import ExcludedThreads
 from torchgauge.measure.loop.interruptions import Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
-from torchgauge.measure.loop.loop_modules import InnerRanges, LoopModules
+from torchgauge.measure.loop.loop_modules import ExcludedThreads, InnerRanges, LoopModules
 from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
 from torchgauge.measure.loop.step_clock import StepClock

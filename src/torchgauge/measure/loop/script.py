@@ -19,7 +19,7 @@ from torchgauge.files import check_readable, is_file, is_folder, path_remedy
 from torchgauge.folders import PACKAGE, working_folder
 from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.lines.script_lines import ScriptLines
+from torchgauge.measure.lines.line_memory import ScriptLines
 from torchgauge.measure.loop.loop import Timeline
 from torchgauge.records.timeline.loop import Loop
 

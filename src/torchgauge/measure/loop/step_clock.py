@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from torchgauge.measure.recording.scope import Call, wrapped
 from torchgauge.measure.work.internals import never_compiled
-from torchgauge.records.timeline.step_times import STEP_KINDS, StepKind, StepTimes
+from torchgauge.records.timeline.loop import STEP_KINDS, StepKind, StepTimes
 from torchgauge.signals import restoring
 
 # A loop of weeks must not fill the memory with its own times: beyond so many every other is left.

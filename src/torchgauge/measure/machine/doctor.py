@@ -10,11 +10,10 @@ import msgspec
 from torchgauge import units
 from torchgauge.analyze.latency.noise import deviation, resolvable
 from torchgauge.device import calibration
-from torchgauge.device.checks.every import examine
-from torchgauge.device.checks.other_load import most_other
+from torchgauge.device.checks.every import examine, most_other
 from torchgauge.device.counters import logical_cores
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.environment import environment
-from torchgauge.device.system_files import SystemFiles
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.folders import STATE_VARIABLE
 from torchgauge.measure.latency import noise

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device import counters
-from torchgauge.device.cores import cores_granted
 from torchgauge.device.counters import MachineTimes, machine_times, own_time, resident
-from torchgauge.device.gpu_metrics import GpuMetrics, GpuReading, NoGpu
+from torchgauge.device.cpu import cores_granted
+from torchgauge.device.load import GpuMetrics, GpuReading, NoGpu
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import GpuSample, GpuUse, System, SystemSample, Use
 from torchgauge.signals import restoring

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from torchgauge.analyze.memory.alive_tensors import alive_tensors
 from torchgauge.analyze.memory.allocations import (
     NamedStorage,
     StepMemory,
@@ -18,28 +17,36 @@ from torchgauge.analyze.memory.allocations import (
     step_memory,
 )
 from torchgauge.analyze.memory.recorded_ranges import Ranges, named_ranges, outermost_operators
+from torchgauge.analyze.memory.tree_memory import alive_tensors
 from torchgauge.analyze.timeline.typical_step import varying_warning
 from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
 from torchgauge.measure.memory import allocator, process_memory
-from torchgauge.measure.memory.cycles import collecting_cycles
-from torchgauge.measure.memory.layer_outputs import LayerOutputs
-from torchgauge.measure.memory.memory_warnings import torchscript_warnings, unread_warnings
-from torchgauge.measure.memory.model_tensors import ModelTensors
-from torchgauge.measure.memory.recorded_allocations import (
+from torchgauge.measure.memory.layer_memory import (
     DEVICE_TYPES,
     numbers,
     output_warnings,
     unrecorded,
 )
-from torchgauge.measure.memory.storages import TensorStorage, named_storages, storages
+from torchgauge.measure.memory.memory_warnings import (
+    collecting_cycles,
+    torchscript_warnings,
+    unread_warnings,
+)
+from torchgauge.measure.memory.storages import (
+    LayerOutputs,
+    ModelTensors,
+    TensorStorage,
+    named_storages,
+    storages,
+)
 from torchgauge.measure.recording.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import LAYER
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.records.memory.alive_tensor import AliveTensor, Part
 from torchgauge.records.memory.memory import Memory
+from torchgauge.records.memory.out_of_memory import AliveTensor, Part
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.holdings import unregistered

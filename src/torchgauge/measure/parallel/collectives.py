@@ -13,8 +13,8 @@ from torch import distributed as dist
 
 from torchgauge.formulas.touched import tensors
 from torchgauge.measure.work.internals import graph_task, storage_key
+from torchgauge.records.parallel.parallel import CollectiveKind, CollectiveRow, Exposure
 from torchgauge.records.parallel.rank_memory import StepPhase
-from torchgauge.records.parallel.rank_work import CollectiveKind, CollectiveRow, Exposure
 
 NAMESPACES = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
 # In the order in which names are searched: "reduce_scatter" before "scatter".

@@ -11,19 +11,23 @@ from pathlib import Path
 
 import torch
 
-from torchgauge.analyze.parallel.device_fit import device_fit
-from torchgauge.analyze.parallel.mesh_groups import groups_of, rank_at
-from torchgauge.analyze.parallel.step_bound import step_bound
+from torchgauge.analyze.parallel.rank_lifetimes import groups_of, rank_at
+from torchgauge.analyze.parallel.step_bound import device_fit, step_bound
 from torchgauge.device.roofs import peaks
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.parallel.alternatives import Variant, alternatives, offloaded
-from torchgauge.measure.parallel.fake_ddp import adapt_replicas
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
-from torchgauge.measure.parallel.pipeline_step import PipelineStep
-from torchgauge.measure.parallel.rank_step import Noted, RankStep, Step, note_step
+from torchgauge.measure.parallel.rank_step import (
+    Noted,
+    PipelineStep,
+    RankStep,
+    Step,
+    adapt_replicas,
+    note_step,
+)
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind

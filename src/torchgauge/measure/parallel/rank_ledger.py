@@ -12,10 +12,10 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
 from torchgauge.analyze.parallel.rank_lifetimes import Lifetimes, Storage
 from torchgauge.errors import MeasurementError
+from torchgauge.formulas.operand import Work
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.touched import tensors
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.formulas.work import Work
 from torchgauge.measure.parallel.collectives import (
     NAMESPACES,
     Collectives,
@@ -33,8 +33,8 @@ from torchgauge.measure.work.internals import (
     storage_key,
 )
 from torchgauge.measure.work.operators import Operator, operator
+from torchgauge.records.parallel.parallel import CollectiveKind, WorkRow
 from torchgauge.records.parallel.rank_memory import Part, StepPhase
-from torchgauge.records.parallel.rank_work import CollectiveKind, WorkRow
 from torchgauge.signals import restoring
 
 _STREAMS: dict[CollectiveKind, str] = {

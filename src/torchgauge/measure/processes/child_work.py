@@ -14,7 +14,7 @@ from torchgauge.measure.latency.latency import measure
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ChildAnswer, Request
 from torchgauge.measure.timeline import layer_times
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.targets.builds.home import check_home
 from torchgauge.targets.builds.source import Source

@@ -26,14 +26,14 @@ from torchgauge.measure.processes.fork_server import ChildEnd, ForkServer
 from torchgauge.measure.processes.fresh_folder import fresh_folder
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.progress import Progress
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.records.latency.latency import LatencyRun
-from torchgauge.records.model_facts import Facts
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.serving import Serving
-from torchgauge.records.work.count import Count
+from torchgauge.records.target import Facts
+from torchgauge.records.work.size import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit

@@ -13,7 +13,7 @@ from torchgauge.measure.work.count import CountSource
 from torchgauge.progress import Progress
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 

@@ -28,7 +28,7 @@ from torchgauge.measure.timeline.layer_times import (
     layer_seconds,
     synchronized_clock,
 )
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.targets.builds.home import check_home
 from torchgauge.targets.placement import Placement
 

@@ -27,7 +27,7 @@ from torchgauge.measure.processes.processes import (
     timed_out,
     write_request,
 )
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.records.target import TargetDescription
 from torchgauge.signals import HeldBack
 from torchgauge.targets.builds.home import Home

@@ -12,7 +12,7 @@ from torch import nn
 from torchgauge.analyze.timeline.call_tree import MODEL, NamedModule
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.layers import layers_of
-from torchgauge.targets.names import name_of
+from torchgauge.targets.precisions import name_of
 
 
 class Modules:

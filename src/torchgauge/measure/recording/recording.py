@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -16,15 +17,64 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._autograd import _profiler_enabled, _profiler_type
 from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
+from torch.autograd import profiler
 from torch.autograd import profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
 from torchgauge.forks import Owner
-from torchgauge.measure.recording import other_profilers
 from torchgauge.signals import restoring
 from torchgauge.temporary import temporary_folder
+
+# Nsight Systems sets it in the process that it watches.
+_NSYS = "NSYS_PROFILING_SESSION_ID"
+
+
+def recorder() -> str | None:
+    """Return the name of the torch profiler that records now; None where there is none.
+
+    Two of them cannot record at once: starting the second would end the first silently.
+    """
+    if not (_profiler_enabled() or profiler._is_profiler_enabled):  # noqa: SLF001 (no public way)
+        return None
+    kind = str(_profiler_type()).rpartition(".")[2]
+    if kind == "NVTX":
+        return "torch.autograd.profiler.emit_nvtx"
+    if kind == "ITT":
+        return "torch.autograd.profiler.emit_itt"
+    for gc_object in gc.get_objects():
+        if type(gc_object) is torch.profiler.profile and _records(gc_object.profiler):
+            return "torch.profiler.profile"
+    return "torch.autograd.profiler.profile"
+
+
+def _records(inner: object) -> bool:
+    return bool(getattr(inner, "entered", False)) and getattr(inner, "kineto_results", None) is None
+
+
+def slowing() -> list[str]:
+    """Return the names of what else watches this process and changes its times."""
+    profilers = []
+    hook = sys.getprofile()
+    if hook is not None:
+        profilers.append(
+            f"{type(hook).__module__}.{type(hook).__qualname__}, set by sys.setprofile"
+        )
+    trace = sys.gettrace()
+    if trace is not None:
+        profilers.append(
+            f"{type(trace).__module__}.{type(trace).__qualname__}, set by sys.settrace"
+        )
+    monitoring = getattr(sys, "monitoring", None)  # Python 3.12
+    if monitoring is not None:
+        names = (monitoring.get_tool(number) for number in range(6))
+        profilers += [f"{name}, by sys.monitoring" for name in names if name]
+    if _NSYS in os.environ:
+        profilers.append("Nsight Systems (nsys)")
+    return profilers
+
 
 MARK = "tg!"  # names have no quote: it would break the whole exported file
 
@@ -87,7 +137,7 @@ class Recorder:
 
     def start(self) -> None:
         """Begin. Raises MeasurementError `profiler-active` where another profiler records."""
-        if other := other_profilers.recorder():
+        if other := recorder():
             raise MeasurementError(
                 "A recording cannot start inside another one.",
                 id="profiler-active",

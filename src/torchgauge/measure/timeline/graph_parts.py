@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.onnx.ran_nodes import graph_indices
+from torchgauge.analyze.onnx.origins import graph_indices
 from torchgauge.analyze.timeline.node_times import QUICK, GraphPart, RecordingCost
 from torchgauge.errors import InputError
 from torchgauge.readers.onnxruntime_profile import RecordedCalls

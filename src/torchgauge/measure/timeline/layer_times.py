@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torchgauge.analyze.timeline.call_tree import Call, CallTree
-from torchgauge.analyze.timeline.layer_times import LayerTimes, layer_times
+from torchgauge.analyze.timeline.residual import LayerTimes, layer_times
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.device.base import Device
 from torchgauge.device.select import open_device
+from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.modules import Modules
-from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.step import Step, guarded, prepared
 from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline.stamp_cost import calibrated

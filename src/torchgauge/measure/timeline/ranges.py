@@ -11,8 +11,8 @@ from torch import nn
 from torch._C._profiler import _RecordFunctionFast
 
 from torchgauge.analyze.timeline.attribution import RECOMPUTE_END
+from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.modules import Modules, identity
-from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.work.internals import EARLY_STOP, graph_task, never_compiled
 from torchgauge.targets.hygiene import module_of

@@ -14,14 +14,14 @@ from torchgauge import units
 from torchgauge.analyze.executorch.dump_nodes import recorded_call
 from torchgauge.analyze.onnx.graph_cost import graph_cost, graph_facts
 from torchgauge.analyze.onnx.node_tree import TimedNode, as_run, node_rows
-from torchgauge.analyze.onnx.ran_nodes import counted_nodes, timed_nodes
+from torchgauge.analyze.onnx.origins import counted_nodes, timed_nodes
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.node_times import (
     NodeTimes,
 )
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.measure.effort import USUAL, Effort
-from torchgauge.measure.runner import Runner
+from torchgauge.measure.interrupts import Runner
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.profiled_nodes import (
     Turns,
@@ -36,10 +36,9 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.targets.placement import Placement
-from torchgauge.targets.runtimes.executorch_program import ExecuTorchProgram
 from torchgauge.targets.runtimes.onnx_session import OnnxSession
 from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
-from torchgauge.targets.runtimes.runtime_model import RuntimeModel
+from torchgauge.targets.runtimes.runtime_model import ExecuTorchProgram, RuntimeModel
 from torchgauge.temporary import TemporaryFolder
 
 EVENTS_A_NODE = 3  # of an ETDump, which is read in Python

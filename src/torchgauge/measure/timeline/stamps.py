@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import Call
+from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.modules import Modules
-from torchgauge.measure.recording.own_threads import OwnThreads
 from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.work.internals import graph_task
 from torchgauge.targets.hygiene import module_of

@@ -24,9 +24,14 @@ from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, tex
 from torchgauge.measure.loop.loop import Timeline
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.schedule import Schedule
-from torchgauge.measure.training.batch_flops import BatchFlops
-from torchgauge.measure.training.batch_shapes import BatchShapes, Contents
-from torchgauge.measure.training.gauge_options import GaugeOptions, Job, StepMonitor
+from torchgauge.measure.training.batch_shapes import (
+    BatchShapes,
+    Contents,
+    GaugeOptions,
+    Job,
+    StepMonitor,
+)
+from torchgauge.measure.training.model_calls import BatchFlops
 from torchgauge.measure.training.whole_modules import class_of, unwrapped
 from torchgauge.measure.work.utilization import device_peak, model_shape
 from torchgauge.records.record import MeasurementWarning

@@ -15,15 +15,19 @@ from torch.nn.parameter import is_lazy
 
 from torchgauge.errors import ModelError
 from torchgauge.measure.forward import running
-from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.scope import observed
 from torchgauge.measure.work.counting import Counter
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
-from torchgauge.measure.work.not_called import ParametersRead, not_called, warnings_of
+from torchgauge.measure.work.not_called import (
+    ParametersRead,
+    not_called,
+    warnings_of,
+    watched_draws,
+)
 from torchgauge.measure.work.outside import OutsideWork
 from torchgauge.measure.work.retained import retained
-from torchgauge.measure.work.varying import watched_draws
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import NOT_RUN, OUTSIDE, Cost, CostRow
 from torchgauge.signals import restoring
@@ -32,8 +36,8 @@ from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.deferred import finished
 from torchgauge.targets.holdings import unregistered
 from torchgauge.targets.hygiene import Restoration, module_of
+from torchgauge.targets.inputs.batching import misfit
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.misfits import misfit
 
 _COMPILES = {"torch._dynamo", "torch.nn.attention.flex_attention"}  # the latter when it is called
 

@@ -25,7 +25,7 @@ from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.tensors import nbytes

@@ -14,10 +14,10 @@ from torchgauge import units
 from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.errors import BuildError, InputError, MeasurementError, ModelError, TorchgaugeError
 from torchgauge.measure.forward import opened
-from torchgauge.measure.grad_modes import decide
+from torchgauge.measure.step import decide
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
-from torchgauge.measure.work.varying import counted_calls
+from torchgauge.measure.work.not_called import counted_calls
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import OUTSIDE, Cost, CostNode, CostRow
 from torchgauge.targets.builds.source import Source

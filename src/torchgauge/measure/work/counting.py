@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from torchgauge.errors import TorchgaugeError
+from torchgauge.formulas.operand import FREE, Work
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.formulas.work import FREE, Work
-from torchgauge.measure.recording.own_threads import OwnThreads
+from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.work.causal import CausalAttention, triangle
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import (
@@ -25,11 +25,10 @@ from torchgauge.measure.work.internals import (
     modes,
     never_compiled,
 )
-from torchgauge.measure.work.layer_calls import LayerCall, LayerCalls
+from torchgauge.measure.work.layer_calls import LayerCall, LayerCalls, OwnNodes
 from torchgauge.measure.work.meta_kernels import called
 from torchgauge.measure.work.not_called import ParametersRead
 from torchgauge.measure.work.operators import Operator, operator
-from torchgauge.measure.work.thread_nodes import OwnNodes
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import CostRow, Phase
 from torchgauge.signals import restoring

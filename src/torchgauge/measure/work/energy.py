@@ -11,9 +11,9 @@ from typing import NamedTuple
 from torchgauge.analyze.work import energy as analysis
 from torchgauge.analyze.work.energy import CounterReadings, consumed
 from torchgauge.clock import Clock, SystemClock
+from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.energy import Counter, energy_counters
 from torchgauge.device.select import open_device
-from torchgauge.device.system_files import SystemFiles
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.records.work.energy import Energy, EnergyPart
 from torchgauge.targets.placement import Placement

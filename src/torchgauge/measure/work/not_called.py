@@ -6,17 +6,26 @@ with its output's projection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import pickle
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+import numpy as np
 import torch
 from torch import nn
 
 from torchgauge import units
+from torchgauge.errors import ModelError
+from torchgauge.measure.work.internals import unseen
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.work.cost import NotCalled
+from torchgauge.records.work.cost import Cost, NotCalled
 from torchgauge.targets import members
 from torchgauge.targets.holdings import ParameterCounts
+from torchgauge.targets.hygiene.process import save_randomness
 
 ID = "modules-not-called"
 MAX_NAMED = 3
@@ -99,3 +108,88 @@ def _own(module: nn.Module) -> list[torch.Tensor]:
         for parameter in (vars(module).get("_parameters") or {}).values()
         if parameter is not None
     ]
+
+
+MOST_CALLS = 9
+SECONDS = 1.0  # that further calls take together where none differs
+LEAST_DIFFERING = 4
+
+
+@contextlib.contextmanager
+def watched_draws(on_draw: Callable[[], object] | None) -> Iterator[None]:
+    """Call `on_draw` after a block that drew random numbers and did not raise."""
+    state = None if on_draw is None else _random_state()
+    yield
+    if on_draw is not None and _random_state() != state:
+        on_draw()
+
+
+def _random_state() -> bytes:
+    with unseen():  # the caller may have made tensors fake
+        states = [torch.get_rng_state()]
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            states += torch.cuda.get_rng_state_all()
+        tensors = [state.numpy() for state in states]
+    return pickle.dumps((random.getstate(), np.random.get_state(), tensors))
+
+
+def counted_calls(measure: Callable[[Callable[[], object]], Cost]) -> Cost:
+    """Return the cost of a call, with the range of FLOPs of others where they do other work.
+
+    Others are counted if the call drew random numbers. What the first alone does, such as making
+    the parameters of a lazy module, is no difference between calls.
+
+    Args:
+        measure: Counts a call; it calls its argument after one that drew random numbers.
+    """
+    draws: list[Callable[[], None]] = []  # each puts the generators where a call left them
+
+    def on_draw() -> None:
+        draws.append(save_randomness())
+
+    first = measure(on_draw)
+    further: list[Cost] = []
+    restore, end = save_randomness(), time.perf_counter() + SECONDS
+    try:
+        while draws and len(further) < MOST_CALLS:
+            differ = any(cost.rows != first.rows for cost in further)
+            enough = len(further) >= (LEAST_DIFFERING if differ else 1)
+            if enough and time.perf_counter() > end:
+                break
+            draws[-1]()
+            further.append(measure(on_draw))
+    except ModelError:  # the first call succeeded: what a later one does not like is no figure's
+        pass
+    finally:
+        restore()
+    if all(cost.rows == further[0].rows for cost in further):
+        return first
+    return _with_range(first, further)
+
+
+def _with_range(first: Cost, further: list[Cost]) -> Cost:
+    """Return the first cost with the range of FLOPs, and the modules that no call ran."""
+    flops = sorted(cost.flops for cost in (first, *further))
+    left_alone = [tuple(f"{layer.path}." for layer in cost.not_called) for cost in further]
+    uncalled = tuple(
+        layer
+        for layer in first.not_called
+        if all(f"{layer.path}.".startswith(paths) for paths in left_alone)
+    )
+    varying = MeasurementWarning(
+        id="work-varies",
+        message=f"Calls do other work each time: {len(flops)} that were counted have "
+        f"{units.count(flops[0])} to {units.count(flops[-1])} FLOP.",
+        probe="cost",
+        cause="Random numbers decide what the forward computes. Counts belong to one call, times "
+        "to many: they give no rate and no bottleneck, unless they differ by less than a "
+        "hundredth.",
+        remedy="Fix what is drawn (the depth, the layers) to measure one kind of call.",
+    )
+    warnings = [warning for warning in first.warnings if warning.id != ID]
+    return msgspec.structs.replace(
+        first,
+        flops_range=(flops[0], flops[-1]),
+        not_called=uncalled,
+        warnings=(*warnings, *warnings_of(uncalled), varying),
+    )

@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from torchgauge.formulas.elementwise import pointwise_work, reduction_work, summed
 from torchgauge.formulas.free import FREE, STILL, VIEWS
 from torchgauge.formulas.kinds import LIST_BASES, PRIMITIVES
+from torchgauge.formulas.operand import FREE as NO_WORK
+from torchgauge.formulas.promotion import pointwise_work, reduction_work, summed
 from torchgauge.formulas.registry import as_work, find
-from torchgauge.formulas.work import FREE as NO_WORK
 from torchgauge.measure.work.internals import HigherOrderOperator
 
 Kind = Literal[

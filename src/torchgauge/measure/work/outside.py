@@ -22,7 +22,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from torchgauge.errors import MeasurementError
-from torchgauge.formulas.work import Work
+from torchgauge.formulas.operand import Work
 from torchgauge.measure.arrays.members import objects
 from torchgauge.measure.arrays.tracked import (
     ArrayObserver,
@@ -74,7 +74,7 @@ class Address(int):
         for address in (self, other):
             if isinstance(address, Address):
                 address.compared |= not isinstance(other, int) or int(other) != 0
-        return int.__eq__(self, other)  # type: ignore[arg-type]
+        return int.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from torchgauge.errors import MeasurementError, missing_extra
-from torchgauge.monitoring.delivery import Batch
+from torchgauge.monitoring.problems import Batch
 from torchgauge.report.windows.otlp_metrics import otlp_metrics
 
 TIMEOUT = 10.0  # seconds of one request, with its repetitions

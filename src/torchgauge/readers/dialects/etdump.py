@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.readers.executorch.dump_file import CALLS, RUN, DumpEvent, DumpRun, read_runs
+from torchgauge.readers.executorch.flatbuffer import CALLS, RUN, DumpEvent, DumpRun, read_runs
 from torchgauge.readers.executorch.program_file import DELEGATED
 
 RECORDER = "ExecuTorch"

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.readers.inflating import PackingError
 from torchgauge.readers.kineto.decoding import (
     UNDECODABLE,
     Event,
@@ -23,6 +22,7 @@ from torchgauge.readers.kineto.decoding import (
     decode_header,
     truncated,
 )
+from torchgauge.readers.tar_archive import PackingError
 from torchgauge.reading import EVENT, too_large
 
 _CUT = re.compile(rb'\}\s*(,)\s*\{\s*"\w[^"\\]{0,60}"\s*:')

@@ -16,15 +16,14 @@ from torchgauge import units
 from torchgauge.errors import InputError
 from torchgauge.progress import Progress
 from torchgauge.readers.dialects.dialects import translated
+from torchgauge.readers.kineto.categories import Fitting, before, fitting
 from torchgauge.readers.kineto.chunks import Chunks
 from torchgauge.readers.kineto.decoding import Event
 from torchgauge.readers.kineto.heads import ARROW, END, MEMORY, NAME, SPAN, Heads, PythonDetail
-from torchgauge.readers.kineto.memory_budget import Fitting, before, fitting
 from torchgauge.readers.kineto.metadata import Names, metadata
 from torchgauge.readers.kineto.points import Allocations, Arrows, Pairs
 from torchgauge.readers.kineto.spans import Spans
-from torchgauge.readers.recoded import trace_text
-from torchgauge.readers.unpacking import open_trace
+from torchgauge.readers.unpacking import open_trace, trace_text
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.events import Codes, Events
 

@@ -10,8 +10,7 @@ import msgspec
 
 from torchgauge.readers.kineto.chunks import Chunks
 from torchgauge.readers.kineto.decoding import ABSENT_TEXT
-from torchgauge.readers.recoded import trace_text
-from torchgauge.readers.unpacking import open_trace
+from torchgauge.readers.unpacking import open_trace, trace_text
 from torchgauge.records.trace.events import ranks_said
 
 _CHUNK = 1 << 20

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import ChainMap
+from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, TypeProto
+
+
+class Value(NamedTuple):
+    """A value: `kind` is None where its type is unknown, `data` where its elements are."""
+
+    kind: TypeProto | None = None
+    data: Any = None
+
+
+Scope = ChainMap[str, Value]
+
 
 _NAMES: dict[int, tuple[str, int]] = {
     TensorProto.FLOAT: ("float32", 32),

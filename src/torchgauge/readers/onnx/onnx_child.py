@@ -23,7 +23,7 @@ def main() -> None:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.path[:] = question["path"]
-    from torchgauge.readers.onnx.onnx_answer import answered
+    from torchgauge.readers.onnx.onnx_file import answered
 
     answers.write(answered(question))
     answers.flush()

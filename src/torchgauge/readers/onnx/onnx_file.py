@@ -8,16 +8,63 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
 from torchgauge import units
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError, TorchgaugeError, missing_extra, text_of
 from torchgauge.files import check_readable, is_file, path_remedy
-from torchgauge.readers.onnx.onnx_answer import Answer
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.workers import killed_after, worker
+
+
+class Answer(msgspec.Struct):
+    """The graph; or the parts of an InputError."""
+
+    graph: Graph | None = None
+    message: str = ""
+    id: str = ""
+    cause: str = ""
+    remedy: str = ""
+
+
+def answered(question: dict[str, Any]) -> bytes:
+    """Return the encoded answer; whatever a file makes onnx raise is one."""
+    path = Path(question["file"])
+    try:
+        data = msgspec.msgpack.encode(Answer(graph=_graph(path, question)))
+        msgspec.msgpack.decode(data, type=Answer)  # a name that is no text raises
+    except TorchgaugeError as error:
+        answer = Answer(None, error.message, error.id, error.cause, error.remedy)
+    except MemoryError:
+        answer = Answer(
+            None,
+            f"{path} could not be read.",
+            "onnx-too-large",
+            "Reading it takes more memory than a file of its size may.",
+            "A file of a stranger may be made to fail; check where it is from.",
+        )
+    except Exception as error:  # noqa: BLE001 - damaged files make onnx and protobuf raise anything
+        answer = Answer(
+            None,
+            f"{path} cannot be read as an ONNX model.",
+            "onnx-unreadable",
+            text_of(error),
+            "Export it again; `python -m onnx.checker` says more.",
+        )
+    else:
+        return data
+    return msgspec.msgpack.encode(answer)
+
+
+def _graph(path: Path, question: dict[str, Any]) -> Graph:
+    from torchgauge.readers.onnx.graph_reader import read
+    from torchgauge.readers.onnx.input_shapes import RequestedShapes
+
+    requested = RequestedShapes(question["shapes"], question["positional"], question["batch"])
+    return read(path, requested)
+
 
 CHILD = Path(__file__).with_name("onnx_child.py")
 # Seconds for one file; a graph of 5,000 nodes takes some three.

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
 
+from torchgauge.readers.onnx.element_types import Scope, Value
 from torchgauge.readers.onnx.input_shapes import dimensions
-from torchgauge.readers.onnx.node_attributes import Attributes
-from torchgauge.readers.onnx.value import Scope, Value
+from torchgauge.readers.onnx.small_values import Attributes
 from torchgauge.records.onnx.graph import GraphNode
 
 # More calls than any model makes; loops in loops multiply theirs.

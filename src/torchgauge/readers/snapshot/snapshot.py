@@ -18,7 +18,6 @@ import msgspec
 
 from torchgauge.errors import InputError
 from torchgauge.garbage import no_collections
-from torchgauge.readers.inflating import PackingError
 from torchgauge.readers.snapshot.primitives import load_primitives
 from torchgauge.readers.snapshot.snapshot_contents import (
     Annotation,
@@ -28,6 +27,7 @@ from torchgauge.readers.snapshot.snapshot_contents import (
     RecordedSegment,
     Recording,
 )
+from torchgauge.readers.tar_archive import PackingError
 from torchgauge.readers.unpacking import open_trace, unpacked
 from torchgauge.reading import SNAPSHOT
 

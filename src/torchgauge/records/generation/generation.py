@@ -9,8 +9,7 @@ import msgspec
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
-from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.generation.fit import GenerationPrediction, StageFit
+from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, StageFit
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.target import InputDescription, TargetDescription

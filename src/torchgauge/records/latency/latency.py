@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.latency.undisturbed import Undisturbed
-from torchgauge.records.latency.yardstick import Yardstick
 from torchgauge.records.record import (
     GradMode,
     How,
@@ -16,6 +14,113 @@ from torchgauge.records.record import (
     MeasurementWarning,
     Record,
 )
+
+
+class Yardstick(Record, frozen=True, kw_only=True):
+    """Reference work timed between the calls, and the machine's speed that follows from it.
+
+    Attributes:
+        times: Seconds of each fixed piece of work by its kind, the median over processes:
+            "matmul", "copy", "threads" (torch's threads meeting again and again), "python",
+            "dispatch", on a GPU also "device" and "launch". "waiting" is the seconds that passed
+            for one that the calling thread ran, "faulting" the seconds that the page faults of a
+            call take at a microsecond each.
+        speed: The machine's speed in this run over its usual one, 1 as ever; None where too few
+            earlier runs on this host are remembered.
+        speed_interval: The 95 % interval of `speed`, from how much the kinds disagree.
+        runs: Earlier runs that `speed` rests on.
+        how: How `speed` is known.
+    """
+
+    times: dict[str, float]
+    speed: float | None = None
+    speed_interval: Interval | None = None
+    runs: int = 0
+    how: How = "estimated"
+
+    @property
+    def unusual(self) -> bool:
+        """True where the speed differs significantly from the usual."""
+        interval = self.speed_interval
+        return interval is not None and not interval.low <= 1 <= interval.high
+
+
+class PastRun(Record, frozen=True, kw_only=True):
+    """The part of a latency measurement that the host remembers.
+
+    Attributes:
+        target: What was timed, and the software and settings that decide its time.
+        created: ISO 8601 in UTC.
+        medians: Seconds per call, the median of each process in order.
+        yardstick: Seconds of a piece of reference work by its kind, the median over processes;
+            empty where none was timed.
+        yardsticks: The same of each process in order; empty where some timed none.
+        busy: True where other processes took more than a tenth of the machine meanwhile.
+    """
+
+    target: str
+    created: str
+    medians: tuple[float, ...]
+    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
+    yardsticks: tuple[dict[str, float], ...] = ()
+    busy: bool = False
+
+
+class TrainingPhase(Record, frozen=True, kw_only=True):
+    """One phase of a training step: its `share` of the step, and the seconds that this comes to."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+class TrainingTime(Record, frozen=True, kw_only=True):
+    """The phases of a training step, in the order in which they run; they add up to the step.
+
+    `step` is the median of the whole step in seconds, measured as one. A phase's share is the mean,
+    over the same steps, of its fraction of the step that it was timed in; its seconds are that
+    share of `step`. (Medians of the phases, with their intervals, are the latency's `stages`; they
+    come from different steps and need not add up.) On a GPU both are the device's own time between
+    events (`clock` "device"), because waiting for the GPU after each phase would slow the step
+    down; else the host's. `optimizer` is the optimizer's name; `autocast` the dtype of mixed
+    precision, "" without; `scaled` says whether gradients were scaled.
+    """
+
+    step: float
+    phases: tuple[TrainingPhase, ...]
+    clock: Literal["host", "device"]
+    optimizer: str
+    autocast: str = ""
+    scaled: bool = False
+    how: How = "measured"
+
+    @property
+    def outside(self) -> float:
+        """The share of the step that no phase explains."""
+        return 1.0 - sum(phase.share for phase in self.phases)
+
+    def phase(self, name: str) -> float:
+        """Return the seconds of "zero_grad", "forward", "loss", "backward" or "optimizer"."""
+        return next(phase.seconds for phase in self.phases if phase.name == name)
+
+
+class Undisturbed(Record, frozen=True, kw_only=True):
+    """The time of a call of which no other process takes a part, on a machine that was busy.
+
+    Attributes:
+        value: Seconds: the sum of each layer's least time, or the fastest call if that is shorter;
+            the least of the processes. On an idle machine typical calls take a little longer.
+        interval: Its 95 % interval for another run, busy or not.
+        speed: The machine's speed beside the other processes, over that without: `value` over the
+            measured median.
+        how: How all of it is known.
+    """
+
+    value: float
+    interval: Interval
+    speed: float
+    how: How = "estimated"
+
 
 Stop = Literal[
     "precision reached",

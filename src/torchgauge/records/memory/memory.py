@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from torchgauge.records.memory.alive_tensor import AliveTensor, Part
+from torchgauge.records.memory.out_of_memory import AliveTensor, Part
 from torchgauge.records.record import GradMode, How, MeasurementWarning, Record
 
 PARTS: tuple[Part, ...] = get_args(Part)

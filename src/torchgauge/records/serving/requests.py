@@ -1,10 +1,11 @@
-"""Every request of a level of load, as columns."""
+"""Requests of a load: their goals, and how their times are distributed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
-from torchgauge.records.record import Record
+from torchgauge.records.record import How, Interval, Record
 
 Fate = Literal[
     "done",
@@ -64,3 +65,89 @@ class Requests(Record, frozen=True, kw_only=True):
 
     def __len__(self) -> int:
         return len(self.scheduled)
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A figure with its 95 % interval, or in `reason` why it has none.
+
+    `needed` is how many requests an interval takes, where more of them would give one.
+    """
+
+    value: float
+    interval: Interval | None = None
+    reason: str = ""
+    needed: int | None = None
+    how: How = "measured"
+
+
+class Percentile(Estimate, frozen=True, kw_only=True):
+    """The value that a share `fraction` of the requests do not exceed."""
+
+    fraction: float
+
+
+class Distribution(Record, frozen=True, kw_only=True):
+    """A time in seconds over the requests of a steady window.
+
+    Attributes:
+        count: Requests (of ITL: gaps).
+        unanswered: Those among them that ended without this time (no answer, a time-out): they
+            count as longer than all others. A percentile among them is left out. Of ITL a request
+            without an answer is as many gaps as an answered one has on average.
+        mean: The mean of the others.
+        low: The least.
+        high: The most.
+        percentiles: p50, p90, p95, p99 and what goals ask for, in ascending order; a percentile
+            that `count` requests cannot show is left out.
+        correlation: Requests in a row that count as one independent request at the median (τ).
+    """
+
+    count: int
+    unanswered: int = 0
+    mean: Estimate
+    low: float
+    high: float
+    percentiles: tuple[Percentile, ...] = ()
+    correlation: float | None = None
+
+    def percentile(self, fraction: float) -> Percentile | None:
+        """Return the percentile of a fraction; None where it is not known."""
+        return next((p for p in self.percentiles if abs(p.fraction - fraction) < 1e-9), None)
+
+
+Timed = Literal["latency", "service", "ttft", "itl", "tpot", "errors"]
+"""`latency` and `ttft` count from when a request was scheduled, `service` from when it was sent."""
+GoalVerdict = Literal["met", "missed", "unclear"]
+
+
+class Goal(Record, frozen=True, kw_only=True):
+    """One limit: `p99<100ms` is latency, 0.99, 0.1; `errors<1%` a share of requests.
+
+    `fraction` is None for the mean and for errors. A request meets it whose own time is within
+    `limit` (goodput).
+    """
+
+    metric: Timed
+    limit: float
+    fraction: float | None = None
+    text: str = ""
+
+
+class GoalResult(Record, frozen=True, kw_only=True):
+    """A goal at a level of load: met, missed, or unclear, where the limit lies in the interval.
+
+    `value` is None where the level does not show it, in `reason` why.
+    """
+
+    goal: Goal
+    verdict: GoalVerdict
+    value: float | None = None
+    interval: Interval | None = None
+    reason: str = ""
+
+
+def verdict_of_all(results: Iterable[GoalResult]) -> GoalVerdict | None:
+    """Return the worst verdict, which is that of all goals together; None without goals."""
+    verdicts = {result.verdict for result in results}
+    order: tuple[GoalVerdict, ...] = ("missed", "unclear", "met")
+    return next((verdict for verdict in order if verdict in verdicts), None)

@@ -7,7 +7,7 @@ from typing import Any
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.kernel import Kernel, quantile
+from torchgauge.records.trace.breakdown import Kernel, quantile
 
 
 def kernels(tree: Tree) -> Table:

@@ -5,24 +5,120 @@ from __future__ import annotations
 import itertools
 import statistics
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.memory.out_of_memory import OutOfMemory
-from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loader_wait import LoaderWait
-from torchgauge.records.timeline.loop_verdict import LoopVerdict
-from torchgauge.records.timeline.step_times import StepTimes
 from torchgauge.records.timeline.table import Table
-from torchgauge.records.timeline.traced_lines import TracedFunction
-from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.host_delay import HostDelay
+from torchgauge.records.timeline.tree import TracedFunction, Tree
+from torchgauge.records.trace.trace_diff import HostDelay
 from torchgauge.records.work.utilization import Utilization
+
+LoopBound = Literal[
+    "loader",
+    "host",
+    "compute",
+    "communication",
+    "rank",
+    "memory traffic",
+    "nothing stands out",
+    "unclear",
+]
+
+
+class LoopVerdict(Record, frozen=True, kw_only=True):
+    """What bounds the steps of a loop, or of the loops of several ranks.
+
+    Attributes:
+        bound: What most of a step waits for; of a fault what it is a fault of.
+        fault: Whether it is something slow that need not be; else it is what takes most of a step
+            in which nothing is wrong.
+        title: The verdict in one line.
+        cause: What it is more closely: "data loading", "backward", "garbage collection".
+        layer: The layer that it is of, where it is one's.
+        rank: The rank that the others wait for; None where no rank stands out.
+        share: Its share of a step.
+        interval: The interval of `share`, over steps that resemble their neighbours.
+        time: Seconds of a step.
+        steps: Steps that it is of, none of them under the profiler.
+        evidence: Figures that it is based on.
+        command: What to run next; empty where the program is not known.
+    """
+
+    bound: LoopBound
+    title: str
+    fault: bool = False
+    cause: str = ""
+    layer: str = ""
+    rank: int | None = None
+    share: float | None = None
+    interval: Interval | None = None
+    time: float | None = None
+    steps: int = 0
+    evidence: tuple[str, ...] = ()
+    command: str = ""
+
+
+StepKind = Literal[
+    "loading", "forward", "backward", "optimizer", "waiting", "collecting", "outside"
+]
+STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
+
+
+class StepTimes(Record, frozen=True, kw_only=True):
+    """Seconds of each step by kind, with no profiler attached; with `preempted` they are the step.
+
+    What runs inside something else counts where it is itself: a collection during the forward pass
+    is no part of that. On a GPU these are times of the host, which runs ahead of the device.
+
+    Attributes:
+        steps: The numbers of these steps in the loop, from 1; of a long loop every second, fourth,
+            … step.
+        loading: In the iterator of a torch DataLoader.
+        forward: In the modules that the loop itself calls, losses with them.
+        backward: In `backward()`, without the wait for gradients of other processes at its end.
+        optimizer: In the optimizer's step.
+        waiting: Waiting for other processes.
+        collecting: In Python's garbage collection.
+        outside: In the rest of the loop.
+        preempted: In which the thread could have run and had no core, whatever it was doing. None
+            where the system does not tell, and of short steps: it is in the other kinds then.
+    """
+
+    steps: tuple[int, ...]
+    loading: tuple[float, ...]
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    optimizer: tuple[float, ...]
+    waiting: tuple[float, ...]
+    collecting: tuple[float, ...]
+    outside: tuple[float, ...]
+    preempted: tuple[float, ...] | None = None
+
+    def seconds(self, kind: StepKind) -> tuple[float, ...]:
+        """Return the seconds of one kind, by step."""
+        times: tuple[float, ...] = getattr(self, kind)
+        return times
+
+    @property
+    def running(self) -> tuple[float, ...]:
+        """The seconds of each step without those in which the thread had no core."""
+        return tuple(map(sum, zip(*map(self.seconds, STEP_KINDS), strict=True)))
+
+    @property
+    def durations(self) -> tuple[float, ...]:
+        """The seconds of each step."""
+        if self.preempted is None:
+            return self.running
+        return tuple(map(sum, zip(self.running, self.preempted, strict=True)))
+
 
 SCHEMA = "torchgauge.loop/1"
 Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]

@@ -7,12 +7,11 @@ from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.records.timeline.kernel_table import kernels
-from torchgauge.records.timeline.layer_columns import PYTHON_COLUMNS
 from torchgauge.records.timeline.node import Node, base_name, sum_of
-from torchgauge.records.timeline.repeated_layers import single_layers
+from torchgauge.records.timeline.quantity import PYTHON_COLUMNS, single_layers
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.work.counted_at import ITSELF, NOWHERE, counted_at
+from torchgauge.records.work.size import ITSELF, NOWHERE, counted_at
 
 # An operator's node, then those of the overloads that it dispatched to.
 Chain = list[Node]

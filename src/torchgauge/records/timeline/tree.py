@@ -4,16 +4,109 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from torchgauge.errors import InputError
 from torchgauge.records.record import How, Interval, MeasurementWarning, Record, UnfitError
-from torchgauge.records.timeline.device_use import DeviceUse
-from torchgauge.records.timeline.line_time import LineTime
-from torchgauge.records.timeline.node import Node, Totals
+from torchgauge.records.timeline.node import Node, Totals, TreeRow
+from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.timeline import Timeline
-from torchgauge.records.timeline.tree_row import TreeRow
 from torchgauge.similar import similar
+
+
+class TracedLine(Record, frozen=True, kw_only=True):
+    """One line of a function.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        hits: How often it was begun.
+        time: Seconds in it and in what it called, but for the function itself again.
+        allocated: Bytes that were asked for meanwhile; None where they were not recorded.
+        source: Its text.
+    """
+
+    line: int
+    hits: int
+    time: float
+    allocated: int | None = None
+    source: str = ""
+
+
+class TracedFunction(Record, frozen=True, kw_only=True):
+    """One function, in all threads together.
+
+    Attributes:
+        file: The path of its source.
+        name: Its qualified name; "<module>" for what stands outside of functions.
+        line: Where it begins.
+        calls: How often it was called; a generator counts once.
+        time: Seconds in it, the sum over its lines.
+        allocated: Bytes, the sum over its lines; None where they were not recorded.
+        lines: Those that ran, in order.
+    """
+
+    file: str
+    name: str
+    line: int
+    calls: int
+    time: float
+    allocated: int | None = None
+    lines: tuple[TracedLine, ...] = ()
+
+
+class LineTime(Record, frozen=True, kw_only=True):
+    """Host time between operators that a line took in one step, in the calls of one layer.
+
+    `time` in seconds and its `share` of the step are estimated from `samples`. `layer` is the
+    qualified name, that of the model for its own lines; `source` is the line's text.
+    """
+
+    file: str
+    line: int
+    layer: str
+    time: float
+    share: float
+    samples: int
+    source: str = ""
+
+
+def traced(functions: Iterable[TracedFunction]) -> Table:
+    """Return one row per line: seconds, its share of the function's, bytes."""
+    rows = [(function, line) for function in functions for line in function.lines]
+    return Table(
+        {
+            "file": [function.file for function, _ in rows],
+            "function": [function.name for function, _ in rows],
+            "line": [line.line for _, line in rows],
+            "hits": [line.hits for _, line in rows],
+            "time": [line.time for _, line in rows],
+            "share": [
+                line.time / function.time if function.time else None for function, line in rows
+            ],
+            "allocated": [line.allocated for _, line in rows],
+            "source": [line.source for _, line in rows],
+        }
+    )
+
+
+def sampled(lines: Sequence[LineTime]) -> Table:
+    """Return one row per line and layer: seconds of Python between operators."""
+    names = ("file", "line", "layer", "time", "share", "samples", "source")
+    return Table({name: [getattr(line, name) for line in lines] for name in names})
+
+
+class DeviceUse(Record, frozen=True, kw_only=True):
+    """Seconds in which a device was `busy`, with any stream, and `idle`, with none.
+
+    Together they are the time from the step's begin to its end on the host, or that of the whole
+    recording. Kernels of several streams run at once: the sum of their times may be more than busy.
+    """
+
+    device: int | None
+    busy: float
+    idle: float
+
 
 Detail = Literal["summary", "layers", "operators", "kernels"]
 DETAIL: Detail = "kernels"

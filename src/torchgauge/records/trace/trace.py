@@ -13,13 +13,15 @@ from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.breakdown import DeviceTime
-from torchgauge.records.trace.critical_path import CriticalPath
-from torchgauge.records.trace.host_delay import HostDelay
-from torchgauge.records.trace.kernel_sequence import KernelSequence
-from torchgauge.records.trace.serving_phase import ServingPhase
-from torchgauge.records.trace.straggler import LateCall, Straggler
-from torchgauge.records.trace.unknown_role import UnknownRole
+from torchgauge.records.trace.breakdown import (
+    CriticalPath,
+    DeviceTime,
+    KernelSequence,
+    ServingPhase,
+    UnknownRole,
+)
+from torchgauge.records.trace.ranks import LateCall, Straggler
+from torchgauge.records.trace.trace_diff import HostDelay
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.utilization import Utilization
 

@@ -11,9 +11,8 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 
 from torchgauge import units
-from torchgauge.report.console.bar import bar
-from torchgauge.report.console.fitted_table import STYLES, fitted_table, style_of
-from torchgauge.report.console.sparkline import sparkline, stepped
+from torchgauge.report.console.bar import STYLES, bar, fitted_table, style_of
+from torchgauge.report.console.line import sparkline, stepped
 from torchgauge.report.console.text import END, Text
 from torchgauge.report.content import document
 from torchgauge.report.content.document import (

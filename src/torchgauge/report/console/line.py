@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import RenderableType
 
 from torchgauge import units
 from torchgauge.records.record import Record
+from torchgauge.records.run import Run
 from torchgauge.report import kinds
+from torchgauge.report.console.bar import fitted_table
+from torchgauge.report.console.text import Text
 from torchgauge.report.content.document import (
     Block,
+    Column,
     Document,
     Facts,
     Findings,
@@ -17,6 +25,7 @@ from torchgauge.report.content.document import (
     Row,
     Table,
     Tree,
+    Value,
     Warnings,
 )
 from torchgauge.report.content.section import Section
@@ -92,3 +101,84 @@ def _row(table: Table, row: Row) -> str:
     chosen = next((column for column in columns if column.key == "change"), None)
     column = chosen or next(iter(columns), None)
     return "" if column is None else f"{row.name} {column.text(row)}"
+
+
+COLUMNS = (
+    # Of a generation the shape, of a load the level: runs of one record differ in nothing else.
+    Column("part", left_aligned=True, max_width=44),
+    Column("run", left_aligned=True),
+    Column("commit", left_aligned=True),
+    Column("branch", priority=1, left_aligned=True, max_width=20),
+    Column("device", priority=2, left_aligned=True),
+    Column("precision", priority=4, left_aligned=True),
+    Column("machine", priority=3, left_aligned=True),
+    Column("labels", priority=5, left_aligned=True, max_width=30),
+)
+
+
+def view(runs: Sequence[Run], width: int) -> RenderableType:
+    """Return one line per run."""
+    if not runs:
+        return Text("No such run.")
+    lines = [Row(f"{created_at(run)}  {run.target}", _cells(run)) for run in runs]
+    return fitted_table("created           target", lines, COLUMNS, width)
+
+
+def created_at(run: Run) -> str:
+    """Return when a run was made, to the minute and in UTC."""
+    return run.created[:16].replace("T", " ")
+
+
+def head(run: Run) -> Text:
+    """Return a run's id, commit, branch, message and labels in one line."""
+    commit = run.commit[:10] + (" with changes" if run.dirty else "")
+    labels = " ".join(f"{key}={value}" for key, value in run.labels.items())
+    parts = [f"run {run.uuid}", commit, run.branch, run.message, labels]
+    return Text(one_line(" · ".join(filter(None, parts))), style="dim")
+
+
+def _cells(run: Run) -> dict[str, Value]:
+    cells = {
+        "part": run.model.partition(", ")[2],
+        "run": run.uuid[:8],
+        "commit": run.commit[:10] + ("+" if run.dirty else ""),
+        "branch": run.branch,
+        "device": run.device,
+        "precision": run.precision,
+        "machine": run.machine[:8],
+        "labels": " ".join(f"{key}={value}" for key, value in run.labels.items()),
+    }
+    return {name: text for name, text in cells.items() if text}
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return the values between their lowest and highest, in `width` columns at most.
+
+    Where there are more values than columns, a column is the median of its share.
+    """
+    columns = min(width, len(values))
+    ends = [len(values) * column // columns for column in range(columns + 1)] if columns else []
+    medians = [statistics.median(values[a:b]) for a, b in itertools.pairwise(ends)]
+    low, high = min(medians, default=0.0), max(medians, default=0.0)
+    if low == high:
+        return BLOCKS[3] * columns
+    return "".join(BLOCKS[round((value - low) / (high - low) * 7)] for value in medians)
+
+
+def stepped(points: Sequence[Sequence[float | None]], column: int, width: int) -> str:
+    """Draw a column of points: the first is the time, and each holds until the next."""
+    end = points[-1][0] or 1.0
+    columns: list[float] = [0.0] * width
+    for point, next_point in itertools.pairwise((*points, points[-1])):
+        begin, last = (_column((endpoint[0] or 0) / end, width) for endpoint in (point, next_point))
+        for index in range(begin, last + 1):
+            columns[index] = max(columns[index], point[column] or 0)
+    return sparkline(columns, width)
+
+
+def _column(share: float, width: int) -> int:
+    """Return the column of a share of the width; a clock that ran back gives a share below 0."""
+    return min(int(min(max(share, 0.0), 1.0) * width), width - 1)

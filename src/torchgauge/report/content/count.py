@@ -7,8 +7,8 @@ from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.records.memory.training_memory import TrainingMemory
 from torchgauge.records.target import InputDescription
 from torchgauge.records.work.cost import NOT_RUN
-from torchgauge.records.work.count import Count
 from torchgauge.records.work.roofline import OtherDevice
+from torchgauge.records.work.size import Count
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -24,7 +24,7 @@ from torchgauge.report.content.document import (
 from torchgauge.report.content.section import SMALLEST_SHARE, Section
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.sections import cost, size
-from torchgauge.report.tables.graph_facts import graph
+from torchgauge.report.tables.target_facts import graph
 from torchgauge.report.tables.work_table import work_table
 
 DEPTH = 3

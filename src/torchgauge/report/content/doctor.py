@@ -14,7 +14,7 @@ from torchgauge.report.content.document import (
     Items,
     Options,
 )
-from torchgauge.report.tables.environment_facts import hardware, software
+from torchgauge.report.tables.target_facts import hardware, software
 
 SIGNS = {"serious": "✗", "warning": "!", "info": "i", "clear": "✓", "unknown": "?"}
 

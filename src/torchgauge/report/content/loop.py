@@ -13,8 +13,7 @@ from torchgauge.report.content.document import (
     Warnings,
 )
 from torchgauge.report.content.findings import most_important, verdict_items
-from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.time_sections import utilization
+from torchgauge.report.content.section import Row, Section, utilization
 from torchgauge.report.notebook import charts
 from torchgauge.report.tables.alive_tensors import tensor_table
 from torchgauge.report.tables.category_table import categories

@@ -10,7 +10,7 @@ from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.tree import Tree as RecordedTree
 from torchgauge.records.work.cost import NOT_RUN
 from torchgauge.records.work.roofline import Bottleneck, Roofline
-from torchgauge.report.content import time_sections
+from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.document import (
     Block,
     Detailed,

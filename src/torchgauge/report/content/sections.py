@@ -19,11 +19,10 @@ from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
 from torchgauge.records.work.cost import OUTSIDE, Cost, known_part
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
-from torchgauge.report.content import time_sections
+from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.tables.compilation_tables import speed_up
-from torchgauge.report.tables.environment_facts import hardware, software
-from torchgauge.report.tables.graph_facts import graph
+from torchgauge.report.tables.target_facts import graph, hardware, software
 
 
 def sections(profile: Profile) -> list[Section]:

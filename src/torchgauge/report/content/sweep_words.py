@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.sweep.cell_figures import cell_figure, has_enough_samples, is_bounded
+from torchgauge.analyze.sweep.constraints import cell_figure, has_enough_samples, is_bounded
 from torchgauge.records.metric import METRICS
 from torchgauge.records.record import Interval
 from torchgauge.records.sweep import AXES, Best, Cell, CellSettings, Fit, Scaling, Sweep
-from torchgauge.report.tables.environment_facts import hardware, software
+from torchgauge.report.tables.target_facts import hardware, software
 
 Format = Callable[[float | None, int], str]
 

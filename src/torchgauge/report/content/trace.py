@@ -21,7 +21,7 @@ from torchgauge.report.content.document import (
     Tree,
     Warnings,
 )
-from torchgauge.report.content.time_sections import utilization
+from torchgauge.report.content.section import utilization
 from torchgauge.report.tables.category_table import categories, roofs_of
 from torchgauge.report.tables.trace_devices import devices, exchanges, ranks
 from torchgauge.report.tables.trace_tables import details

@@ -22,7 +22,7 @@ from torchgauge.report.content.document import (
     Table,
     Value,
 )
-from torchgauge.report.content.time_sections import SCOPES
+from torchgauge.report.content.section import SCOPES
 from torchgauge.visible import one_line
 
 COMMIT = 10

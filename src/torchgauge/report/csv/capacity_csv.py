@@ -8,7 +8,7 @@ from typing import Any
 from torchgauge.records import rendering
 from torchgauge.records.exported import Csv
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.records.serving.distribution import Estimate
+from torchgauge.records.serving.requests import Estimate
 
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)
 

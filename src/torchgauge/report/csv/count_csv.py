@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from torchgauge.records.exported import Csv
 from torchgauge.records.work.cost import known_part
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 from torchgauge.report.export.stacks import needed_tree
 from torchgauge.report.tables.work_table import PHASES, By, entries
 

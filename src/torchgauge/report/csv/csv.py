@@ -13,7 +13,7 @@ from torchgauge.records.exported import Csv
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import Record, encodable
 from torchgauge.records.snapshot import SnapshotTable
-from torchgauge.records.timeline import line_table
+from torchgauge.records.timeline import tree as line_table
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.table import Table
 from torchgauge.report import kinds

@@ -7,7 +7,7 @@ from typing import Any
 from torchgauge.records.exported import Csv
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
-from torchgauge.records.headline.generation_figures import generation_figures
+from torchgauge.records.headline.figure import generation_figures
 from torchgauge.records.summary import KEY_SUFFIXES
 from torchgauge.records.timeline import tables
 from torchgauge.report.export.stacks import needed_tree

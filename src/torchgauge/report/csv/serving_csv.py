@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgauge.records import rendering
 from torchgauge.records.exported import Csv
-from torchgauge.records.headline.serving_figures import level_figures
+from torchgauge.records.headline.figure import level_figures
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import FATES, Requests
 from torchgauge.records.serving.serving import Serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.analyze.sweep.cell_figures import has_enough_samples
+from torchgauge.analyze.sweep.constraints import has_enough_samples
 from torchgauge.records.exported import Csv
 from torchgauge.records.sweep import AXES, Cell, Sweep
 from torchgauge.report.content import sweep_words as words

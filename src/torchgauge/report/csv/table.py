@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from torchgauge.records.timeline.quantity import FORMATS
+from torchgauge.records.timeline.quantity import FORMATS, quantity_of
 from torchgauge.records.timeline.table import Table
-from torchgauge.records.timeline.table_columns import quantity_of
-from torchgauge.report.console.fitted_table import NAME, fitted_table
+from torchgauge.report.console.bar import NAME, fitted_table
 from torchgauge.report.console.plain import plain
 from torchgauge.report.console.text import Text
 from torchgauge.report.content import document
 from torchgauge.report.content.document import Column, Document, Row
 from torchgauge.report.notebook.notebook import fragment
-from torchgauge.report.tables.operand_shapes import labels
+from torchgauge.report.tables.operator_replay import labels
 
 MAX_ROWS = 60  # rows
 LONGEST_TEXT = 40  # columns of a text that is not the first

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from torchgauge import units
 from torchgauge.records.record import Record
-from torchgauge.records.timeline.repeated_layers import single_layers
+from torchgauge.records.timeline.quantity import single_layers
 from torchgauge.report import kinds
 from torchgauge.report.content.document import (
     Column,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from torchgauge.records.exported import Weight
+from torchgauge.report.export.recorded_stacks import Line, Lines
 from torchgauge.report.export.stacks import Stack, stacks
 from torchgauge.visible import visible
 
@@ -27,3 +28,24 @@ def folded(weighted_stacks: Iterable[tuple[Stack, int]]) -> str:
     for stack, own in weighted_stacks:
         lines[";".join(map(escaped, stack))] += own
     return "".join(f"{line} {own}\n" for line, own in lines.items())
+
+
+def parts(ranks: Iterable[tuple[str, Lines]]) -> Iterator[bytes]:
+    """Yield the lines: the devices' time, or where none worked the host's.
+
+    `ranks` are the ranks' lines, each with a name, which becomes the outermost frame.
+    """
+    device: Counter[Stack] = Counter()
+    host: Counter[Stack] = Counter()
+    for rank, lines in ranks:
+        _add(device, rank, lines.devices())
+        if not device:
+            _add(host, rank, lines.threads())
+    yield folded((device or host).items()).encode()
+
+
+def _add(own: Counter[Stack], rank: str, lines: Iterable[Line]) -> None:
+    above = (rank,) if rank else ()
+    for line in lines:
+        for begin, end, stack in line.stretches:
+            own[*above, *stack] += end - begin

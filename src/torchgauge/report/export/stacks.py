@@ -12,7 +12,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
-from torchgauge.records.work.count import Count
+from torchgauge.records.work.size import Count
 
 # The row's figure, and its name in messages and files.
 _ROWS = {

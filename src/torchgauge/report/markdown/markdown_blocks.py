@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
+from torchgauge.records.record import Record
+from torchgauge.report import kinds
 from torchgauge.report.content.document import (
     Block,
     Column,
@@ -268,3 +270,8 @@ _PARTS: dict[type, Callable[[Any], Iterable[Markdown]]] = {
     Tree: _tree,
     Warnings: _warnings,
 }
+
+
+def render(record: Record) -> str:
+    """Return the Markdown, with tables as GitHub and others know them."""
+    return document_text(kinds.document(record))

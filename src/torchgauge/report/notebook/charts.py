@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from torchgauge import units
-from torchgauge.records.latency.latency import Latency
-from torchgauge.records.latency.training import TrainingTime
+from torchgauge.records.latency.latency import Latency, TrainingTime
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.sweep import Sweep
 from torchgauge.records.timeline.loop import Loop

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from torchgauge import units
-from torchgauge.analyze.generation.decode_steps import decode_steps
+from torchgauge.analyze.generation.cells import decode_steps
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
 from torchgauge.report.content.generation import generation_words as words

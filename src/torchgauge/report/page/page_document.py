@@ -10,9 +10,8 @@ from torchgauge.report import kinds
 from torchgauge.report.content.document import Document, Findings, Table, Unit, Warnings
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import short, shortened_table
+from torchgauge.report.page.page_shorter import finding_entry, short, shortened_table
 
 MAX_ROWS = 5_000  # of a table
 UNITS: dict[Unit, page_tables.Unit] = {

@@ -12,12 +12,13 @@ from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.loop import Loop, Stretch
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
-from torchgauge.report.content import time_sections
+from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.findings import findings_of
-from torchgauge.report.page import page_method, page_tables, page_tree
-from torchgauge.report.page.page_findings import finding_entry
+from torchgauge.report.page import page_series as page_method
+from torchgauge.report.page import page_tables, page_tree
 from torchgauge.report.page.page_profile import ONE_STEP, warnings
 from torchgauge.report.page.page_series import rows
+from torchgauge.report.page.page_shorter import finding_entry
 from torchgauge.report.page.timeline import page_compilation
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables import loader_waits as loader_report

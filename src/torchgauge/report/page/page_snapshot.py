@@ -15,11 +15,9 @@ from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, Snaps
 from torchgauge.report.content.snapshot import window
 from torchgauge.report.page import page_tree
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import finding_entry, marks, short
 from torchgauge.report.page.page_snapshot_layout import layout
-from torchgauge.report.page.page_snapshot_marks import marks
 from torchgauge.report.page.page_tables import Column, table
 from torchgauge.report.tables.snapshot_tables import CAUSES, frame_text, stack_text
 from torchgauge.visible import one_line

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge import units
-from torchgauge.analyze.sweep.cell_figures import has_enough_samples
-from torchgauge.analyze.sweep.constraints import parse
+from torchgauge.analyze.sweep.constraints import has_enough_samples, parse
 from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Sweep
 from torchgauge.records.verdict import Limit

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from torchgauge.records.memory.memory import Memory
-from torchgauge.records.timeline import line_table, tables
+from torchgauge.records.timeline import tables
+from torchgauge.records.timeline import tree as line_table
 from torchgauge.records.timeline.kernel_table import kernels
-from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
 from torchgauge.records.timeline.node import Node
-from torchgauge.records.timeline.quantity import Quantity
-from torchgauge.records.timeline.repeated_layers import RepeatedLayers, single_layers
-from torchgauge.records.timeline.traced_lines import TracedFunction
-from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.quantity import (
+    REPORT_COLUMNS,
+    Quantity,
+    RepeatedLayers,
+    single_layers,
+)
+from torchgauge.records.timeline.tree import TracedFunction, Tree
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.report.tables import alive_tensors as tensors
 from torchgauge.report.tables import category_table

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge.records.record import Record
-from torchgauge.records.trace.critical_path import CriticalPath
-from torchgauge.records.trace.kernel_sequence import KernelSequence
+from torchgauge.records.trace.breakdown import CriticalPath, KernelSequence
 from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torchgauge import units
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.kernel import Kernel
+from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.records.work.cost import Cost
 from torchgauge.report.page.page_tables import Unit
 from torchgauge.report.tables.kernel_names import kernel_labels

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from torchgauge.records.timeline.line_time import LineTime
+from torchgauge.records.timeline.tree import LineTime
 from torchgauge.report.content.document import Column, Note, Row, Table, Value
 
 SMALLEST = 0.001  # of the step: less than a sample or two

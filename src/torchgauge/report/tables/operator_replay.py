@@ -1,20 +1,55 @@
-"""A recorded call of an operator beside what it takes on this machine."""
+"""An operator that was run again, with its operands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torchgauge import units
 from torchgauge.records.trace.replay import RecordedCall, Replay
-from torchgauge.report.content.document import (
-    Column,
-    Document,
-    Facts,
-    Row,
-    Table,
-    Value,
-    Warnings,
-)
+from torchgauge.report.content.document import Column, Document, Facts, Row, Table, Value, Warnings
+
+NO_SHAPE = "–"
+
+
+def labels(names: Sequence[str], shapes: Sequence[str]) -> list[str]:
+    """Return each operator's name with short shapes, or torch's where short ones are equal."""
+    short_labels = [
+        f"{name}  {short(operands)}" for name, operands in zip(names, shapes, strict=True)
+    ]
+    times = Counter(short_labels)
+    return [
+        label if times[label] == 1 else f"{name}  {operands}"
+        for label, name, operands in zip(short_labels, names, shapes, strict=True)
+    ]
+
+
+def short(shapes: str) -> str:
+    """Return torch's list of shapes ("[[2, 3], [3], []]") with × inside of a shape.
+
+    What has no shape is "–", and left out after the last shape. A text that is no such list stays.
+    """
+    try:
+        operands = json.loads(shapes or "[]")
+        if not isinstance(operands, list):
+            return shapes
+        while operands and operands[-1] == []:
+            operands.pop()
+        return ", ".join(map(_operand, operands)) or NO_SHAPE
+    except (ValueError, RecursionError):  # another tool's file may hold anything
+        return shapes
+
+
+def _operand(sizes: Any) -> str:
+    """Return one operand's shape, or those of a list of tensors in brackets."""
+    if not isinstance(sizes, list):
+        return str(sizes)
+    if any(isinstance(size, list) for size in sizes):
+        return f"[{', '.join(map(_operand, sizes))}]"
+    return "×".join(map(str, sizes)) or NO_SHAPE
+
 
 COLUMNS = (
     Column("host", unit="time", empty="–"),

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.trace.critical_path import CriticalPath
-from torchgauge.records.trace.kernel_sequence import KernelSequence
+from torchgauge.records.trace.breakdown import CriticalPath, KernelSequence
 from torchgauge.records.trace.trace import Collectives, RankTrace
 from torchgauge.report.content.document import Column, Curve, Row, Table, rows_of
 from torchgauge.report.tables.kernel_names import kernel_label

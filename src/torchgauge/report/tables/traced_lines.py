@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from torchgauge import units
-from torchgauge.records.timeline.traced_lines import TracedFunction, TracedLine
+from torchgauge.records.timeline.tree import TracedFunction, TracedLine
 from torchgauge.report.content.document import Block, Column, Note, Row, Table, Value
 
 FUNCTIONS, LINES = 5, 12

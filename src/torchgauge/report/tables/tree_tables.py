@@ -9,12 +9,15 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.kernel_table import kernels
-from torchgauge.records.timeline.layer_columns import REPORT_COLUMNS
 from torchgauge.records.timeline.node import Node
-from torchgauge.records.timeline.quantity import FORMATS
-from torchgauge.records.timeline.repeated_layers import RepeatedLayers, single_layers
+from torchgauge.records.timeline.quantity import (
+    FORMATS,
+    REPORT_COLUMNS,
+    RepeatedLayers,
+    single_layers,
+)
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.work.counted_at import BELOW, ITSELF, NOWHERE
+from torchgauge.records.work.size import BELOW, ITSELF, NOWHERE
 from torchgauge.report.content import sections
 from torchgauge.report.content.document import (
     Block,
@@ -28,7 +31,7 @@ from torchgauge.report.content.document import (
 )
 from torchgauge.report.tables import line_table
 from torchgauge.report.tables.kernel_names import kernel_labels
-from torchgauge.report.tables.operand_shapes import labels
+from torchgauge.report.tables.operator_replay import labels
 
 DEPTH = 2
 BUCKET = ("host", "time", "share", "bar")

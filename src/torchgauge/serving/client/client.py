@@ -11,15 +11,13 @@ from time import monotonic
 from typing import Any
 
 from torchgauge.records.serving.requests import FATES, Fate
-from torchgauge.serving.client.address import Address
-from torchgauge.serving.client.arrival import arrivals_are_known
+from torchgauge.serving.client.address import Address, Token, request_bytes
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import Connection, LibraryClient, Sender
-from torchgauge.serving.client.connection_pool import IDLE_SECONDS, ConnectionPool
 from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import dialect_named
-from torchgauge.serving.client.request_bytes import Token, request_bytes
-from torchgauge.serving.client.send_plan import Queries, SendPlan
+from torchgauge.serving.client.http2_client import IDLE_SECONDS, ConnectionPool
+from torchgauge.serving.client.send_plan import Queries, SendPlan, arrivals_are_known
 from torchgauge.serving.client.timer import timer
 
 _DONE, _TIMEOUT = CODES["done"], CODES["timeout"]

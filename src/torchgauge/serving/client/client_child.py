@@ -23,7 +23,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     orders = Pipe(os.dup(0), writable=False)
     sys.path[:] = orders.recv()
-    from torchgauge.serving.client.client_share import answered
+    from torchgauge.serving.client.sending_loop import answered
 
     try:
         answered(orders, answers)

@@ -12,11 +12,10 @@ from typing import Protocol
 import httptools
 
 from torchgauge.records.serving.requests import Fate
-from torchgauge.serving.client.arrival import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 from torchgauge.serving.client.columns import Columns
-from torchgauge.serving.client.dialect import AnswerReader
+from torchgauge.serving.client.dialect import AnswerReader, EventTooLongError
 from torchgauge.serving.client.dialects.torchgauge import read_timing
-from torchgauge.serving.client.event_stream import EventTooLongError
+from torchgauge.serving.client.send_plan import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 
 LONGEST_HEAD = 1 << 17
 """Bytes of the longest head of an answer; a longer one is a violation of the protocol."""

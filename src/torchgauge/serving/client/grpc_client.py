@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.records.serving.requests import Fate
-from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.address import Address, Token
 from torchgauge.serving.client.connection import Sender
-from torchgauge.serving.client.request_bytes import Token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,9 +20,9 @@ from torchgauge.progress import Progress, Silent
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Fate, Requests
-from torchgauge.serving.client.client_share import ShareResult
 from torchgauge.serving.client.columns import merged
 from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.sending_loop import ShareResult
 from torchgauge.signals import HeldBack, restoring
 from torchgauge.workers import end_worker, start_worker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.records.target import TargetDescription
 
 

@@ -14,14 +14,14 @@ import msgspec
 import torch
 
 from torchgauge.device import settings
-from torchgauge.device.cores import cores_granted
+from torchgauge.device.cpu import cores_granted
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.processes.child_work import unpacked
 from torchgauge.measure.step import Step, prepared
-from torchgauge.records.failure import Failure
+from torchgauge.records.finding import Failure
 from torchgauge.serving.server.messages import BatchDone, WorkerReady
 from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.inputs import Inputs

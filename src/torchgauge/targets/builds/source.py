@@ -9,12 +9,12 @@ from typing import Any
 from torch import nn
 
 from torchgauge.device.select import resolve
+from torchgauge.targets.inputs.batching import check_call
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.misfits import check_call
 from torchgauge.targets.modules import check_model
-from torchgauge.targets.names import name_of
 from torchgauge.targets.placement import Placement, place
+from torchgauge.targets.precisions import name_of
 from torchgauge.targets.target import Target, TargetRequest
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
-from torchgauge.targets.huggingface import huggingface_images as images
 from torchgauge.targets.huggingface import huggingface_other_inputs as other_inputs
+from torchgauge.targets.huggingface import huggingface_sizes as images
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
 from torchgauge.targets.huggingface.huggingface_labels import labels_for
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import InputSpec, parse_all
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.target import TargetRequest
 
 CHOICES = 4

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
-from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 
 CTC_LENGTH = 16
 OBJECTS = 2

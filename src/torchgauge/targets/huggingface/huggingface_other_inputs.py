@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
-from torchgauge.targets.inputs.random_tensors import RandomTensors
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 
 if TYPE_CHECKING:
     import torch

@@ -2,11 +2,143 @@
 
 from __future__ import annotations
 
-import torch
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
 
-from torchgauge.errors import InputError
+import numpy as np
+import torch
+from torch import nn
+
+from torchgauge.errors import InputError, by_operator, same_call, text_of
+from torchgauge.similar import similar
+from torchgauge.targets import members
+from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.misfits import unfit
+
+LONGEST_SIGNATURE = 200
+_OF_TYPES = re.compile(r"dtype|scalar type|Input type")
+
+
+def check_call(model: Callable[..., Any], inputs: Inputs) -> None:
+    """Raise InputError where the model's signature takes no such call; nothing is called.
+
+    `input-missing` where nothing is given that must be, else `inputs-unfit`. What a decorator or a
+    hook may add or rename is not judged.
+    """
+    call = _called(model)
+    signature = None if call is None else _signature(call)
+    if call is None or signature is None:
+        return
+    try:
+        signature.bind(*inputs.args, **inputs.kwargs)
+    except TypeError as error:
+        remedy = unfit(inputs) or _nearest(signature, inputs)
+        has_inputs = bool(inputs.args or inputs.kwargs)
+        raise InputError(
+            f"The inputs do not fit the model, which is called as {written(call)}."
+            if has_inputs
+            else f"The model is called as {written(call)}, and no inputs are given.",
+            id="inputs-unfit" if has_inputs else "input-missing",
+            cause=f"{str(error)[:1].upper()}{str(error)[1:]}." if has_inputs else "",
+            remedy=remedy or "Give one value for each: a tuple by position, a mapping by name.",
+        ) from None
+
+
+def unfit(inputs: Inputs) -> str:
+    """Return what to give in place of inputs that few models take, "" where nothing stands out."""
+    values = [*inputs.args, *inputs.kwargs.values()]
+    if not values:
+        return "Give its inputs, such as torch.randn(1, 3, 224, 224); a tuple of several."
+    if all(isinstance(value, int) for value in values):
+        shape = ", ".join(map(str, values))
+        return f"Give a tensor of that shape: torch.randn({shape})."
+    if any(isinstance(value, np.ndarray) for value in values):
+        return "Give tensors in place of NumPy arrays: torch.from_numpy(array).float()."
+    if any(isinstance(value, list) for value in values):
+        return (
+            "Give a tensor, or a tuple of several: a list is one argument, as detection models "
+            "take it."
+        )
+    if not any(True for _ in inputs.tensors()):
+        kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in values))
+        return f"Give tensors, such as torch.randn(1, 3, 224, 224): these are {kinds}."
+    return ""
+
+
+def misfit(model: Callable[..., Any], inputs: Inputs, error: BaseException) -> str:
+    """Return what to change about the inputs of a model that raised, "" where they may well fit.
+
+    They do not where an operator did not take them, or an attribute of theirs was looked for.
+    """
+    values = [*inputs.args, *inputs.kwargs.values()]
+    if isinstance(error, AttributeError):
+        # A model may leave all its inputs out of its signature, and need them.
+        return unfit(inputs) if any(error.obj is value for value in values or [None]) else ""
+    if not by_operator(error):
+        return ""
+    if not values or isinstance(error, TypeError):
+        return unfit(inputs)
+    if not _OF_TYPES.search(text_of(error)):
+        return same_call(error)
+    input_types = _dtypes([tensor for _, tensor in inputs.tensors()])
+    module = module_of(model)
+    parameter_types = "" if module is None else _dtypes(members.parameters(module))
+    weights = f" and its parameters {parameter_types}" if parameter_types else ""
+    return (
+        f"Convert the inputs to the type that the model takes: they are {input_types}{weights} "
+        "(layers of token ids take int64)."
+    )
+
+
+def written(call: Callable[..., Any]) -> str:
+    """Return how a model is called, as `forward(x, mask=None)`."""
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):
+        return "forward(…)"
+    plain = [
+        parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()
+    ]
+    signature = signature.replace(parameters=plain, return_annotation=signature.empty)
+    text = str(signature)
+    if len(text) > LONGEST_SIGNATURE:
+        text = f"({', '.join(signature.parameters)})"
+    name = getattr(call, "__name__", None)
+    return f"{name if isinstance(name, str) else 'forward'}{text}"
+
+
+def _called(model: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return whose signature a call must fit; None where something may change the call before."""
+    if not isinstance(model, nn.Module):
+        return model
+    own_call = type(model).__call__ is not nn.Module.__call__
+    hooks = vars(model).get("_forward_pre_hooks") or nn.modules.module._global_forward_pre_hooks  # noqa: SLF001 - torch lists them nowhere else
+    return None if own_call or hooks else model.forward
+
+
+def _signature(call: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        # Of what wraps the function: a decorator may take other arguments than the function.
+        return inspect.signature(call, follow_wrapped=False)
+    except Exception:  # noqa: BLE001 - an object may answer, and raise, anything when asked
+        return None
+
+
+def _nearest(signature: inspect.Signature, inputs: Inputs) -> str:
+    """Return the parameter that a misspelt name is nearest to."""
+    for name in inputs.kwargs:
+        if name not in signature.parameters:
+            near = similar(name, signature.parameters, limit=1, cutoff=0.5)
+            if near:
+                return f"Did you mean {near[0]} in place of {name}?"
+    return ""
+
+
+def _dtypes(tensors: list[torch.Tensor]) -> str:
+    names = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
+    return ", ".join(names)
 
 
 def with_batch(inputs: Inputs, batch: int) -> Inputs:

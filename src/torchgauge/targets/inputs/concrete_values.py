@@ -13,8 +13,8 @@ from torch.nn.parameter import is_lazy
 from torchgauge.errors import InputError
 from torchgauge.targets.contents.walk import Walk
 from torchgauge.targets.hygiene import module_of
+from torchgauge.targets.inputs.fake_tensors import SEED, RandomTensors
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.random_tensors import SEED, RandomTensors
 from torchgauge.targets.modules import copied, on_module
 from torchgauge.targets.target import Target
 

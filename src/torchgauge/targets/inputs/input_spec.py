@@ -23,7 +23,7 @@ from torchgauge.visible import visible
 if TYPE_CHECKING:
     import torch
 
-    from torchgauge.targets.inputs.random_tensors import RandomTensors
+    from torchgauge.targets.inputs.fake_tensors import RandomTensors
 
 DEFAULT_DTYPE = "float32"
 DEFAULT_HIGH = 2

@@ -8,11 +8,11 @@ from torchgauge.analyze.executorch.program_graph import program_graph
 from torchgauge.errors import InputError
 from torchgauge.readers.executorch.lowering_file import read_lowering
 from torchgauge.readers.executorch.program_file import Method, Tensor, read_method
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import DTYPES, InputSpec, parse_all
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.random_tensors import RandomTensors
 from torchgauge.targets.loaders.onnx_file import NotRunning
-from torchgauge.targets.runtimes.executorch_program import ExecuTorchProgram
+from torchgauge.targets.runtimes.runtime_model import ExecuTorchProgram
 from torchgauge.targets.target import Target, TargetRequest
 
 

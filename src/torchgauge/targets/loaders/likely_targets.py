@@ -10,7 +10,7 @@ from pathlib import Path
 from torchgauge.errors import TorchgaugeError
 from torchgauge.files import is_file
 from torchgauge.similar import similar
-from torchgauge.targets.huggingface.published_sizes import PUBLISHED
+from torchgauge.targets.huggingface.huggingface_config import PUBLISHED
 
 SCHEMES = ("torchvision", "timm", "hf")
 MAX_TARGETS = 3

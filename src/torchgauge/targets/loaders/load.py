@@ -17,8 +17,9 @@ from torchgauge.garbage import no_collections
 from torchgauge.signals import restoring
 from torchgauge.similar import did_you_mean
 from torchgauge.targets.inputs.content import with_inputs
-from torchgauge.targets.inputs.random_tensors import SEED
-from torchgauge.targets.loaders import executorch_file, exported, onnx_file, python_factory
+from torchgauge.targets.inputs.fake_tensors import SEED
+from torchgauge.targets.loaders import building as python_factory
+from torchgauge.targets.loaders import executorch_file, exported, onnx_file
 from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
 from torchgauge.targets.runtimes.runtime_options import is_onnx, is_program
@@ -107,7 +108,7 @@ def _load_from_library(request: TargetRequest, scheme: str, name: str) -> Target
 
         return torchvision_models.load(request, name)
     if scheme == "timm":
-        from torchgauge.targets.loaders import timm_models
+        from torchgauge.targets.loaders import importing_torchvision as timm_models
 
         return timm_models.load(request, name)
     from torchgauge.targets.huggingface import huggingface

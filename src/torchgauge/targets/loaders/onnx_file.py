@@ -12,11 +12,24 @@ from torchgauge.errors import InputError
 from torchgauge.readers.onnx.onnx_file import read_graph
 from torchgauge.records.onnx.graph import Graph, TensorType
 from torchgauge.targets.inputs.content import TOKEN_INPUTS
+from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import DTYPES, InputSpec, parse_all
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.random_tensors import RandomTensors
-from torchgauge.targets.runtimes.open_runtime import open_runtime
+from torchgauge.targets.runtimes.runtime_model import RuntimeModel
+from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
 from torchgauge.targets.target import Target, TargetRequest
+
+
+def open_runtime(path: Path, options: RuntimeOptions) -> RuntimeModel:
+    """Return the file in its runtime; raises as the runtimes' own classes do."""
+    if options.runtime == "openvino":
+        from torchgauge.targets.runtimes.openvino_model import OpenVinoModel
+
+        return OpenVinoModel(path, options)
+    from torchgauge.targets.runtimes.onnx_session import OnnxSession
+
+    return OnnxSession(path, options)
+
 
 KIND = "onnx"
 

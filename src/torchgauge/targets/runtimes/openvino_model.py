@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchgauge.analyze.onnx.ran_nodes import NodeCounter
+from torchgauge.analyze.onnx.origins import NodeCounter
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, opening
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions

@@ -13,7 +13,7 @@ from torchgauge.device.select import resolve
 from torchgauge.errors import InputError
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.contents.walk import tensors_in
-from torchgauge.targets.loaders.python_factory import attribute
+from torchgauge.targets.loaders.building import attribute
 from torchgauge.targets.loaders.python_source import imported
 from torchgauge.targets.target import TargetRequest
 from torchgauge.targets.training.training import Training

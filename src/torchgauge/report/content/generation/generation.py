@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
-from torchgauge.records.generation.cell import GenerationCell, RepeatedTime, StageWork
-from torchgauge.records.generation.fit import GenerationPrediction
+from torchgauge.records.generation.cell import (
+    GenerationCell,
+    GenerationPrediction,
+    RepeatedTime,
+    StageWork,
+)
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import (

@@ -8,14 +8,13 @@ from typing import Literal
 
 from torchgauge import units
 from torchgauge.records.generation.call import GenerationCall, Stage
-from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.generation.fit import StageFit
+from torchgauge.records.generation.cell import GenerationCell, StageFit
 from torchgauge.records.generation.generation import Generation, LargestBatch
 from torchgauge.records.record import Interval
 from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import Detailed
-from torchgauge.report.content.time_sections import counter_row
-from torchgauge.report.tables.environment_facts import hardware, software
+from torchgauge.report.content.section import counter_row
+from torchgauge.report.tables.target_facts import hardware, software
 
 STAGES: dict[str, Literal["prefill", "decode"]] = {"prefill": "prefill", "decode step": "decode"}
 FORWARDS: dict[Stage, str] = {

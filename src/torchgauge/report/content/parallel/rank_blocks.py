@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from torchgauge import units
-from torchgauge.records.parallel.parallel import RankKind
-from torchgauge.records.parallel.rank_work import LinkBound, StepBound
+from torchgauge.records.parallel.parallel import LinkBound, RankKind, StepBound
 from torchgauge.report.content.count import model_name
 from torchgauge.report.content.document import Column, Row, Table
 from torchgauge.report.content.section import SMALLEST_SHARE, Section

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from torchgauge import units
 from torchgauge.analyze.capacity.prediction import FULLEST
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
-from torchgauge.records.serving.distribution import Distribution, Estimate
+from torchgauge.records.serving.requests import Distribution, Estimate
 from torchgauge.report.content.document import (
     Block,
     Column,

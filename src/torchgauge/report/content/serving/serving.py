@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.profile import Profile
-from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Distribution, Estimate
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content.document import (
     Block,

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Arrivals, EarlyStopping, Level
-from torchgauge.records.serving.requests import Fate
+from torchgauge.records.serving.requests import Fate, Goal
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content.document import Detailed
-from torchgauge.report.tables.environment_facts import hardware, software
+from torchgauge.report.tables.target_facts import hardware, software
 
 FATES: dict[Fate, str] = {
     "done": "done",

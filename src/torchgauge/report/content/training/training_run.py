@@ -8,8 +8,7 @@ from torchgauge import units
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.report.content import loop
 from torchgauge.report.content.document import Block, Document, Heading, Note, Options, Warnings
-from torchgauge.report.content.section import Row, Section
-from torchgauge.report.content.time_sections import utilization
+from torchgauge.report.content.section import Row, Section, utilization
 from torchgauge.report.notebook import charts
 
 TRAINERS = {

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torchgauge import units
-from torchgauge.analyze.generation.decode_steps import decode_steps
+from torchgauge.analyze.generation.cells import decode_steps
 from torchgauge.analyze.generation.predictions import stage_time
 from torchgauge.analyze.generation.stage_points import Stage, fitted_cells
 from torchgauge.records.generation.call import GenerationCall
-from torchgauge.records.generation.cell import GenerationCell
-from torchgauge.records.generation.fit import Coefficient, StageFit
+from torchgauge.records.generation.cell import Coefficient, GenerationCell, StageFit
 from torchgauge.records.generation.generation import Generation
 from torchgauge.report.content.generation.generation_words import KILO
 from torchgauge.report.page.page_shorter import short

@@ -16,12 +16,12 @@ from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.generation import generation_words as words
-from torchgauge.report.page import page_method, page_tables, page_tree
+from torchgauge.report.page import page_series as page_method
+from torchgauge.report.page import page_tables, page_tree
 from torchgauge.report.page.generation import context_growth, shapes
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import finding_entry, short
 
 FEWEST_CALLS = 3  # for an interval
 TREES = {"prefill": "prefill", "decode": "decode step"}

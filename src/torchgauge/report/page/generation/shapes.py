@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from torchgauge.analyze.generation.stage_points import fitted_cells
-from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
-from torchgauge.records.generation.fit import GenerationPrediction
+from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, RepeatedTime
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import Interval
 from torchgauge.report.page import page_tables

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.records.serving.distribution import Distribution, Estimate
-from torchgauge.records.serving.goal import Goal
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.content.serving.capacity import setting_name
 from torchgauge.report.page import page_tables

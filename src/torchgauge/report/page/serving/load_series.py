@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from torchgauge import units
 from torchgauge.analyze.serving.request_times import RequestTimes
-from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.server_use import ServerUse
+from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.serving.request_times import (
     Times,

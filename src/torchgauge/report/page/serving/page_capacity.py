@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 
 from torchgauge import units
-from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
-from torchgauge.records.serving.distribution import Estimate
+from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting, TokenTimes
 from torchgauge.records.serving.level import Arrivals
-from torchgauge.records.serving.service_times import TokenTimes
+from torchgauge.records.serving.requests import Estimate
 from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
-from torchgauge.report.page import page_method, page_tables
-from torchgauge.report.page.page_findings import finding_entry
+from torchgauge.report.page import page_series as page_method
+from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import finding_entry, short
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.capacity_settings import front, settings
 from torchgauge.report.page.serving.rate_curves import rate_text, scaled

@@ -10,20 +10,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.level import ClientLoad, Level
-from torchgauge.records.serving.requests import FATES
+from torchgauge.records.serving.requests import FATES, Distribution, Estimate
 from torchgauge.records.serving.serving import Capacity, Serving
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.serving import serving_words as words
-from torchgauge.report.page import page_method
+from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_findings import finding_entry
 from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import finding_entry, short
 from torchgauge.report.page.serving import load_series, tail_curves
 from torchgauge.report.page.serving.rate_curves import rate_text, rates, state
-from torchgauge.report.page.serving.request_points import points_of_level, requests
+from torchgauge.report.page.serving.request_times import points_of_level, requests
 
 MAX_PARTS = 6  # of a bar of fates
 WORDS = (

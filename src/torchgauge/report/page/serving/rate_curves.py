@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.serving.distribution import Distribution, Estimate
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Distribution, Estimate
 from torchgauge.records.serving.serving import Capacity, Serving
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables

@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window
-from torchgauge.records.serving.distribution import Distribution
-from torchgauge.records.serving.goal import Goal
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Distribution, Goal
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.serving.request_points import points
-from torchgauge.report.page.serving.request_times import Flags, answered, stretches
+from torchgauge.report.page.serving.request_times import Flags, answered, points, stretches
 
 PER_DECADE = 30  # points of a curve
 MARKED = (2, 10, 20, 100, 1_000, 10_000)  # one in n: p50, p90, p95, p99, …

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.serving.client.dialect import Outcome
-from torchgauge.serving.client.event_stream import EventStream
+from torchgauge.serving.client.dialect import EventStream, Outcome
 
 _LARGEST_BODY = 1 << 24
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from torchgauge.records.serving.service_times import LARGEST_BATCH
+from torchgauge.records.serving.capacity_plan import LARGEST_BATCH
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialect import Dialect
 
