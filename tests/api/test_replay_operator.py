@@ -149,7 +149,7 @@ def test_device_time_is_that_of_the_work_it_launched(tmp_path):
 
 
 def test_the_command_shows_both_times(file, capsys, monkeypatch):
-    from torchgauge.traces import read_options as operator_replay
+    from torchgauge.traces import operator_replay
 
     monkeypatch.setattr(operator_replay, "BUDGET", 0.02)
     assert main(["trace", str(file), "--replay", "aten::mm#2"]) == 0

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from torchgauge.formulas.families.activation import softmax
 from torchgauge.formulas.families.attention import SOFTMAX
 from torchgauge.formulas.families.convolution import forward as convolution
 from torchgauge.formulas.families.normalization import MEAN, NORMALISE, VARIANCE
 from torchgauge.formulas.families.pooling import adaptive_pool2d, pool1d, pool2d, pool3d
+from torchgauge.formulas.families.softmax import softmax
 from torchgauge.formulas.operand import FREE, Described, Work, product, vector
 from torchgauge.measure.arrays.members import CALLS, Array, array_of, method_of, parameters
 

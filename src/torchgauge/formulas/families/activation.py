@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, vector
+from torchgauge.formulas.operand import Work
 from torchgauge.formulas.promotion import pointwise_work
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 ONE_PER_OUTPUT = """
     __irshift__ _dirichlet_grad _fake_quantize_learnable_per_channel_affine
@@ -62,40 +61,3 @@ def bias_rescale(qkv: Any, bias: Any, num_heads: int) -> Work:
     """One per element for the bias, and one for scaling the third that is queries."""
     added = pointwise_work("add", (qkv,), qkv)
     return added._replace(vector=added.vector + added.vector // 3)
-
-
-FORWARD, BACKWARD, LOG_OF_SUM = 5, 4, 4
-
-
-@formula(
-    "aten::_softmax",
-    "aten::_log_softmax",
-    "aten::_safe_softmax",
-    "aten::_masked_softmax",
-    "aten::_sparse_softmax",
-    "aten::_sparse_log_softmax",
-    "aten::_nested_tensor_softmax_with_shape",
-    "aten::softmax",
-    "aten::log_softmax",
-)
-def softmax(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """Five per element: maximum, subtraction, exponential, sum, division."""
-    return vector(FORWARD * elements_of(operand), operand)
-
-
-@formula(
-    "aten::_softmax_backward_data",
-    "aten::_log_softmax_backward_data",
-    "aten::_masked_softmax_backward",
-    "aten::_sparse_softmax_backward_data",
-    "aten::_sparse_log_softmax_backward_data",
-)
-def softmax_backward(gradient: Operand, output: Operand, *_args: Any, **_named: Any) -> Work:
-    """Four per element: a sum over the row, an exponential or product, a product, a subtraction."""
-    return vector(BACKWARD * elements_of(output), gradient)
-
-
-@formula("aten::logsumexp", "aten::logcumsumexp", "aten::_logcumsumexp")
-def logsumexp(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """Four per element: maximum, subtraction, exponential, sum."""
-    return vector(LOG_OF_SUM * elements_of(operand), operand)
