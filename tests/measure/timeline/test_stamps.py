@@ -154,10 +154,10 @@ def test_overlapping_scopes_see_the_same_calls_and_leave_nothing_behind():
     class Counts:
         calls = 0
 
-        def enter(self, module):
+        def enter(self, module, _arguments):
             self.calls += 1
 
-        def leave(self, token):
+        def leave(self, token, _outputs):
             pass
 
     before = nn.Module.__call__

@@ -116,6 +116,7 @@ def countable_with_values(
     `placement` is the model, where it was loaded.
     """
     of_user = isinstance(error, MeasurementError | BuildError) or error.id == "not-a-module"
+    of_user &= not isinstance(error.__cause__, SystemExit)  # which would end another process too
     return of_user and device == "meta" and (placement is None or _bytes(placement) <= LARGEST)
 
 
