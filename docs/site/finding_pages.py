@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
 from mkdocs.structure.files import File, Files
 
 from torchgauge.analyze.findings.catalogue import FILES
+from torchgauge.analyze.findings.rule import Rule
 
 INTRODUCTION = """\
 # Findings
@@ -28,13 +28,6 @@ every record.
 A finding is left out, too, where what it is made from was not recorded: no finding is no proof that
 nothing is wrong.
 """
-TITLES = {
-    "input": "Input pipeline",
-    "host": "The host",
-    "device": "The device",
-    "layers": "Layers and operators",
-    "serving": "Load",
-}
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -44,21 +37,17 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def page() -> str:
-    """Return the page as Markdown: a table for each folder of the catalogue."""
-    by_subject: dict[str, list[ModuleType]] = {}
-    for file in FILES:
-        by_subject.setdefault(file.__name__.split(".")[-2], []).append(file)
+    """Return the page as Markdown: a table for each file of the catalogue."""
     blocks = [INTRODUCTION]
-    for subject, members in by_subject.items():
-        rows = ["| finding | what it means | its remedy is documented by |", "|---|---|---|"]
-        rows += [_row(file) for file in members]
-        title = TITLES.get(subject, subject.capitalize())
+    for file in FILES:
+        rows = ["| finding | what it finds | its remedy is documented by |", "|---|---|---|"]
+        rows += [_row(rule) for rule in file.RULES]
+        title = inspect.getdoc(file).removesuffix(".")
         blocks.append(f"## {title}\n\n" + "\n".join(rows) + "\n")
     return "\n".join(blocks)
 
 
-def _row(file: ModuleType) -> str:
-    meaning = " ".join(inspect.getdoc(file).split()).replace("|", "\\|")
-    source = file.RULE.source
-    link = f"[{urlsplit(source).netloc}]({source})" if source else ""
-    return f"| `{file.RULE.id}` | {meaning} | {link} |"
+def _row(rule: Rule) -> str:
+    meaning = " ".join(inspect.getdoc(rule.find).split()).removeprefix("Find ").replace("|", "\\|")
+    link = f"[{urlsplit(rule.source).netloc}]({rule.source})" if rule.source else ""
+    return f"| `{rule.id}` | {meaning} | {link} |"

@@ -45,7 +45,7 @@ _RINGS = {"allreduce", "allgather", "reducescatter"}
 
 
 def _find_slow_bandwidth(evidence: Evidence) -> Iterator[Finding]:
-    """Waiting is known and taken out, so that what differs is the transfer itself."""
+    """Find transfers below the bandwidth of others like them, their waits taken out."""
     trace = evidence.job
     for rank in trace.ranks if trace is not None else ():
         measured = [kind for kind in rank.collectives if _is_measured(kind, rank)]
@@ -111,7 +111,7 @@ _JOINABLE = ("allreduce", "reducescatter", "allgather", "broadcast", "reduce")
 
 
 def _find_small_collectives(evidence: Evidence) -> Iterator[Finding]:
-    """Gradients that are reduced one by one: a bucket of them takes hardly longer than one does.
+    """Find gradients that are reduced one by one, where a bucket takes hardly longer.
 
     Those of inference (tensor parallelism) depend on each other, and cannot be joined.
     """
@@ -156,7 +156,7 @@ EXPOSED = 0.9
 
 
 def _find_compute_stream(evidence: Evidence) -> Iterator[Finding]:
-    """A stream's work runs one after the other, so that the collective ends before the next."""
+    """Find collectives on a stream that computes, which waits until each has ended."""
     if evidence.rank is None or evidence.rank.device_kind == "TPU":
         return  # its one line of work says nothing of what runs beside it
     for device in evidence.device_times:
@@ -202,7 +202,7 @@ OVERLAPS = 0.5
 
 
 def _find_last_collective(evidence: Evidence) -> Iterator[Finding]:
-    """The gradients of the first layers are ready last: no backward pass is left to hide them."""
+    """Find a last collective that no backward pass is left to hide."""
     rank = evidence.rank
     if rank is None or rank.exposed_last is None or len(rank.times) != 1:
         return
@@ -241,7 +241,7 @@ LAST_COLLECTIVE = Rule(
 
 
 def _find_communication_bound(evidence: Evidence) -> Iterator[Finding]:
-    """Waiting for each other is known and left out: what remains is what the links take."""
+    """Find a job whose links take much of its time, waits for each other left out."""
     trace = evidence.job
     if trace is None:
         return

@@ -159,7 +159,7 @@ DOMINANT_SHARE = 0.5
 
 
 def _find_small_batch(evidence: Evidence) -> Iterator[Finding]:
-    """Find A batch whose decode steps read the weights for few sequences."""
+    """Find a batch whose decode steps read the weights for few sequences."""
     cell, generation = evidence.generation_cell, evidence.generation
     work = None if cell is None else cell.work_of("decode")
     if cell is None or generation is None or work is None or cell.tpot is None:

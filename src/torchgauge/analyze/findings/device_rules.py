@@ -19,7 +19,7 @@ ENOUGH_LAUNCHES = 20
 
 
 def _find_launch_bound(evidence: Evidence) -> Iterator[Finding]:
-    """Find A device that is done with each kernel before the host has launched the next."""
+    """Find a device that is done with each kernel before the host has launched the next."""
     rank = evidence.rank
     if rank is None:
         return
@@ -85,7 +85,7 @@ SHORT = 5_000  # ns: launching a kernel takes about as long
 
 
 def _find_idle_host(evidence: Evidence) -> Iterator[Finding]:
-    """Find A device that waits for the host to launch its next work."""
+    """Find a device that waits for the host to launch its next work."""
     for device in evidence.device_times:
         time, window = device.breakdown.idle.host_wait, device.breakdown.window
         if share(time, window) < NOTICEABLE:

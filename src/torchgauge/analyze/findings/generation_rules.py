@@ -191,7 +191,7 @@ UNUSED = 0.5
 
 
 def _find_unused_cache(evidence: Evidence) -> Iterator[Finding]:
-    """Find A static cache that reserves far more positions than calls fill."""
+    """Find a static cache that reserves far more positions than calls fill."""
     cells = () if evidence.generation is None else evidence.generation.done
     wasteful = [
         (cell.cache.held - cell.cache.used, cell.cache, cell)
@@ -226,7 +226,7 @@ UNUSED_CACHE = Rule(
 
 
 def _find_beyond_window(evidence: Evidence) -> Iterator[Finding]:
-    """Find A context that is longer than the positions that any layer attends to."""
+    """Find a context that is longer than the positions that any layer attends to."""
     cells = () if evidence.generation is None else evidence.generation.done
     longer = [
         (cell.prompt + cell.new_tokens, cell.cache.window, cell)
@@ -260,7 +260,7 @@ FEWEST_LATER = 2
 
 
 def _find_slow_first_call(evidence: Evidence) -> Iterator[Finding]:
-    """Find A first call that takes far longer than those after it."""
+    """Find a first call that takes far longer than those after it."""
     cell = evidence.generation_cell
     if cell is None or not cell.calls or cell.calls[0].error:
         return

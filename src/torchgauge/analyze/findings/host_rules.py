@@ -101,6 +101,7 @@ def delay_rule(
                 view="devices" if evidence.device_times else "tree",
             )
 
+    find.__doc__ = f"Find steps that wait for {subject}."
     return Rule(rule_id, find, source=source, explains=explains)
 
 

@@ -16,7 +16,7 @@ from torchgauge.records.serving.requests import Fate
 
 
 def _find_client_limited(evidence: Evidence) -> Iterator[Finding]:
-    """Find A client that sent too late to be believed: it has measured itself."""
+    """Find a client that sent too late to be believed: it has measured itself."""
     limited = [
         (name, level.client)
         for name, level in evidence.levels
@@ -90,7 +90,7 @@ REQUEST_ERRORS = Rule("request-errors", _find_request_errors)
 
 
 def _find_saturated(evidence: Evidence) -> Iterator[Finding]:
-    """Find A rate that the server cannot answer: requests pile up for as long as it lasts."""
+    """Find a rate that the server cannot answer: requests pile up for as long as it lasts."""
     for name, level in evidence.levels:
         saturation = level.saturation
         if saturation is None or not saturation.saturated or saturation.slope is None:

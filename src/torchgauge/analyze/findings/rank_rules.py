@@ -85,7 +85,7 @@ MAX_CALLS = 3
 
 
 def _find_late_rank(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the longest waits; those for a rank that is late time and again are the straggler's."""
+    """Find the longest waits for a rank that is not late time and again."""
     job = None if evidence.job is None else evidence.job.job
     if job is None:
         return
@@ -117,7 +117,7 @@ SLOWER = 1.1
 
 
 def _find_throttled_rank(evidence: Evidence) -> Iterator[Finding]:
-    """The same kernels on the same shapes: another clock, another limit of power, other load."""
+    """Find a rank whose device runs the same kernels on the same shapes slower."""
     trace = evidence.job
     if trace is None or trace.job is None or len(trace.ranks) < 3:  # of two, which is the usual?
         return
@@ -159,7 +159,7 @@ WAITING = 0.1
 
 
 def _find_uneven_work(evidence: Evidence) -> Iterator[Finding]:
-    """The work of a step differs from rank to rank and from step to step (lengths of sequences)."""
+    """Find work that differs from rank to rank and from step to step (sequence lengths)."""
     job = None if evidence.job is None else evidence.job.job
     if job is None or len(job.waits) < 2:
         return

@@ -28,7 +28,7 @@ class Pause(NamedTuple):
 
 
 def _find_server_pause(evidence: Evidence) -> Iterator[Finding]:
-    """Find A time in which the server answered nothing while requests waited."""
+    """Find a time in which the server answered nothing while requests waited."""
     pauses = [
         (pause, name, level)
         for name, level in evidence.levels
@@ -131,7 +131,7 @@ MIN_GROWTH = 50_000_000  # bytes
 
 
 def _find_memory_growth(evidence: Evidence) -> Iterator[Finding]:
-    """Find A server whose memory grows for as long as it is under load."""
+    """Find a server whose memory grows for as long as it is under load."""
     for name, level in reversed(evidence.levels):
         use = level.server
         if use is None or len(use.memory) < MIN_READINGS:

@@ -76,7 +76,7 @@ SHARE_RATIO = 4.0
 
 
 def _find_out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
-    """Find A type of layer that takes far more of the time than of the work."""
+    """Find a type of layer that takes far more of the time than of the work."""
     nodes = evidence.nodes
     work = nodes[0].flops if nodes else None
     if not work:
