@@ -32,8 +32,14 @@ from torchgauge.targets.training.training import Phase, Training, TrainingStep
 
 T = TypeVar("T")
 
-# Parts of torch that turn gradients on for whoever calls them; others do so for ends of their own.
-_FOR_CALLERS = ("torch.autograd.", "torch.utils._contextlib", "torch._functorch.eager_transforms")
+# Parts of torch that turn gradients on for whoever calls them; others do so for ends of their own,
+# and the end of a `no_grad` puts back what was.
+_FOR_CALLERS = (
+    "torch.autograd.functional",
+    "torch.autograd.forward_ad",
+    "torch.utils._contextlib",
+    "torch._functorch.eager_transforms",
+)
 
 
 def decide(modes: list[GradMode], attempt: Callable[[GradMode], T]) -> T:
