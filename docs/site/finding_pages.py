@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mkdocs.structure.files import File, Files
 
 from torchgauge.analyze.findings.catalogue import FILES
-from torchgauge.analyze.findings.rule import Rule
+from torchgauge.analyze.findings.rule import Rule, rules_of
 
 INTRODUCTION = """\
 # Findings
@@ -41,7 +41,7 @@ def page() -> str:
     blocks = [INTRODUCTION]
     for file in FILES:
         rows = ["| finding | what it finds | its remedy is documented by |", "|---|---|---|"]
-        rows += [_row(rule) for rule in file.RULES]
+        rows += [_row(rule) for rule in rules_of(file)]
         title = inspect.getdoc(file).removesuffix(".")
         blocks.append(f"## {title}\n\n" + "\n".join(rows) + "\n")
     return "\n".join(blocks)

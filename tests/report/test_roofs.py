@@ -7,7 +7,7 @@ from tests.support.cases import few_quick
 from tests.support.operator_costs import ROOFS, cost, latency, row
 
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.share_rules import FARTHEST_FROM_ROOF
+from torchgauge.analyze.findings.share_rules import farthest_from_roof
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.analyze.work.roofline import roofline
 from torchgauge.report.page import page_profile
@@ -43,7 +43,7 @@ def reports(record):
 
 
 def _roof_evidence(record):
-    (finding,) = FARTHEST_FROM_ROOF.find(Evidence.from_record(record))
+    (finding,) = farthest_from_roof.find(Evidence.from_record(record))
     return finding.evidence
 
 

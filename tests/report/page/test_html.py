@@ -14,7 +14,7 @@ from tests.support.paths import TINY_TRAINING
 
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.share_rules import FARTHEST_FROM_ROOF, WIDEST_LAYER
+from torchgauge.analyze.findings.share_rules import farthest_from_roof, widest_layer
 from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
@@ -286,7 +286,7 @@ def test_a_node_is_a_finding_once():
     ]
     record = pages.with_tree(tree=msgspec.structs.replace(tree, rows=tuple(rows)))
     evidence = Evidence.from_record(record)
-    rules = (FARTHEST_FROM_ROOF, WIDEST_LAYER)
+    rules = (farthest_from_roof, widest_layer)
     assert {one.node for rule in rules for one in rule.find(evidence)} == {2}
     nodes = [one.node for one in findings(record) if one.node is not None]
     assert len(nodes) == len(set(nodes)) == 3

@@ -26,7 +26,7 @@ from torchgauge.analyze.findings import (
     transfer_rules,
 )
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rules_of
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
@@ -55,7 +55,7 @@ FILES = (
     server_rules,
     recording_rules,
 )
-RULES: dict[str, Rule] = {rule.id: rule for file in FILES for rule in file.RULES}
+RULES: dict[str, Rule] = {rule.id: rule for file in FILES for rule in rules_of(file)}
 
 
 def findings(

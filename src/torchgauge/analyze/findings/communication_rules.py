@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, SERIOUS, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, SERIOUS, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.trace import Collectives, RankTrace
 
 MAX_CALLS = 3
 
 
-def _find_slow_collective(evidence: Evidence) -> Iterator[Finding]:
+@rule("slow-collective")
+def slow_collective(evidence: Evidence) -> Iterator[Finding]:
     """Find calls of a collective whose transfer took far longer than usual."""
     job = None if evidence.job is None else evidence.job.job
     for call in job.slow[:MAX_CALLS] if job is not None else ():
         size = "" if call.bytes is None else f" of {units.size(call.bytes)}"
-        yield Finding(
-            id="slow-collective",
-            severity="warning",
+        yield slow_collective.finding(
+            "warning",
             title=f"{call.name}{size}, call {call.number}, took {units.time(call.transfer)}",
             evidence=f"{call.transfer / call.usual:.1f} times the usual {units.time(call.usual)}, "
             f"{units.time(call.time)} after the first collective began; all ranks had arrived."
@@ -33,9 +33,6 @@ def _find_slow_collective(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-SLOW_COLLECTIVE = Rule("slow-collective", _find_slow_collective)
-
-
 # Smaller messages are bound by latency.
 LARGE = 4 * 2**20
 # Larger messages of the same ranks reach at least about the same.
@@ -44,7 +41,8 @@ SLOW_BANDWIDTH_MIN_CALLS = 2
 _RINGS = {"allreduce", "allgather", "reducescatter"}
 
 
-def _find_slow_bandwidth(evidence: Evidence) -> Iterator[Finding]:
+@rule("slow-bandwidth", source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html")
+def slow_bandwidth(evidence: Evidence) -> Iterator[Finding]:
     """Find transfers below the bandwidth of others like them, their waits taken out."""
     trace = evidence.job
     for rank in trace.ranks if trace is not None else ():
@@ -57,7 +55,7 @@ def _find_slow_bandwidth(evidence: Evidence) -> Iterator[Finding]:
         assert kind.bus_bandwidth is not None  # noqa: S101 - `_is_measured`
         assert best.bus_bandwidth is not None  # noqa: S101
         factor = best.bus_bandwidth / kind.bus_bandwidth
-        yield SLOW_BANDWIDTH.costs(
+        yield slow_bandwidth.costs(
             time,
             evidence.time,
             title=f"{kind.name} of {units.size(kind.bytes or 0)} reaches 1/{factor:.1f} of the "
@@ -96,13 +94,6 @@ def _best(kind: Collectives, measured: list[Collectives]) -> Collectives | None:
     return best if (best.bus_bandwidth or 0.0) > SLOWER * (kind.bus_bandwidth or 0.0) else None
 
 
-SLOW_BANDWIDTH = Rule(
-    "slow-bandwidth",
-    _find_slow_bandwidth,
-    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
-)
-
-
 # Below it the latency of a collective outweighs its transfer: 1 MiB at 100 GB/s is 10 µs.
 SMALL = 2**20
 # DDP's buckets are 25 MiB; a few small messages (a loss, a norm) are nothing to join.
@@ -110,7 +101,12 @@ SMALL_COLLECTIVES_MIN_CALLS = 32
 _JOINABLE = ("allreduce", "reducescatter", "allgather", "broadcast", "reduce")
 
 
-def _find_small_collectives(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "small-collectives",
+    source="https://docs.pytorch.org/docs/stable/generated/"
+    "torch.nn.parallel.DistributedDataParallel.html",
+)
+def small_collectives(evidence: Evidence) -> Iterator[Finding]:
     """Find gradients that are reduced one by one, where a bucket takes hardly longer.
 
     Those of inference (tensor parallelism) depend on each other, and cannot be joined.
@@ -129,7 +125,7 @@ def _find_small_collectives(evidence: Evidence) -> Iterator[Finding]:
     ):
         return
     total = sum(kind.bytes * kind.calls for kind in small if kind.bytes is not None)
-    yield SMALL_COLLECTIVES.costs(
+    yield small_collectives.costs(
         exposed,
         evidence.time,
         title=f"{calls:,} of {all_calls:,} collectives have less than 1 MiB: "
@@ -142,20 +138,20 @@ def _find_small_collectives(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-SMALL_COLLECTIVES = Rule(
-    "small-collectives",
-    _find_small_collectives,
-    source="https://docs.pytorch.org/docs/stable/generated/"
-    "torch.nn.parallel.DistributedDataParallel.html",
-)
-
-
 # Of the device's computation: the stream with so much is the one that computes.
 COMPUTES = 0.5
 EXPOSED = 0.9
 
 
-def _find_compute_stream(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "collectives-on-compute-stream",
+    source="https://docs.pytorch.org/docs/stable/distributed.html"
+    "#synchronous-and-asynchronous-collective-operations",
+    explains=("exposed-communication",),
+    jax_remedy="Have XLA run them beside the computation: "
+    "--xla_gpu_enable_latency_hiding_scheduler=true in XLA_FLAGS.",
+)
+def compute_stream(evidence: Evidence) -> Iterator[Finding]:
     """Find collectives on a stream that computes, which waits until each has ended."""
     if evidence.rank is None or evidence.rank.device_kind == "TPU":
         return  # its one line of work says nothing of what runs beside it
@@ -169,7 +165,7 @@ def _find_compute_stream(evidence: Evidence) -> Iterator[Finding]:
                 or time < EXPOSED * own.communication
             ):
                 continue
-            yield COMPUTE_STREAM.costs(
+            yield compute_stream.costs(
                 time,
                 window,
                 title=f"{evidence.called(device.device)} communicates and computes on one stream: "
@@ -184,24 +180,18 @@ def _find_compute_stream(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-COMPUTE_STREAM = Rule(
-    "collectives-on-compute-stream",
-    _find_compute_stream,
-    source="https://docs.pytorch.org/docs/stable/distributed.html"
-    "#synchronous-and-asynchronous-collective-operations",
-    explains=("exposed-communication",),
-    jax_remedy="Have XLA run them beside the computation: "
-    "--xla_gpu_enable_latency_hiding_scheduler=true in XLA_FLAGS.",
-)
-
-
 # Of all exposed communication: else it is not the last one that matters.
 MOSTLY = 0.5
 # Of the rest: where nothing overlaps, the order of the buckets is not the cause.
 OVERLAPS = 0.5
 
 
-def _find_last_collective(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "last-collective",
+    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    explains=("exposed-communication",),
+)
+def last_collective(evidence: Evidence) -> Iterator[Finding]:
     """Find a last collective that no backward pass is left to hide."""
     rank = evidence.rank
     if rank is None or rank.exposed_last is None or len(rank.times) != 1:
@@ -219,7 +209,7 @@ def _find_last_collective(evidence: Evidence) -> Iterator[Finding]:
     ):
         return
     overlap = 1 - share(other_exposed, other_time)
-    yield LAST_COLLECTIVE.costs(
+    yield last_collective.costs(
         time,
         breakdown.window,
         title=f"The last collective of each step is {units.percent(time / breakdown.window)} of "
@@ -232,15 +222,8 @@ def _find_last_collective(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-LAST_COLLECTIVE = Rule(
-    "last-collective",
-    _find_last_collective,
-    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
-    explains=("exposed-communication",),
-)
-
-
-def _find_communication_bound(evidence: Evidence) -> Iterator[Finding]:
+@rule("communication-bound", source="https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html")
+def communication_bound(evidence: Evidence) -> Iterator[Finding]:
     """Find a job whose links take much of its time, waits for each other left out."""
     trace = evidence.job
     if trace is None:
@@ -256,7 +239,7 @@ def _find_communication_bound(evidence: Evidence) -> Iterator[Finding]:
     time = min(breakdown.exposed_communication, excess)
     if share(time, evidence.time) < SERIOUS:
         return
-    yield COMMUNICATION_BOUND.costs(
+    yield communication_bound.costs(
         time,
         evidence.time,
         title=f"Transfers take {units.time(transfer)}, computation "
@@ -281,26 +264,20 @@ def _more_than_compute(rank: RankTrace) -> float | None:
     return excess if excess > 0 else None
 
 
-COMMUNICATION_BOUND = Rule(
-    "communication-bound",
-    _find_communication_bound,
-    source="https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html",
-)
-
-
 _WAITS = (
     "Even out the ranks' work first: most of it waits for the last one, and overlap only hides it."
 )
 
 
-def _find_exposed_communication(evidence: Evidence) -> Iterator[Finding]:
+@rule("exposed-communication")
+def exposed_communication(evidence: Evidence) -> Iterator[Finding]:
     """Find communication beside which nothing is computed."""
     for device in evidence.device_times:
         breakdown = device.breakdown
         time, window = breakdown.exposed_communication, breakdown.window
         if share(time, window) < NOTICEABLE:
             continue
-        yield EXPOSED_COMMUNICATION.costs(
+        yield exposed_communication.costs(
             time,
             window,
             title=f"{evidence.called(device.device)} does nothing but communicate for "
@@ -323,17 +300,3 @@ def _waits(evidence: Evidence) -> float:
 def _waiting(evidence: Evidence) -> str:
     waits = _waits(evidence)
     return f"; all communication waits {units.time(waits)} for other ranks" if waits else ""
-
-
-EXPOSED_COMMUNICATION = Rule("exposed-communication", _find_exposed_communication)
-
-
-RULES = (
-    SLOW_COLLECTIVE,
-    SLOW_BANDWIDTH,
-    SMALL_COLLECTIVES,
-    COMPUTE_STREAM,
-    LAST_COLLECTIVE,
-    COMMUNICATION_BOUND,
-    EXPOSED_COMMUNICATION,
-)

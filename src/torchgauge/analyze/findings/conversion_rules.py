@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, Execution, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
@@ -15,7 +15,12 @@ from torchgauge.records.timeline.node import base_name
 _FLOATS = {"float64", "float32", "bfloat16", "float16"}
 
 
-def _find_casts(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "casts",
+    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html",
+    jax_remedy="Keep weights and activations in one type; one jax.jit around them fuses the rest.",
+)
+def type_casts(evidence: Evidence) -> Iterator[Finding]:
     """Find conversions between types, as autocast and layers with a type of their own make."""
     casts = [execution for execution in evidence.executed("copy") if _is_cast(execution)]
     time = evidence.within(sum(execution.time for execution in casts))
@@ -26,7 +31,7 @@ def _find_casts(evidence: Evidence) -> Iterator[Finding]:
         by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
     layer = max(by_layer, key=lambda path: by_layer[path])
     calls = sum(execution.node.calls for execution in casts)
-    yield CASTS.costs(
+    yield type_casts.costs(
         time,
         evidence.time,
         title=f"Conversions between types take {units.percent(time / evidence.time)} of the time",
@@ -56,14 +61,6 @@ def _mixes_types(evidence: Evidence) -> bool:
     return cost is None or len(_FLOATS & {row.dtype for row in cost.rows}) > 1
 
 
-CASTS = Rule(
-    "casts",
-    _find_casts,
-    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html",
-    jax_remedy="Keep weights and activations in one type; one jax.jit around them fuses the rest.",
-)
-
-
 _CAUSES = frozenset({"aten::contiguous", "aten::reshape", "aten::flatten"})
 # These arrange what they need themselves, or copy for another reason.
 _OTHER_CAUSES = frozenset({
@@ -72,7 +69,12 @@ _OTHER_CAUSES = frozenset({
 })  # fmt: skip
 
 
-def _find_contiguous_copies(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "contiguous-copies",
+    source="https://docs.pytorch.org/docs/stable/tensor_view.html",
+    jax_remedy="Choose an order of dimensions that needs no transpose.",
+)
+def contiguous_copies(evidence: Evidence) -> Iterator[Finding]:
     """Find copies made only because a view was not contiguous."""
     by_layer: dict[str, list[Execution]] = {}
     for execution in evidence.executed("copy"):
@@ -86,7 +88,7 @@ def _find_contiguous_copies(evidence: Evidence) -> Iterator[Finding]:
     longest = max(copies, key=lambda execution: execution.time)
     calls = sum(execution.node.calls for execution in copies)
     shapes = operators_above(longest.node)[-1].row.shapes
-    yield CONTIGUOUS_COPIES.costs(
+    yield contiguous_copies.costs(
         time,
         evidence.time,
         title=f"Copies that only make a view contiguous take "
@@ -113,25 +115,22 @@ def _cause(execution: Execution) -> str:
     return next(name for name in names if name in _CAUSES)
 
 
-CONTIGUOUS_COPIES = Rule(
-    "contiguous-copies",
-    _find_contiguous_copies,
-    source="https://docs.pytorch.org/docs/stable/tensor_view.html",
-    jax_remedy="Choose an order of dimensions that needs no transpose.",
-)
-
-
 _CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_|transpose_(?:NCHW|CNHW)|NCHW2")
 
 
-def _find_layout_conversions(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "layout-conversions",
+    source="https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
+    jax_remedy="Lay images out as NHWC (dimension_numbers of the convolution).",
+)
+def layout_conversions(evidence: Evidence) -> Iterator[Finding]:
     """Find conversions of images between channels first and channels last around convolutions."""
     conversions = [calls for calls in evidence.kernels if _CONVERSION.search(calls.name)]
     time = evidence.within(sum(calls.time for calls in conversions))
     if share(time, evidence.time) < NOTICEABLE:
         return
     operators = {above[0].name for calls in conversions if (above := operators_above(calls.node))}
-    yield LAYOUT_CONVERSIONS.costs(
+    yield layout_conversions.costs(
         time,
         evidence.time,
         title=f"Converting layouts for convolutions takes {units.percent(time / evidence.time)} "
@@ -146,15 +145,8 @@ def _find_layout_conversions(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-LAYOUT_CONVERSIONS = Rule(
-    "layout-conversions",
-    _find_layout_conversions,
-    source="https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
-    jax_remedy="Lay images out as NHWC (dimension_numbers of the convolution).",
-)
-
-
-def _find_fills(evidence: Evidence) -> Iterator[Finding]:
+@rule("fills", source="https://docs.pytorch.org/docs/stable/generated/torch.empty.html")
+def filled_memory(evidence: Evidence) -> Iterator[Finding]:
     """Find memory that is filled with zeros or another value."""
     fills = [
         execution
@@ -169,7 +161,7 @@ def _find_fills(evidence: Evidence) -> Iterator[Finding]:
         name = _outermost(execution) or "kernels without an operator"
         times[name] = times.get(name, 0.0) + execution.time
     largest_cause = max(times, key=lambda name: times[name])
-    yield FILLS.costs(
+    yield filled_memory.costs(
         time,
         evidence.time,
         title=f"Filling memory takes {units.percent(time / evidence.time)} of the time",
@@ -197,18 +189,3 @@ def _outermost(execution: Execution) -> str:
     around = [execution.node, *operators_above(execution.node)]
     names = [base_name(node.name) for node in around if node.name.startswith("aten::")]
     return names[-1] if names else ""
-
-
-FILLS = Rule(
-    "fills",
-    _find_fills,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.empty.html",
-)
-
-
-RULES = (
-    CASTS,
-    CONTIGUOUS_COPIES,
-    LAYOUT_CONVERSIONS,
-    FILLS,
-)

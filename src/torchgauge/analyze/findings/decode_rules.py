@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.analyze.findings.rule import rule, severity, share
 from torchgauge.analyze.work.bottleneck import EXPLAINED, LEAST_EXPLAINED
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cell import GenerationCell, StageWork
@@ -44,7 +44,8 @@ _STARTING = (
 )
 
 
-def _find_decode_bound(evidence: Evidence) -> Iterator[Finding]:
+@rule("decode-bound", source="https://huggingface.co/docs/transformers/llm_optims")
+def decode_bound(evidence: Evidence) -> Iterator[Finding]:
     """Find what bounds a decode step under the device's roofs, and how near it comes to that."""
     cell = evidence.generation_cell
     work = None if cell is None else cell.work_of("decode")
@@ -55,9 +56,8 @@ def _find_decode_bound(evidence: Evidence) -> Iterator[Finding]:
     reached = units.percent(work.reached)
     explained = work.reached >= LEAST_EXPLAINED
     limit = "memory" if work.bound == "memory" else "arithmetic"
-    yield Finding(
-        id="decode-bound",
-        severity="info" if work.reached >= EXPLAINED else severity(share(worth, evidence.time)),
+    yield decode_bound.finding(
+        "info" if work.reached >= EXPLAINED else severity(share(worth, evidence.time)),
         title=f"Decode is bound by {limit} at {reached} of the bound"
         if explained
         else f"A decode step is far from its bound: {reached} of it",
@@ -81,14 +81,8 @@ def _amounts(work: StageWork) -> str:
     return f", for {', '.join(sizes)} and {units.count(work.flops)} FLOPs" if sizes else ""
 
 
-DECODE_BOUND = Rule(
-    "decode-bound",
-    _find_decode_bound,
-    source="https://huggingface.co/docs/transformers/llm_optims",
-)
-
-
-def _find_attention_growth(evidence: Evidence) -> Iterator[Finding]:
+@rule("attention-growth", source="https://huggingface.co/docs/transformers/attention_interface")
+def attention_growth(evidence: Evidence) -> Iterator[Finding]:
     """Find decode steps that take longer with each position that they attend to."""
     cell, generation = evidence.generation_cell, evidence.generation
     if cell is None or generation is None or cell.tpot is None or cell.cache_kind == "none":
@@ -102,9 +96,8 @@ def _find_attention_growth(evidence: Evidence) -> Iterator[Finding]:
     middle, last = (min(cell.prompt + count, bounded) for count in (steps / 2, steps))
     time = evidence.within(growth.value * sequences * middle * steps)
     low, high = growth.interval.low * sequences, growth.interval.high * sequences
-    yield Finding(
-        id="attention-growth",
-        severity=severity(share(time, evidence.time)),
+    yield attention_growth.finding(
+        severity(share(time, evidence.time)),
         title=f"Attention grows {units.time(growth.value * sequences, 2)} a position",
         evidence=f"With {sequences} {'sequences' if sequences > 1 else 'sequence'} "
         f"({units.times(low, high, 2)} by the fit of {len(fit.cells)} points): "
@@ -117,14 +110,8 @@ def _find_attention_growth(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-ATTENTION_GROWTH = Rule(
-    "attention-growth",
-    _find_attention_growth,
-    source="https://huggingface.co/docs/transformers/attention_interface",
-)
-
-
-def _find_between_forwards(evidence: Evidence) -> Iterator[Finding]:
+@rule("between-forwards", source="https://huggingface.co/docs/transformers/generation_strategies")
+def between_forwards(evidence: Evidence) -> Iterator[Finding]:
     """Find time between decode forwards, in which tokens are chosen and Python runs."""
     cell = evidence.generation_cell
     if cell is None or cell.between is None or cell.step is None or cell.assisted:
@@ -132,9 +119,8 @@ def _find_between_forwards(evidence: Evidence) -> Iterator[Finding]:
     between, forward = cell.between.value, cell.step.value
     time = evidence.within(between * decode_count(cell))
     part = share(between, between + forward)
-    yield Finding(
-        id="between-forwards",
-        severity=severity(share(time, evidence.time)),
+    yield between_forwards.finding(
+        severity(share(time, evidence.time)),
         title=f"{units.percent(part)} of a decode step is between forwards",
         evidence=f"{units.time(between)} after a forward of {units.time(forward)} {shape(cell)}: "
         "choosing the token, stopping rules, Python.",
@@ -145,20 +131,14 @@ def _find_between_forwards(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-BETWEEN_FORWARDS = Rule(
-    "between-forwards",
-    _find_between_forwards,
-    source="https://huggingface.co/docs/transformers/generation_strategies",
-)
-
-
 LARGER = 4
 # More tokens per second than so many times as many are worth a larger batch.
 GAIN = 1.5
 DOMINANT_SHARE = 0.5
 
 
-def _find_small_batch(evidence: Evidence) -> Iterator[Finding]:
+@rule("small-batch", source="https://huggingface.co/docs/transformers/continuous_batching")
+def small_batch(evidence: Evidence) -> Iterator[Finding]:
     """Find a batch whose decode steps read the weights for few sequences."""
     cell, generation = evidence.generation_cell, evidence.generation
     work = None if cell is None else cell.work_of("decode")
@@ -174,9 +154,8 @@ def _find_small_batch(evidence: Evidence) -> Iterator[Finding]:
     gain = batch / cell.batch * measured.seconds / enlarged.seconds
     if gain < GAIN:
         return
-    yield Finding(
-        id="small-batch",
-        severity="info",
+    yield small_batch.finding(
+        "info",
         title=f"A batch of {batch} would make {units.significant(gain, 2)} times the tokens per "
         "second",
         evidence=f"A step takes {units.time(measured.seconds, 3)} with {cell.batch} and "
@@ -205,18 +184,3 @@ def _token(generation: Generation, cell: GenerationCell, batch: int) -> StageTim
 
     contexts = (cell.prompt + 1, cell.prompt + max(1, decode_count(cell)))
     return stage_time(fit, batch * cell.beams, contexts)
-
-
-SMALL_BATCH = Rule(
-    "small-batch",
-    _find_small_batch,
-    source="https://huggingface.co/docs/transformers/continuous_batching",
-)
-
-
-RULES = (
-    DECODE_BOUND,
-    ATTENTION_GROWTH,
-    BETWEEN_FORWARDS,
-    SMALL_BATCH,
-)

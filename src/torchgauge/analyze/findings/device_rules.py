@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.breakdown import DeviceTime
 
@@ -18,7 +18,14 @@ WAITS_A_LAUNCH = 0.1
 ENOUGH_LAUNCHES = 20
 
 
-def _find_launch_bound(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "launch-bound",
+    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+    explains=("idle-host",),
+    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
+    "(jax.lax.scan), a larger batch.",
+)
+def launch_bound(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that is done with each kernel before the host has launched the next."""
     rank = evidence.rank
     if rank is None:
@@ -35,7 +42,7 @@ def _find_launch_bound(evidence: Evidence) -> Iterator[Finding]:
             or launches < max(ENOUGH_LAUNCHES, in_graphs, waits / WAITS_A_LAUNCH)
         ):
             continue
-        yield LAUNCH_BOUND.costs(
+        yield launch_bound.costs(
             time,
             window,
             title=f"Launching takes longer than the work: {evidence.called(device.device)} is idle "
@@ -71,27 +78,23 @@ def _empty_share(evidence: Evidence, device: DeviceTime) -> float | None:
     return None
 
 
-LAUNCH_BOUND = Rule(
-    "launch-bound",
-    _find_launch_bound,
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
-    explains=("idle-host",),
-    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
-    "(jax.lax.scan), a larger batch.",
-)
-
-
 SHORT = 5_000  # ns: launching a kernel takes about as long
 
 
-def _find_idle_host(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "idle-host",
+    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
+    "(jax.lax.scan), a larger batch.",
+)
+def idle_host(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that waits for the host to launch its next work."""
     for device in evidence.device_times:
         time, window = device.breakdown.idle.host_wait, device.breakdown.window
         if share(time, window) < NOTICEABLE:
             continue
         count, short = _kernels(evidence, device.device)
-        yield IDLE_HOST.costs(
+        yield idle_host.costs(
             time,
             window,
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
@@ -116,16 +119,8 @@ def _kernels(evidence: Evidence, device: int | None) -> tuple[int, int]:
     return len(durations), sum(duration < SHORT for duration in durations)
 
 
-IDLE_HOST = Rule(
-    "idle-host",
-    _find_idle_host,
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
-    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
-    "(jax.lax.scan), a larger batch.",
-)
-
-
-def _find_idle_device(evidence: Evidence) -> Iterator[Finding]:
+@rule("idle-device")
+def idle_device(evidence: Evidence) -> Iterator[Finding]:
     """Find a device with nothing to do in a step, or in a trace for a cause other than the host."""
     yield from _in_a_step(evidence)
     yield from _in_a_trace(evidence)
@@ -137,9 +132,8 @@ def _in_a_step(evidence: Evidence) -> Iterator[Finding]:
     if not shares:
         return
     idle_share, use = max(shares, key=lambda pair: pair[0])
-    yield Finding(
-        id="idle-device",
-        severity="info",
+    yield idle_device.finding(
+        "info",
         title=f"GPU {use.device or 0} is idle {units.percent(idle_share)} of the step",
         evidence=f"{units.time(use.idle, 3)} without any kernel, {units.time(use.busy, 3)} with.",
         time=use.idle,
@@ -153,7 +147,7 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
         if share(time, window) < NOTICEABLE:
             continue
         cause_text = "for a cause other than the host" if evidence.has_launches else ""
-        yield IDLE_DEVICE.costs(
+        yield idle_device.costs(
             time,
             window,
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
@@ -165,13 +159,15 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-IDLE_DEVICE = Rule("idle-device", _find_idle_device)
-
-
 _WITH_HOST = ("host to device", "device to host")
 
 
-def _find_exposed_copies(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "exposed-copies",
+    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+    jax_remedy="Move the next batch while this one is computed: jax.device_put returns at once.",
+)
+def exposed_copies(evidence: Evidence) -> Iterator[Finding]:
     """Find copies between host and device beside which nothing runs."""
     if evidence.rank is None or len(evidence.device_times) != 1:
         return  # copies are known for all devices together
@@ -184,7 +180,7 @@ def _find_exposed_copies(evidence: Evidence) -> Iterator[Finding]:
     time = min(max(device.breakdown.exposed_copies - without_host, 0.0), total)
     if share(time, device.breakdown.window) < NOTICEABLE or pageable > total / 2:
         return
-    yield EXPOSED_COPIES.costs(
+    yield exposed_copies.costs(
         time,
         device.breakdown.window,
         title=f"{evidence.called(device.device)} does nothing but copy from and to the host for "
@@ -195,19 +191,3 @@ def _find_exposed_copies(evidence: Evidence) -> Iterator[Finding]:
         "memory: with torch.cuda.stream(side): batch.to(device, non_blocking=True).",
         view="devices",
     )
-
-
-EXPOSED_COPIES = Rule(
-    "exposed-copies",
-    _find_exposed_copies,
-    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
-    jax_remedy="Move the next batch while this one is computed: jax.device_put returns at once.",
-)
-
-
-RULES = (
-    LAUNCH_BOUND,
-    IDLE_HOST,
-    IDLE_DEVICE,
-    EXPOSED_COPIES,
-)

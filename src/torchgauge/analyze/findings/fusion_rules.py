@@ -13,7 +13,7 @@ from torchgauge.analyze.findings.record_evidence import (
     operators_above,
     shapes_of,
 )
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name, own_nodes
 
@@ -33,7 +33,14 @@ class _Attention(NamedTuple):
     time: float
 
 
-def _find_eager_attention(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "eager-attention",
+    source="https://docs.pytorch.org/docs/stable/generated/"
+    "torch.nn.functional.scaled_dot_product_attention.html",
+    explains=("unfused-elementwise",),
+    jax_remedy="jax.nn.dot_product_attention(implementation='cudnn').",
+)
+def eager_attention(evidence: Evidence) -> Iterator[Finding]:
     """Find attention written out: a product, a softmax over its result, another product."""
     if not evidence.calls_of(_SOFTMAX):
         return
@@ -45,7 +52,7 @@ def _find_eager_attention(evidence: Evidence) -> Iterator[Finding]:
     longest = max(attentions, key=lambda attention: attention.time)
     queries, keys = longest.scores
     calls = sum(attention.calls for attention in attentions)
-    yield EAGER_ATTENTION.costs(
+    yield eager_attention.costs(
         time,
         evidence.time,
         title=f"Attention written out takes {units.percent(time / evidence.time)} of the time",
@@ -136,20 +143,15 @@ def _is_fused(node: Node) -> bool:
     return False
 
 
-EAGER_ATTENTION = Rule(
-    "eager-attention",
-    _find_eager_attention,
-    source="https://docs.pytorch.org/docs/stable/generated/"
-    "torch.nn.functional.scaled_dot_product_attention.html",
-    explains=("unfused-elementwise",),
-    jax_remedy="jax.nn.dot_product_attention(implementation='cudnn').",
-)
-
-
 _MATH = "aten::_scaled_dot_product_attention_math"
 
 
-def _find_math_attention(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "math-attention",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html",
+    explains=("unfused-elementwise",),
+)
+def math_attention(evidence: Evidence) -> Iterator[Finding]:
     """Find Torch's attention in its plain implementation, which keeps all scores."""
     calls = evidence.calls_of(_MATH)
     time = evidence.within(sum(_time(evidence, node) for node in calls))
@@ -157,7 +159,7 @@ def _find_math_attention(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(calls, key=lambda node: _time(evidence, node))
     count = sum(node.calls for node in calls)
-    yield MATH_ATTENTION.costs(
+    yield math_attention.costs(
         time,
         evidence.time,
         title=f"Attention without a fused kernel takes {units.percent(time / evidence.time)} of "
@@ -175,14 +177,6 @@ def _time(evidence: Evidence, node: Node) -> float:
     return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
 
 
-MATH_ATTENTION = Rule(
-    "math-attention",
-    _find_math_attention,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html",
-    explains=("unfused-elementwise",),
-)
-
-
 # A share that fusing changes noticeably: half of it may remain.
 NOTICEABLE_WHEN_FUSED = 0.2
 # Fewer in a layer have nothing to be fused with but products, which takes other kernels.
@@ -191,7 +185,12 @@ _PHASES = ("optimizer", "zero_grad")
 _GENERATED = ("triton_", "cpp_fused_")
 
 
-def _find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "unfused-elementwise",
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations",
+    jax_remedy="Put the whole step into one jax.jit: XLA makes one kernel of a chain.",
+)
+def unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     """Find elementwise operations in a row, each of which reads and writes whole tensors."""
     if _is_compiled(evidence):
         return
@@ -217,7 +216,7 @@ def _find_unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     )
     by_time = sorted(chains[longest], key=lambda execution: -execution.time)
     operators = dict.fromkeys(filter(None, map(_operator, by_time)))
-    yield UNFUSED_ELEMENTWISE.costs(
+    yield unfused_elementwise.costs(
         time,
         evidence.time,
         title=f"Elementwise operations one by one take "
@@ -254,18 +253,3 @@ def _operator(execution: Execution) -> str:
         return base_name(execution.node.name)
     above = operators_above(execution.node)
     return base_name(above[0].name) if above else ""
-
-
-UNFUSED_ELEMENTWISE = Rule(
-    "unfused-elementwise",
-    _find_unfused_elementwise,
-    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations",
-    jax_remedy="Put the whole step into one jax.jit: XLA makes one kernel of a chain.",
-)
-
-
-RULES = (
-    EAGER_ATTENTION,
-    MATH_ATTENTION,
-    UNFUSED_ELEMENTWISE,
-)

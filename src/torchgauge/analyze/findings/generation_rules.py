@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.decode_rules import decode_count, forward_time, shape
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule, severity, share
+from torchgauge.analyze.findings.rule import rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
 
 
-def _find_prompt_recomputed(evidence: Evidence) -> Iterator[Finding]:
+@rule("prompt-recomputed", source="https://huggingface.co/docs/transformers/cache_explanation")
+def prompt_recomputed(evidence: Evidence) -> Iterator[Finding]:
     """Find decode steps that compute all positions again, for want of a cache."""
     cell, generation = evidence.generation_cell, evidence.generation
     if cell is None or generation is None or cell.step is None or cell.assisted:
@@ -32,9 +33,8 @@ def _find_prompt_recomputed(evidence: Evidence) -> Iterator[Finding]:
     by_cell = "" if cached is None else f"; with a cache a step took {units.time(cached)}"
     # A step of one position takes at least its share of one that computes all.
     step_with_cache = cell.step.value / computed if cached is None else min(cached, cell.step.value)
-    yield Finding(
-        id="prompt-recomputed",
-        severity=severity(share(time, evidence.time)),
+    yield prompt_recomputed.finding(
+        severity(share(time, evidence.time)),
         title="Each decode step computes the whole sequence again",
         evidence=f"{computed:,.0f} positions on average instead of one, {units.time(time)} in "
         f"{decode_count(cell)} steps {shape(cell)}{by_cell}.",
@@ -59,14 +59,8 @@ def _with_cache(cell: GenerationCell, all_cells: tuple[GenerationCell, ...]) -> 
     return min(steps, default=None)
 
 
-PROMPT_RECOMPUTED = Rule(
-    "prompt-recomputed",
-    _find_prompt_recomputed,
-    source="https://huggingface.co/docs/transformers/cache_explanation",
-)
-
-
-def _find_slow_assistant(evidence: Evidence) -> Iterator[Finding]:
+@rule("slow-assistant", source="https://huggingface.co/docs/transformers/assisted_decoding")
+def slow_assistant(evidence: Evidence) -> Iterator[Finding]:
     """Find an assistant whose drafts are accepted too rarely to save time."""
     generation = evidence.generation
     if generation is None:
@@ -81,9 +75,8 @@ def _find_slow_assistant(evidence: Evidence) -> Iterator[Finding]:
     factor, plain, cell = max(slower, key=lambda entry: entry[0])
     token = plain * factor
     time = (token - plain) * max(0, cell.new_tokens - 1)
-    yield Finding(
-        id="slow-assistant",
-        severity=severity(share(time, evidence.time)),
+    yield slow_assistant.finding(
+        severity(share(time, evidence.time)),
         title=f"With the assistant a token takes {units.significant(factor, 2)} times as long",
         evidence=f"{units.time(token)} a token {_rounds(cell)}; without it {units.time(plain)}.",
         remedy="A smaller assistant, one that resembles the model more, fewer drafted tokens "
@@ -132,14 +125,8 @@ def _rounds(cell: GenerationCell) -> str:
     )
 
 
-SLOW_ASSISTANT = Rule(
-    "slow-assistant",
-    _find_slow_assistant,
-    source="https://huggingface.co/docs/transformers/assisted_decoding",
-)
-
-
-def _find_beam_cost(evidence: Evidence) -> Iterator[Finding]:
+@rule("beam-cost", source="https://huggingface.co/docs/transformers/generation_strategies")
+def beam_cost(evidence: Evidence) -> Iterator[Finding]:
     """Find beams, each of which is a sequence more in every step."""
     cell, generation = evidence.generation_cell, evidence.generation
     if cell is None or generation is None or cell.beams < 2 or cell.tpot is None:
@@ -154,9 +141,8 @@ def _find_beam_cost(evidence: Evidence) -> Iterator[Finding]:
     else:
         time = max(0.0, cell.end_to_end.value - single)
         compared = f"{units.time(single)} with one sequence"
-    yield Finding(
-        id="beam-cost",
-        severity=severity(share(time, evidence.time)),
+    yield beam_cost.finding(
+        severity(share(time, evidence.time)),
         title=f"{cell.beams} beams compute {cell.beams} sequences per prompt",
         evidence=f"A call takes {units.time(cell.end_to_end.value)} {shape(cell)}, {compared}; "
         "the cache and the choice of tokens grow alike.",
@@ -179,18 +165,12 @@ def _single(cell: GenerationCell, all_cells: tuple[GenerationCell, ...]) -> floa
     return None
 
 
-BEAM_COST = Rule(
-    "beam-cost",
-    _find_beam_cost,
-    source="https://huggingface.co/docs/transformers/generation_strategies",
-)
-
-
 # A cache is made for the longest call; up to half of it may be room for that.
 UNUSED = 0.5
 
 
-def _find_unused_cache(evidence: Evidence) -> Iterator[Finding]:
+@rule("unused-cache", source="https://huggingface.co/docs/transformers/kv_cache")
+def unused_cache(evidence: Evidence) -> Iterator[Finding]:
     """Find a static cache that reserves far more positions than calls fill."""
     cells = () if evidence.generation is None else evidence.generation.done
     wasteful = [
@@ -206,9 +186,8 @@ def _find_unused_cache(evidence: Evidence) -> Iterator[Finding]:
     unused, cache, cell = max(wasteful, key=lambda entry: entry[0])
     peak = 0 if cell.memory is None else cell.memory.peak
     of_peak = f", {units.percent(unused / peak)} of the peak memory" if peak else ""
-    yield Finding(
-        id="unused-cache",
-        severity="warning" if peak and unused > UNUSED * peak else "info",
+    yield unused_cache.finding(
+        "warning" if peak and unused > UNUSED * peak else "info",
         title=f"{units.percent(unused / cache.held)} of the static cache holds no token",
         evidence=f"{units.size(cache.held)} are held and {units.size(cache.used)} used at the end "
         f"of a call {shape(cell)}{of_peak}. Attention runs over what is held where a mask alone "
@@ -218,14 +197,8 @@ def _find_unused_cache(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-UNUSED_CACHE = Rule(
-    "unused-cache",
-    _find_unused_cache,
-    source="https://huggingface.co/docs/transformers/kv_cache",
-)
-
-
-def _find_beyond_window(evidence: Evidence) -> Iterator[Finding]:
+@rule("beyond-window", source="https://huggingface.co/docs/transformers/kv_cache")
+def beyond_window(evidence: Evidence) -> Iterator[Finding]:
     """Find a context that is longer than the positions that any layer attends to."""
     cells = () if evidence.generation is None else evidence.generation.done
     longer = [
@@ -238,9 +211,8 @@ def _find_beyond_window(evidence: Evidence) -> Iterator[Finding]:
     if not longer:
         return
     context, window, cell = max(longer, key=lambda entry: entry[0])
-    yield Finding(
-        id="beyond-window",
-        severity="info",
+    yield beyond_window.finding(
+        "info",
         title=f"No layer attends further back than {window:,} positions",
         evidence=f"A call {cell.label} reaches {context:,}: the first {context - window:,} act "
         "through later positions alone. Neither its steps nor its cache grow beyond the window.",
@@ -248,18 +220,15 @@ def _find_beyond_window(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-BEYOND_WINDOW = Rule(
-    "beyond-window",
-    _find_beyond_window,
-    source="https://huggingface.co/docs/transformers/kv_cache",
-)
-
-
 FACTOR = 2.0
 FEWEST_LATER = 2
 
 
-def _find_slow_first_call(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "slow-first-call",
+    source="https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html",
+)
+def slow_first_call(evidence: Evidence) -> Iterator[Finding]:
     """Find a first call that takes far longer than those after it."""
     cell = evidence.generation_cell
     if cell is None or not cell.calls or cell.calls[0].error:
@@ -274,9 +243,8 @@ def _find_slow_first_call(evidence: Evidence) -> Iterator[Finding]:
     if not usual or first < FACTOR * usual:
         return
     factor = units.significant(first / usual, 2)
-    yield Finding(
-        id="slow-first-call",
-        severity="info",
+    yield slow_first_call.finding(
+        "info",
         title=f"The first call takes {factor} times as long as later ones",
         evidence=f"{units.time(first)}, later ones {units.time(usual)} with {cell.label}: "
         "compilation, loading of libraries and the first allocations"
@@ -285,20 +253,3 @@ def _find_slow_first_call(evidence: Evidence) -> Iterator[Finding]:
         "for; keep compiled code between runs (TORCHINDUCTOR_CACHE_DIR).",
         time=first - usual,
     )
-
-
-SLOW_FIRST_CALL = Rule(
-    "slow-first-call",
-    _find_slow_first_call,
-    source="https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html",
-)
-
-
-RULES = (
-    PROMPT_RECOMPUTED,
-    SLOW_ASSISTANT,
-    BEAM_COST,
-    UNUSED_CACHE,
-    BEYOND_WINDOW,
-    SLOW_FIRST_CALL,
-)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
 from torchgauge.records.trace.trace import Synchronisation
@@ -128,7 +128,12 @@ _PRODUCTS = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", 
 _BATCHED = ("aten::_foreach", "aten::_fused")
 
 
-def _find_optimizer_loop(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "optimizer-loop",
+    source="https://docs.pytorch.org/docs/stable/optim.html#default-optimizers",
+    explains=("idle-host", "launch-bound", "outside-layers"),
+)
+def optimizer_loop(evidence: Evidence) -> Iterator[Finding]:
     """Find an optimizer that goes through its parameters one by one: overhead of many calls."""
     operators = _operators(evidence)
     calls = sum(node.calls for node in operators)
@@ -137,9 +142,8 @@ def _find_optimizer_loop(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(operators, key=lambda node: node.host_time_self or 0.0)
     waits = "the device waits for it " if evidence.device_times else ""
-    yield Finding(
-        id="optimizer-loop",
-        severity=severity(share(time, evidence.time)),
+    yield optimizer_loop.finding(
+        severity(share(time, evidence.time)),
         title=f"The optimizer goes through its parameters one by one: {waits}"
         f"{units.percent(time / evidence.time)} of the {_scope(evidence)}",
         evidence=f"{calls:,} operators ({longest.calls:,} × {longest.name}), none for several "
@@ -148,7 +152,8 @@ def _find_optimizer_loop(evidence: Evidence) -> Iterator[Finding]:
         "foreach=True.",
         time=time,
         worth=time,
-        node=longest.index,
+        node=longest,
+        path="",
         view="tree",
     )
 
@@ -189,14 +194,6 @@ def _short(operators: list[Node], calls: int) -> bool:
     return sum(node.host_time_self or 0.0 for node in operators) < SHORT * calls
 
 
-OPTIMIZER_LOOP = Rule(
-    "optimizer-loop",
-    _find_optimizer_loop,
-    source="https://docs.pytorch.org/docs/stable/optim.html#default-optimizers",
-    explains=("idle-host", "launch-bound", "outside-layers"),
-)
-
-
 # Python's garbage collector runs in the loop, and stops all threads meanwhile.
 GARBAGE_COLLECTION = delay_rule(
     "garbage-collection",
@@ -228,7 +225,13 @@ _REMEDIES = {
 }
 
 
-def _find_synchronisation(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "synchronisation",
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+    "#avoid-unnecessary-cpu-gpu-synchronization",
+    explains=("idle-host",),
+)
+def synchronisation(evidence: Evidence) -> Iterator[Finding]:
     """Find calls in which the host waits for the device, which then waits for the host.
 
     A wait that costs the device nothing, as at the end of a recording or where the host is far
@@ -239,7 +242,7 @@ def _find_synchronisation(evidence: Evidence) -> Iterator[Finding]:
     if share(idle, evidence.time) < NOTICEABLE:
         return
     costliest = max(waits, key=lambda wait: wait.idle)
-    yield SYNCHRONISATION.costs(
+    yield synchronisation.costs(
         idle,
         evidence.time,
         title="The host waits for the device, which then waits for the host: "
@@ -282,15 +285,6 @@ def _remedy(wait: Synchronisation) -> str:
     return _REMEDIES.get(base_name(wait.operator), other)
 
 
-SYNCHRONISATION = Rule(
-    "synchronisation",
-    _find_synchronisation,
-    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-    "#avoid-unnecessary-cpu-gpu-synchronization",
-    explains=("idle-host",),
-)
-
-
 # Memory is asked from the driver, or given back to it, while the program runs.
 DEVICE_ALLOCATION = delay_rule(
     "device-allocation",
@@ -311,14 +305,4 @@ FIRST_LAUNCHES = delay_rule(
     remedy="They occur once: leave the first steps out of a measurement, and run the model "
     "before it serves. CUDA_MODULE_LOADING=EAGER loads all code at the start.",
     source="https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/lazy-loading.html",
-)
-
-
-RULES = (
-    COMPILATION_IN_LOOP,
-    OPTIMIZER_LOOP,
-    GARBAGE_COLLECTION,
-    SYNCHRONISATION,
-    DEVICE_ALLOCATION,
-    FIRST_LAUNCHES,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.findings.host_rules import Delay, delayed_by, title
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.node import Node
@@ -109,7 +109,13 @@ def _unmade(wait: LoaderWait, times: dict[str, float], cores: int) -> str:
 ENOUGH = 3
 
 
-def _find_input_pipeline(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "input-pipeline",
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+    "#enable-asynchronous-data-loading-and-augmentation",
+    explains=("idle-host", "outside-layers"),
+)
+def input_pipeline(evidence: Evidence) -> Iterator[Finding]:
     """Find waits for a DataLoader: the step would be shorter if batches were there in time."""
     waits = () if evidence.loop is None else evidence.loop.loader_waits
     if any(wait.calls for wait in waits):
@@ -119,15 +125,15 @@ def _find_input_pipeline(evidence: Evidence) -> Iterator[Finding]:
     if delay is None or delay.share < NOTICEABLE or _is_outlier(delay):
         return
     bucket = _bucket(evidence)
-    yield Finding(
-        id="input-pipeline",
-        severity=severity(delay.share),
+    yield input_pipeline.finding(
+        severity(delay.share),
         title=title(evidence, delay, "data loading"),
         evidence=f"{delay.text}{_pageable_text(evidence)}.",
         remedy=_remedy(evidence, delay),
         time=delay.cost,
         worth=delay.cost,
-        node=None if bucket is None else bucket.index,
+        node=bucket,
+        path="",
         view="devices" if evidence.device_times else "tree",
     )
 
@@ -146,15 +152,15 @@ def _of_bare_steps(evidence: Evidence, waits: tuple[LoaderWait, ...]) -> Iterato
     )
     bucket = _bucket(evidence)
     cost = min(sum(wait.time / wait.steps for wait in waits), evidence.time)
-    yield Finding(
-        id="input-pipeline",
-        severity=severity(part),
+    yield input_pipeline.finding(
+        severity(part),
         title=f"Data loading takes {units.percent(part)} of the step",
         evidence=f"{split_text(first)}{_pageable_text(evidence)}.",
         remedy=f"{remedy}{pinning}",
         time=cost,
         worth=cost,
-        node=None if bucket is None else bucket.index,
+        node=bucket,
+        path="",
         view="tree",
     )
 
@@ -203,15 +209,3 @@ def _pageable(evidence: Evidence) -> float:
 def _pageable_text(evidence: Evidence) -> str:
     time = _pageable(evidence)
     return f"; {units.time(time)} of copies to the device from pageable memory" if time else ""
-
-
-INPUT_PIPELINE = Rule(
-    "input-pipeline",
-    _find_input_pipeline,
-    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-    "#enable-asynchronous-data-loading-and-augmentation",
-    explains=("idle-host", "outside-layers"),
-)
-
-
-RULES = (INPUT_PIPELINE,)

@@ -13,7 +13,7 @@ from torchgauge.analyze.findings.record_evidence import (
     operators_above,
     shapes_of,
 )
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name, own_nodes
@@ -25,7 +25,12 @@ _STATISTICS = re.compile(r"bn_fw_tr|batch_norm_collect_statistics|BatchNormFwdTr
 NOTED = 0.005
 
 
-def _find_training_mode(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "training-mode",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html"
+    "#torch.nn.Module.eval",
+)
+def training_mode(evidence: Evidence) -> Iterator[Finding]:
     """Find dropout or batch statistics in a run that trains nothing."""
     if any(node.row.phase in _TRAINING or "Backward" in node.name for node in evidence.nodes):
         return
@@ -39,9 +44,8 @@ def _find_training_mode(evidence: Evidence) -> Iterator[Finding]:
     kinds = " and ".join(
         text for text, nodes in (("dropout", dropped), ("batch statistics", statistics)) if nodes
     )
-    yield Finding(
-        id="training-mode",
-        severity="warning",
+    yield training_mode.finding(
+        "warning",
         title=f"The model runs in training mode ({kinds}), and nothing is trained",
         evidence=f"{units.time(time)} in {count:,} call{'s' * (count != 1)}, "
         "and no backward pass in what was recorded"
@@ -50,8 +54,7 @@ def _find_training_mode(evidence: Evidence) -> Iterator[Finding]:
         "functional.dropout give training=self.training.",
         time=evidence.within(time),
         worth=evidence.within(time),
-        path=longest.path,
-        node=longest.index,
+        node=longest,
         view="tree",
     )
 
@@ -63,14 +66,6 @@ def _drops_out(node: Node) -> bool:
 
 def _training_mode_time(evidence: Evidence, node: Node) -> float:
     return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
-
-
-TRAINING_MODE = Rule(
-    "training-mode",
-    _find_training_mode,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html"
-    "#torch.nn.Module.eval",
-)
 
 
 class _Composition(NamedTuple):
@@ -98,7 +93,12 @@ _COMPOSITIONS = (
 ENOUGH_OPERATORS = 4
 
 
-def _find_composed_layers(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "composed-layers",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html",
+    explains=("unfused-elementwise", "casts"),
+)
+def composed_layers(evidence: Evidence) -> Iterator[Finding]:
     """Find normalisations and activations made of operators for which torch has one."""
     for composition in _COMPOSITIONS:
         layers = [layer for layer in evidence.leaves if _is_composed(layer, composition)]
@@ -108,7 +108,7 @@ def _find_composed_layers(evidence: Evidence) -> Iterator[Finding]:
         longest = max(layers, key=lambda layer: layer.time or 0.0)
         operators = _working_operators(longest)
         names = list(dict.fromkeys(base_name(node.name) for node in operators))
-        yield COMPOSED_LAYERS.costs(
+        yield composed_layers.costs(
             time,
             evidence.time,
             title=f"{longest.row.type} is written out, and takes "
@@ -140,19 +140,15 @@ def _working_operators(layer: Node) -> list[Node]:
     ]
 
 
-COMPOSED_LAYERS = Rule(
-    "composed-layers",
-    _find_composed_layers,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html",
-    explains=("unfused-elementwise", "casts"),
-)
-
-
 _DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")
 _LOOKUPS = ("aten::embedding", "aten::_embedding_bag")
 
 
-def _find_dense_embedding_gradient(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "dense-embedding-gradient",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
+)
+def dense_embedding_gradient(evidence: Evidence) -> Iterator[Finding]:
     """Find gradients of embeddings with a row for every entry of the table.
 
     Not of a table that a product reads too, as the head of a language model does: its gradient
@@ -169,7 +165,7 @@ def _find_dense_embedding_gradient(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(gradients, key=lambda node: _dense_embedding_gradient_time(evidence, node))
     calls = sum(node.calls for node in gradients)
-    yield DENSE_EMBEDDING_GRADIENT.costs(
+    yield dense_embedding_gradient.costs(
         time,
         evidence.time,
         title=f"Dense gradients of embeddings take {units.percent(time / evidence.time)} of the "
@@ -208,14 +204,8 @@ def _dense_embedding_gradient_time(evidence: Evidence, node: Node) -> float:
     return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
 
 
-DENSE_EMBEDDING_GRADIENT = Rule(
-    "dense-embedding-gradient",
-    _find_dense_embedding_gradient,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
-)
-
-
-def _find_recomputation(evidence: Evidence) -> Iterator[Finding]:
+@rule("recomputation", source="https://docs.pytorch.org/docs/stable/checkpoint.html")
+def recomputation(evidence: Evidence) -> Iterator[Finding]:
     """Find activations that are computed a second time for the backward pass."""
     recomputed = [
         execution for execution in evidence.executions if execution.node.row.phase == "recompute"
@@ -227,7 +217,7 @@ def _find_recomputation(evidence: Evidence) -> Iterator[Finding]:
     for execution in recomputed:
         by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
     layer = max(by_layer, key=lambda path: by_layer[path])
-    yield RECOMPUTATION.costs(
+    yield recomputation.costs(
         time,
         evidence.time,
         title=f"Activation checkpointing takes {units.percent(time / evidence.time)} of the time",
@@ -237,18 +227,3 @@ def _find_recomputation(evidence: Evidence) -> Iterator[Finding]:
         "context_fn=functools.partial(create_selective_checkpoint_contexts, […]).",
         path=layer,
     )
-
-
-RECOMPUTATION = Rule(
-    "recomputation",
-    _find_recomputation,
-    source="https://docs.pytorch.org/docs/stable/checkpoint.html",
-)
-
-
-RULES = (
-    TRAINING_MODE,
-    COMPOSED_LAYERS,
-    DENSE_EMBEDDING_GRADIENT,
-    RECOMPUTATION,
-)

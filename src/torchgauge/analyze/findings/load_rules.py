@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule
+from torchgauge.analyze.findings.rule import rule
 from torchgauge.records.finding import Finding
 from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Fate
 
 
-def _find_client_limited(evidence: Evidence) -> Iterator[Finding]:
+@rule("client-limited")
+def client_limited(evidence: Evidence) -> Iterator[Finding]:
     """Find a client that sent too late to be believed: it has measured itself."""
     limited = [
         (name, level.client)
@@ -33,17 +34,13 @@ def _find_client_limited(evidence: Evidence) -> Iterator[Finding]:
     if client.cpu is not None:
         parts.append(f"a request takes {units.time(client.cpu, 3)} of its CPU")
     other_levels = f", and at {len(limited) - 1} other levels" if len(limited) > 1 else ""
-    yield Finding(
-        id="client-limited",
-        severity="serious",
+    yield client_limited.finding(
+        "serious",
         title=f"The client was too slow for {name}: its figures are its own",
         evidence=f"At {name} {', '.join(parts) or 'requests were sent late'}{other_levels}.",
         remedy="A lower rate, more cores for the client, or the server on another machine of "
         "yours; `torchgauge doctor` names what else takes its cores.",
     )
-
-
-CLIENT_LIMITED = Rule("client-limited", _find_client_limited)
 
 
 SERIOUS = 0.01  # share of the requests
@@ -63,7 +60,8 @@ _REQUEST_ERRORS_REMEDIES: dict[Fate, str] = {
 }
 
 
-def _find_request_errors(evidence: Evidence) -> Iterator[Finding]:
+@rule("request-errors")
+def request_errors(evidence: Evidence) -> Iterator[Finding]:
     """Find requests without a whole answer, by what became of them."""
     # Ctrl-C ended an interrupted level, and with it what was under way.
     uninterrupted = [(name, level) for name, level in evidence.levels if not level.interrupted]
@@ -77,19 +75,16 @@ def _find_request_errors(evidence: Evidence) -> Iterator[Finding]:
     remedy = _REQUEST_ERRORS_REMEDIES[ordered[0]]
     if ordered[0] == "unsent" and level.client is None and level.scenario == "offline":
         remedy = "The time was over before they were called: a longer --for, or fewer --requests."
-    yield Finding(
-        id="request-errors",
-        severity="serious" if level.failed_share and level.failed_share > SERIOUS else "warning",
+    yield request_errors.finding(
+        "serious" if level.failed_share and level.failed_share > SERIOUS else "warning",
         title=f"{units.percent(level.failed_share)} of the requests had no whole answer at {name}",
         evidence=f"Of {level.count:,}: {listed}. They count as longer than all others.",
         remedy=remedy,
     )
 
 
-REQUEST_ERRORS = Rule("request-errors", _find_request_errors)
-
-
-def _find_saturated(evidence: Evidence) -> Iterator[Finding]:
+@rule("saturated", source="https://sre.google/sre-book/addressing-cascading-failures/")
+def saturated(evidence: Evidence) -> Iterator[Finding]:
     """Find a rate that the server cannot answer: requests pile up for as long as it lasts."""
     for name, level in evidence.levels:
         saturation = level.saturation
@@ -103,9 +98,8 @@ def _find_saturated(evidence: Evidence) -> Iterator[Finding]:
         answered = ""
         if level.completed is not None:
             answered = f"; it answered {units.rate(level.completed.value, 'requests', 3)}"
-        yield Finding(
-            id="saturated",
-            severity="serious",
+        yield saturated.finding(
+            "serious",
             title=f"Saturated at {name}",
             evidence=f"The backlog grew by {units.significant(saturation.slope, 3)}{within} "
             f"requests each second, to {saturation.backlog:,}{answered}. What requests waited says "
@@ -114,13 +108,6 @@ def _find_saturated(evidence: Evidence) -> Iterator[Finding]:
             "that those that are accepted are answered in time.",
         )
         return
-
-
-SATURATED = Rule(
-    "saturated",
-    _find_saturated,
-    source="https://sre.google/sre-book/addressing-cascading-failures/",
-)
 
 
 NOTABLE = 0.2  # share of the latency at the same percentile
@@ -166,13 +153,13 @@ def long_waits(evidence: Evidence) -> Iterator[LongWait]:
         )
 
 
-def _find_in_flight_limit(evidence: Evidence) -> Iterator[Finding]:
+@rule("in-flight-limit")
+def in_flight_limit(evidence: Evidence) -> Iterator[Finding]:
     """Find requests that wait in the client for a slot, which a time from sending would hide."""
     long_wait = next((wait for wait in long_waits(evidence) if wait.slots), None)
     if long_wait is not None:
-        yield Finding(
-            id="in-flight-limit",
-            severity="warning",
+        yield in_flight_limit.finding(
+            "warning",
             title=f"Requests wait for a free slot in flight at {long_wait.name}",
             evidence=f"{long_wait.amounts} Counted from sending, as other clients do, the same "
             f"requests show {long_wait.service}.",
@@ -181,17 +168,14 @@ def _find_in_flight_limit(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-IN_FLIGHT_LIMIT = Rule("in-flight-limit", _find_in_flight_limit)
-
-
-def _find_connection_setup(evidence: Evidence) -> Iterator[Finding]:
+@rule("connection-setup")
+def connection_setup(evidence: Evidence) -> Iterator[Finding]:
     """Find requests that wait for a connection of their own."""
     for wait in long_waits(evidence):
         client = wait.level.client
         if not wait.slots and client is not None and client.connections:
-            yield Finding(
-                id="connection-setup",
-                severity="info",
+            yield connection_setup.finding(
+                "info",
                 title=f"Requests wait until a connection is open at {wait.name}",
                 evidence=f"{wait.amounts} {client.connections:,} connections were opened for "
                 f"{len(wait.level.requests):,} requests.",
@@ -199,9 +183,6 @@ def _find_connection_setup(evidence: Evidence) -> Iterator[Finding]:
                 "that was idle for 1 s: at low rates most requests open one.",
             )
             return
-
-
-CONNECTION_SETUP = Rule("connection-setup", _find_connection_setup)
 
 
 _FIRST_RESOURCE_REMEDIES = {
@@ -213,7 +194,8 @@ _FIRST_RESOURCE_REMEDIES = {
 }
 
 
-def _find_first_resource(evidence: Evidence) -> Iterator[Finding]:
+@rule("first-resource")
+def first_resource(evidence: Evidence) -> Iterator[Finding]:
     """Find what the server ran out of at the lowest rate."""
     for name, level in evidence.levels:
         use = level.server
@@ -221,9 +203,8 @@ def _find_first_resource(evidence: Evidence) -> Iterator[Finding]:
             resource = use.first_saturated
             noun = {"cpu": "its cores", "gpu": "the GPU", "memory": "its memory",
                     "one core": "one core in its busiest process"}  # fmt: skip
-            yield Finding(
-                id="first-resource",
-                severity="info",
+            yield first_resource.finding(
+                "info",
                 title=f"The server reaches the limit of {noun.get(resource, resource)} at {name}",
                 evidence=_amounts(use),
                 remedy=_FIRST_RESOURCE_REMEDIES.get(resource, ""),
@@ -250,13 +231,11 @@ def _amounts(use: ServerUse) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else "By the system's counters."
 
 
-FIRST_RESOURCE = Rule("first-resource", _find_first_resource)
-
-
 MAX_FACTOR = 100  # times the requests there were: no run is as long
 
 
-def _find_few_requests(evidence: Evidence) -> Iterator[Finding]:
+@rule("few-requests")
+def few_requests(evidence: Evidence) -> Iterator[Finding]:
     """Find percentiles that too few requests show to have an interval."""
     lacking = []
     for name, level in evidence.levels:
@@ -272,9 +251,8 @@ def _find_few_requests(evidence: Evidence) -> Iterator[Finding]:
     if not lacking:
         return
     needed, count, name, sent = max(lacking)
-    yield Finding(
-        id="few-requests",
-        severity="info",
+    yield few_requests.finding(
+        "info",
         title=f"p99 has no interval at {name}: it takes about {needed:,} requests",
         evidence=f"{count:,} were in the window. Requests in a queue resemble their neighbours, so "
         "that they are worth fewer independent ones; a rule that counts all is wrong most of the "
@@ -282,17 +260,3 @@ def _find_few_requests(evidence: Evidence) -> Iterator[Finding]:
         remedy=f"--requests {sent} and a longer --for; or a lower rate, at which they are less "
         "alike.",
     )
-
-
-FEW_REQUESTS = Rule("few-requests", _find_few_requests)
-
-
-RULES = (
-    CLIENT_LIMITED,
-    REQUEST_ERRORS,
-    SATURATED,
-    IN_FLIGHT_LIMIT,
-    CONNECTION_SETUP,
-    FIRST_RESOURCE,
-    FEW_REQUESTS,
-)

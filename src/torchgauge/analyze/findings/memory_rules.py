@@ -7,13 +7,18 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
 from torchgauge.analyze.latency.noise import FAULTING, PAGE_FAULT
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
 
 
-def _find_allocation_churn(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "allocation-churn",
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+    "#switch-memory-allocator",
+)
+def allocation_churn(evidence: Evidence) -> Iterator[Finding]:
     """Find memory of the host that each call requests from the system again."""
     latency = None if evidence.profile is None else evidence.profile.latency
     runs = () if latency is None else latency.processes
@@ -26,9 +31,8 @@ def _find_allocation_churn(evidence: Evidence) -> Iterator[Finding]:
     if not NOTICEABLE <= faulting <= 1:
         return
     allocations = None if evidence.tree is None else evidence.tree.root.allocations
-    yield Finding(
-        id="allocation-churn",
-        severity=severity(faulting),
+    yield allocation_churn.finding(
+        severity(faulting),
         title="Memory requested from the system again takes about "
         f"{units.percent(faulting)} of a call",
         evidence=f"{count:,.0f} page faults, at a microsecond each"
@@ -41,18 +45,15 @@ def _find_allocation_churn(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-ALLOCATION_CHURN = Rule(
-    "allocation-churn",
-    _find_allocation_churn,
-    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-    "#switch-memory-allocator",
-)
-
-
 KEPT_ACTIVATIONS_DOMINANT_SHARE = 0.5  # of the peak
 
 
-def _find_kept_activations(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "kept-activations",
+    source="https://docs.pytorch.org/docs/stable/checkpoint.html",
+    explains=("largest-part-of-memory",),
+)
+def kept_activations(evidence: Evidence) -> Iterator[Finding]:
     """Find activations that a training step keeps for its backward pass and that fill memory."""
     memory = None if evidence.profile is None else evidence.profile.memory
     if memory is None or memory.step != "training" or not memory.peak:
@@ -62,9 +63,8 @@ def _find_kept_activations(evidence: Evidence) -> Iterator[Finding]:
         return
     layers = [node for node in evidence.leaves if node.retained_for_backward]
     largest = max(layers, key=lambda node: node.retained_for_backward or 0, default=None)
-    yield Finding(
-        id="kept-activations",
-        severity="info",
+    yield kept_activations.finding(
+        "info",
         title=f"Activations are {units.percent(activations / memory.peak)} of the peak memory",
         evidence=f"{units.size(activations)} of {units.size(memory.peak)} alive at the peak"
         + (
@@ -80,18 +80,15 @@ def _find_kept_activations(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-KEPT_ACTIVATIONS = Rule(
-    "kept-activations",
-    _find_kept_activations,
-    source="https://docs.pytorch.org/docs/stable/checkpoint.html",
-    explains=("largest-part-of-memory",),
-)
-
-
 TRAINING_STATE_DOMINANT_SHARE = 0.5  # of the peak
 
 
-def _find_training_state(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "training-state",
+    source="https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+    explains=("largest-part-of-memory",),
+)
+def training_state(evidence: Evidence) -> Iterator[Finding]:
     """Find gradients and the optimizer's state that fill the memory of a training step."""
     memory = None if evidence.profile is None else evidence.profile.memory
     if memory is None or memory.step != "training" or not memory.peak:
@@ -99,9 +96,8 @@ def _find_training_state(evidence: Evidence) -> Iterator[Finding]:
     state = memory.gradients + memory.optimizer
     if state < TRAINING_STATE_DOMINANT_SHARE * memory.peak:
         return
-    yield Finding(
-        id="training-state",
-        severity="info",
+    yield training_state.finding(
+        "info",
         title=f"Gradients and the optimizer's state are {units.percent(state / memory.peak)} of "
         "the peak memory",
         evidence=f"{units.size(memory.gradients)} and {units.size(memory.optimizer)} beside "
@@ -112,19 +108,12 @@ def _find_training_state(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-TRAINING_STATE = Rule(
-    "training-state",
-    _find_training_state,
-    source="https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
-    explains=("largest-part-of-memory",),
-)
-
-
 # From this share of the peak on a layer's own tensors are worth to look at.
 LARGE = 0.25
 
 
-def _find_peak_layer(evidence: Evidence) -> Iterator[Finding]:
+@rule("peak-layer", source="https://docs.pytorch.org/docs/stable/torch_cuda_memory.html")
+def peak_layer(evidence: Evidence) -> Iterator[Finding]:
     """Find the layer in which the memory of a step is at its highest."""
     memory = None if evidence.profile is None else evidence.profile.memory
     if memory is None or not memory.peak or not memory.peak_layer:
@@ -133,9 +122,8 @@ def _find_peak_layer(evidence: Evidence) -> Iterator[Finding]:
     own = None if layer is None else layer.peak
     if layer is None or own is None or own < LARGE * memory.peak or own > memory.peak:
         return
-    yield Finding(
-        id="peak-layer",
-        severity="info",
+    yield peak_layer.finding(
+        "info",
         title=f"Memory peaks in {memory.peak_layer}, which holds "
         f"{units.percent(own / memory.peak)} of it",
         evidence=f"{units.size(own)} of {units.size(memory.peak)} are tensors that this layer "
@@ -143,17 +131,9 @@ def _find_peak_layer(evidence: Evidence) -> Iterator[Finding]:
         f"{', in the ' + memory.peak_phase if memory.peak_phase else ''}.",
         remedy="Make its tensors smaller or fewer: work in place, or on a part of the batch or "
         "sequence at a time.",
-        path=memory.peak_layer,
-        node=layer.index,
+        node=layer,
         view="memory",
     )
-
-
-PEAK_LAYER = Rule(
-    "peak-layer",
-    _find_peak_layer,
-    source="https://docs.pytorch.org/docs/stable/torch_cuda_memory.html",
-)
 
 
 # A fifth and less is what rounding to segments of 2 and 20 MiB leaves.
@@ -162,7 +142,12 @@ UNUSED = 0.3
 FILLED = 0.5
 
 
-def _find_unused_reserve(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "unused-reserve",
+    source="https://docs.pytorch.org/docs/stable/notes/cuda.html"
+    "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf",
+)
+def unused_reserve(evidence: Evidence) -> Iterator[Finding]:
     """Find memory that the allocator took from a device and that no tensor uses."""
     if evidence.rank is None:
         return
@@ -174,9 +159,8 @@ def _find_unused_reserve(evidence: Evidence) -> Iterator[Finding]:
         unused = use.reserved - use.peak
         if unused < UNUSED * use.reserved:
             continue
-        yield Finding(
-            id="unused-reserve",
-            severity="warning",
+        yield unused_reserve.finding(
+            "warning",
             title=f"{evidence.called(use.device)}: {units.percent(unused / use.reserved)} of the "
             "reserved memory holds no tensor even at the peak",
             evidence=f"{units.size(use.reserved)} reserved of {units.size(capacity)}, at most "
@@ -188,18 +172,14 @@ def _find_unused_reserve(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-UNUSED_RESERVE = Rule(
-    "unused-reserve",
-    _find_unused_reserve,
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html"
-    "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf",
-)
-
-
 _ZERO = ("aten::zero_", "aten::_foreach_zero_")
 
 
-def _find_zeroed_gradients(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "zeroed-gradients",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+)
+def zeroed_gradients(evidence: Evidence) -> Iterator[Finding]:
     """Find gradients that are filled with zeros in place of being dropped."""
     zeroed = [node for node in evidence.nodes if _zeroes(node) and not _zeroes(node.parent)]
     calls = sum(node.calls for node in zeroed)
@@ -207,7 +187,7 @@ def _find_zeroed_gradients(evidence: Evidence) -> Iterator[Finding]:
     time = evidence.within(sum(seconds or 0.0 for seconds in times))
     if share(time, evidence.time) < NOTICEABLE:
         return
-    yield ZEROED_GRADIENTS.costs(
+    yield zeroed_gradients.costs(
         time,
         evidence.time,
         title=f"Filling gradients with zeros takes {units.percent(time / evidence.time)} of the "
@@ -223,37 +203,16 @@ def _zeroes(node: Node | None) -> bool:
     return node is not None and node.row.phase == "zero_grad" and base_name(node.name) in _ZERO
 
 
-ZEROED_GRADIENTS = Rule(
-    "zeroed-gradients",
-    _find_zeroed_gradients,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-)
-
-
-def _find_largest_part(evidence: Evidence) -> Iterator[Finding]:
+@rule("largest-part-of-memory")
+def largest_part(evidence: Evidence) -> Iterator[Finding]:
     """Find what most of the peak memory is."""
     memory = None if evidence.profile is None else evidence.profile.memory
     if memory is None or not memory.peak:
         return
     name, part = max(memory.parts.items(), key=lambda item: item[1])
-    yield Finding(
-        id="largest-part-of-memory",
-        severity="info",
+    yield largest_part.finding(
+        "info",
         title=f"{name.capitalize()}: {units.percent(part / memory.peak)} of the peak memory",
         evidence=f"{units.size(part)} of the {units.size(memory.peak)} alive at the peak.",
         view="memory",
     )
-
-
-LARGEST_PART = Rule("largest-part-of-memory", _find_largest_part)
-
-
-RULES = (
-    ALLOCATION_CHURN,
-    KEPT_ACTIVATIONS,
-    TRAINING_STATE,
-    PEAK_LAYER,
-    UNUSED_RESERVE,
-    ZEROED_GRADIENTS,
-    LARGEST_PART,
-)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import PRODUCTS, Evidence, KernelCalls, short_name
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 
@@ -15,7 +15,12 @@ from torchgauge.records.finding import Finding
 LONG = 10e-6
 
 
-def _find_small_grids(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "small-grids",
+    source="https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
+    "index.html#thread-and-block-heuristics",
+)
+def small_grids(evidence: Evidence) -> Iterator[Finding]:
     """Find long kernels with fewer blocks than the device has multiprocessors."""
     idle_shares = [(_idle_share(evidence, calls), calls) for calls in evidence.kernels]
     small = [(idle, calls) for idle, calls in idle_shares if idle > 0]
@@ -25,9 +30,8 @@ def _find_small_grids(evidence: Evidence) -> Iterator[Finding]:
         return
     _, longest = max(small, key=lambda pair: pair[0] * pair[1].time)
     blocks = math.prod(longest.kernel.grid or ())
-    yield Finding(
-        id="small-grids",
-        severity=severity(share(worth, evidence.time)),
+    yield small_grids.finding(
+        severity(share(worth, evidence.time)),
         title=f"Kernels that leave multiprocessors without work take "
         f"{units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in kernels of at least 10 µs with fewer blocks than "
@@ -37,8 +41,7 @@ def _find_small_grids(evidence: Evidence) -> Iterator[Finding]:
         "(batched products, grouped convolutions).",
         time=time,
         worth=worth,
-        path=longest.node.path,
-        node=longest.node.index,
+        node=longest.node,
         view="tables",
     )
 
@@ -62,20 +65,17 @@ def _multiprocessors(evidence: Evidence, calls: KernelCalls) -> int:
     return 0
 
 
-SMALL_GRIDS = Rule(
-    "small-grids",
-    _find_small_grids,
-    source="https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
-    "index.html#thread-and-block-heuristics",
-)
-
-
 _WARP = 32
 # Of more waves the last one is a small part.
 MOST_WAVES = 4
 
 
-def _find_partial_waves(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "partial-waves",
+    source="https://docs.nvidia.com/deeplearning/performance/"
+    "dl-performance-matrix-multiplication/index.html#wave-quant",
+)
+def partial_waves(evidence: Evidence) -> Iterator[Finding]:
     """Find products whose blocks fill the device a whole number of times and a little more."""
     counted = [(waves, calls) for calls in evidence.kernels if (waves := _waves(evidence, calls))]
     partial = [(_loss(waves), waves, calls) for waves, calls in counted if 1 < waves <= MOST_WAVES]
@@ -84,9 +84,8 @@ def _find_partial_waves(evidence: Evidence) -> Iterator[Finding]:
         return
     time = evidence.within(sum(calls.time for _, _, calls in partial))
     _, waves, longest = max(partial, key=lambda entry: entry[0] * entry[2].time)
-    yield Finding(
-        id="partial-waves",
-        severity="info",
+    yield partial_waves.finding(
+        "info",
         title=f"Last waves of products leave the device idle for up to "
         f"{units.percent(min(worth, time) / evidence.time)} of the time",
         evidence=f"{short_name(longest.name)}: {math.prod(longest.kernel.grid or ()):,} blocks are "
@@ -96,8 +95,7 @@ def _find_partial_waves(evidence: Evidence) -> Iterator[Finding]:
         "of times; torch.compile(mode='max-autotune') tries other tiles.",
         time=time,
         worth=min(worth, time),
-        path=longest.node.path,
-        node=longest.node.index,
+        node=longest.node,
         view="tables",
     )
 
@@ -123,14 +121,6 @@ def _waves(evidence: Evidence, calls: KernelCalls) -> float | None:
     return None
 
 
-PARTIAL_WAVES = Rule(
-    "partial-waves",
-    _find_partial_waves,
-    source="https://docs.nvidia.com/deeplearning/performance/"
-    "dl-performance-matrix-multiplication/index.html#wave-quant",
-)
-
-
 LOW = 0.25
 _LIMITS = {
     "registers": "Its registers",
@@ -139,7 +129,11 @@ _LIMITS = {
 }
 
 
-def _find_low_occupancy(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "low-occupancy",
+    source="https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#occupancy",
+)
+def low_occupancy(evidence: Evidence) -> Iterator[Finding]:
     """Find kernels whose registers or shared memory leave few threads resident."""
     by_name: dict[str, list[KernelCalls]] = {}
     for calls in evidence.kernels:
@@ -159,9 +153,8 @@ def _find_low_occupancy(evidence: Evidence) -> Iterator[Finding]:
             continue
         longest = max(group, key=lambda calls: calls.time)
         limiter = _LIMITS[str(longest.kernel.limiter)]
-        yield Finding(
-            id="low-occupancy",
-            severity="info",
+        yield low_occupancy.finding(
+            "info",
             title=f"{short_name(name)} keeps {units.percent(longest.kernel.occupancy)} of the "
             "device's warps resident",
             evidence=f"{limiter} allow no more: {longest.kernel.registers} registers per thread, "
@@ -170,21 +163,6 @@ def _find_low_occupancy(evidence: Evidence) -> Iterator[Finding]:
             remedy="If it waits for memory: fewer registers (__launch_bounds__, smaller tiles) or "
             "less shared memory (num_stages in Triton).",
             time=time,
-            path=longest.node.path,
-            node=longest.node.index,
+            node=longest.node,
             view="tables",
         )
-
-
-LOW_OCCUPANCY = Rule(
-    "low-occupancy",
-    _find_low_occupancy,
-    source="https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#occupancy",
-)
-
-
-RULES = (
-    SMALL_GRIDS,
-    PARTIAL_WAVES,
-    LOW_OCCUPANCY,
-)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule, share
+from torchgauge.analyze.findings.rule import rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
@@ -24,7 +24,12 @@ _BETWEEN = ("model", "layer", "bucket")
 _ENGINE = "autograd engine"
 
 
-def _find_small_operators(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "small-operators",
+    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations",
+    explains=("outside-layers",),
+)
+def small_operators(evidence: Evidence) -> Iterator[Finding]:
     """Find steps on the CPU in operators so short that calling them is most of their time."""
     nodes = evidence.nodes
     if not nodes or nodes[0].device_time is not None:
@@ -36,7 +41,7 @@ def _find_small_operators(evidence: Evidence) -> Iterator[Finding]:
     if calls < MIN_CALLS or share(time, evidence.time) < LIMITING_SHARE:
         return
     longest = max(called, key=lambda node: node.host_time_self or 0.0)
-    yield SMALL_OPERATORS.costs(
+    yield small_operators.costs(
         time,
         evidence.time,
         title=f"{units.percent(time / evidence.time)} of the "
@@ -78,20 +83,13 @@ def _between(nodes: list[Node], small: list[Node]) -> float:
     )
 
 
-SMALL_OPERATORS = Rule(
-    "small-operators",
-    _find_small_operators,
-    source="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations",
-    explains=("outside-layers",),
-)
-
-
 TAIL_RATIO = 1.3
 # With fewer calls the slowest one decides.
 ENOUGH = 100
 
 
-def _find_slow_tail(evidence: Evidence) -> Iterator[Finding]:
+@rule("slow-tail")
+def slow_tail(evidence: Evidence) -> Iterator[Finding]:
     """Find calls that take far longer than the median."""
     latency = None if evidence.profile is None else evidence.profile.latency
     if (
@@ -101,17 +99,10 @@ def _find_slow_tail(evidence: Evidence) -> Iterator[Finding]:
     ):
         return
     times = latency.p99 / latency.median
-    yield Finding(
-        id="slow-tail",
-        severity="info",
+    yield slow_tail.finding(
+        "info",
         title=f"The slowest calls take {units.significant(times, 2)}× the median",
         evidence=f"1 % of calls take {units.time(latency.p99)} or more, half of them at most "
         f"{units.time(latency.median)}.",
         view="latency",
     )
-
-
-SLOW_TAIL = Rule("slow-tail", _find_slow_tail)
-
-
-RULES = (SMALL_OPERATORS, SLOW_TAIL)

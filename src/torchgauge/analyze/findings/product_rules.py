@@ -14,7 +14,7 @@ from torchgauge.analyze.findings.record_evidence import (
     shapes_of,
     short_name,
 )
-from torchgauge.analyze.findings.rule import NOTICEABLE, SERIOUS, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, SERIOUS, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 from torchgauge.records.trace.trace import Device
@@ -39,7 +39,8 @@ _FP32_PRODUCTS_HALF = (
 )
 
 
-def _find_fp32_products(evidence: Evidence) -> Iterator[Finding]:
+@rule("fp32-products", source="https://docs.pytorch.org/docs/stable/notes/cuda.html#tf32-on-ampere")
+def fp32_products(evidence: Evidence) -> Iterator[Finding]:
     """Find matrix products and convolutions in full float32 on a device with Tensor Cores."""
     if evidence.rank is None:
         return
@@ -59,9 +60,8 @@ def _find_fp32_products(evidence: Evidence) -> Iterator[Finding]:
     for calls in products:
         times[calls.name] = times.get(calls.name, 0.0) + calls.time
     count = sum(calls.kernel.calls for calls in products)
-    yield Finding(
-        id="fp32-products",
-        severity="warning",
+    yield fp32_products.finding(
+        "warning",
         title=f"Products in full fp32 take {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time)} in {count:,} calls of kernels that use no Tensor Core, "
         f"most of it in {short_name(max(times, key=lambda name: times[name]))}.",
@@ -83,17 +83,15 @@ def _is_full(kernel: str, *, with_convolutions: bool) -> bool:
     return with_convolutions if is_convolution else _FULL_FP32.search(kernel) is not None
 
 
-FP32_PRODUCTS = Rule(
-    "fp32-products",
-    _find_fp32_products,
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#tf32-on-ampere",
-)
-
-
 _DOUBLE = re.compile(r"dgemm|f64|(?<!\w)d(?:gemv|conv)|<double\b|_DB_")
 
 
-def _find_float64_products(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "float64-products",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
+    jax_remedy="Leave jax_enable_x64 off, and give float32.",
+)
+def float64_products(evidence: Evidence) -> Iterator[Finding]:
     """Find matrix products and convolutions in double precision."""
     products = evidence.executed(*PRODUCTS)
     if evidence.runs_on_host:
@@ -104,7 +102,7 @@ def _find_float64_products(evidence: Evidence) -> Iterator[Finding]:
     if share(time, evidence.time) < NOTICEABLE:
         return
     longest = max(double, key=lambda execution: execution.time)
-    yield FLOAT64_PRODUCTS.costs(
+    yield float64_products.costs(
         time,
         evidence.time,
         title=f"Products in float64 take {units.percent(time / evidence.time)} of the time",
@@ -128,19 +126,14 @@ def _on_host(evidence: Evidence, products: list[Execution]) -> list[Execution]:
     return [execution for execution in products if dtypes.get(execution.node.path) == {"float64"}]
 
 
-FLOAT64_PRODUCTS = Rule(
-    "float64-products",
-    _find_float64_products,
-    source="https://docs.pytorch.org/docs/stable/generated/torch.set_default_dtype.html",
-    jax_remedy="Leave jax_enable_x64 off, and give float32.",
-)
-
-
 _EMULATED_HALF_HALF = ("float16", "bfloat16")
 CLEARLY = 0.7  # of the peak in float32: two measurements differ less
 
 
-def _find_emulated_half(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "emulated-half", source="https://docs.pytorch.org/docs/stable/amp.html#cpu-op-specific-behavior"
+)
+def emulated_half(evidence: Evidence) -> Iterator[Finding]:
     """Find half precision that the processor computes slower than single precision."""
     profile = evidence.profile
     if profile is None or profile.cost is None or profile.roofline is None:
@@ -154,7 +147,7 @@ def _find_emulated_half(evidence: Evidence) -> Iterator[Finding]:
         time = evidence.product_time(dtype)
         if share(time, evidence.time) < NOTICEABLE:
             continue
-        yield EMULATED_HALF.costs(
+        yield emulated_half.costs(
             time,
             evidence.time,
             title=f"This processor computes products in {dtype} slower than in float32",
@@ -166,18 +159,12 @@ def _find_emulated_half(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-EMULATED_HALF = Rule(
-    "emulated-half",
-    _find_emulated_half,
-    source="https://docs.pytorch.org/docs/stable/amp.html#cpu-op-specific-behavior",
-)
-
-
 # What a cast costs is won back from about here on.
 FASTER = 1.5
 
 
-def _find_faster_half(evidence: Evidence) -> Iterator[Finding]:
+@rule("faster-half", source="https://docs.pytorch.org/docs/stable/amp.html")
+def faster_half(evidence: Evidence) -> Iterator[Finding]:
     """Find products in single precision on a device that computes half precision much faster."""
     profile = evidence.profile
     if profile is None or profile.cost is None or profile.roofline is None:
@@ -192,9 +179,8 @@ def _find_faster_half(evidence: Evidence) -> Iterator[Finding]:
     time = evidence.product_time("float32")
     if share(time, evidence.time) < SERIOUS:
         return
-    yield Finding(
-        id="faster-half",
-        severity="info",
+    yield faster_half.finding(
+        "info",
         title=f"This device computes products in bfloat16 {units.significant(half / single, 2)} "
         "times as fast as in float32",
         evidence=f"{units.time(time)}, {units.percent(time / evidence.time)} of the step, are "
@@ -208,19 +194,17 @@ def _find_faster_half(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-FASTER_HALF = Rule(
-    "faster-half",
-    _find_faster_half,
-    source="https://docs.pytorch.org/docs/stable/amp.html",
-)
-
-
 # CUTLASS's names say how many elements a load takes: 16 bytes are 8 of half precision, 4 of TF32.
 # In half precision cuBLAS of Volta goes without Tensor Cores where a size is no multiple of 8.
 _UNALIGNED = re.compile(r"_align[12](?!\d)|fp16_sgemm_fp16|volta_(?:fp16_)?hgemm")
 
 
-def _find_unaligned_products(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "unaligned-products",
+    source="https://docs.nvidia.com/deeplearning/performance/"
+    "dl-performance-matrix-multiplication/index.html#requirements-tc",
+)
+def unaligned_products(evidence: Evidence) -> Iterator[Finding]:
     """Find matrix products whose sizes keep them from the fast kernels."""
     products = [
         calls
@@ -234,7 +218,7 @@ def _find_unaligned_products(evidence: Evidence) -> Iterator[Finding]:
     operator = longest.node.parent
     shapes = [] if operator is None else [shape for shape in shapes_of(operator) if shape]
     on_shapes = f" on {' and '.join(_written(shape) for shape in shapes)}" if shapes else ""
-    yield UNALIGNED_PRODUCTS.costs(
+    yield unaligned_products.costs(
         time,
         evidence.time,
         title=f"Products on unaligned sizes take {units.percent(time / evidence.time)} of the time",
@@ -251,21 +235,18 @@ def _written(shape: object) -> str:
     return "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
 
 
-UNALIGNED_PRODUCTS = Rule(
-    "unaligned-products",
-    _find_unaligned_products,
-    source="https://docs.nvidia.com/deeplearning/performance/"
-    "dl-performance-matrix-multiplication/index.html#requirements-tc",
-)
-
-
 # Where they are most of the work, it is a decoder or a model that serves one request at a time.
 DOMINANT_SHARE = 0.5
 # The place of the operand whose rows are the batch's.
 _OPERANDS = {"aten::mm": 0, "aten::addmm": 1, "aten::mv": None, "aten::addmv": None}
 
 
-def _find_single_row_products(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "single-row-products",
+    source="https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/"
+    "index.html#understand-perf",
+)
+def single_row_products(evidence: Evidence) -> Iterator[Finding]:
     """Find products of one row, which wait for the weights to be read."""
     products = [
         execution for execution in evidence.executed("matrix product") if _has_one_row(execution)
@@ -275,7 +256,7 @@ def _find_single_row_products(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(products, key=lambda execution: execution.time)
     calls = sum(execution.node.calls for execution in products)
-    yield SINGLE_ROW_PRODUCTS.costs(
+    yield single_row_products.costs(
         time,
         evidence.time,
         title=f"Products of a single row take {units.percent(time / evidence.time)} of the time",
@@ -300,21 +281,3 @@ def _has_one_row(execution: Execution) -> bool:
     if place is None:
         return True
     return len(shapes) > place and isinstance(shapes[place], list) and shapes[place][:1] == [1]
-
-
-SINGLE_ROW_PRODUCTS = Rule(
-    "single-row-products",
-    _find_single_row_products,
-    source="https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/"
-    "index.html#understand-perf",
-)
-
-
-RULES = (
-    FP32_PRODUCTS,
-    FLOAT64_PRODUCTS,
-    EMULATED_HALF,
-    FASTER_HALF,
-    UNALIGNED_PRODUCTS,
-    SINGLE_ROW_PRODUCTS,
-)

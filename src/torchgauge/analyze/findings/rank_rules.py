@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.trace.ranks import Differing, RankDifference, Straggler
 from torchgauge.records.trace.trace import RankTrace
@@ -34,15 +34,19 @@ _REMEDIES: dict[Differing, str] = {
 }
 
 
-def _find_straggler(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "straggler",
+    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    explains=("late-rank", "uneven-work"),
+)
+def recurring_straggler(evidence: Evidence) -> Iterator[Finding]:
     """Find the ranks that the others wait for, time and again."""
     job = None if evidence.job is None else evidence.job.job
     for straggler in job.stragglers if job is not None else ():
         lost_share = straggler.lost / evidence.time
         first = straggler.differences[0].aspect if straggler.differences else None
-        yield Finding(
-            id="straggler",
-            severity="serious" if lost_share > SERIOUS else "warning",
+        yield recurring_straggler.finding(
+            "serious" if lost_share > SERIOUS else "warning",
             title=f"Rank {straggler.rank} comes last: the others wait "
             f"{units.time(straggler.lost)} for it",
             evidence=_evidence(straggler, lost_share),
@@ -73,18 +77,11 @@ def _phrase(difference: RankDifference) -> str:
     return f"{units.time(difference.extra_time)} {_PHRASES[difference.aspect]}{name}"
 
 
-STRAGGLER = Rule(
-    "straggler",
-    _find_straggler,
-    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
-    explains=("late-rank", "uneven-work"),
-)
-
-
 MAX_CALLS = 3
 
 
-def _find_late_rank(evidence: Evidence) -> Iterator[Finding]:
+@rule("late-rank", source="https://docs.pytorch.org/docs/stable/notes/ddp.html")
+def late_rank(evidence: Evidence) -> Iterator[Finding]:
     """Find the longest waits for a rank that is not late time and again."""
     job = None if evidence.job is None else evidence.job.job
     if job is None:
@@ -93,9 +90,8 @@ def _find_late_rank(evidence: Evidence) -> Iterator[Finding]:
     late = [call for call in job.late if call.rank not in stragglers]
     for call in late[:MAX_CALLS]:
         size = "" if call.bytes is None else f" of {units.size(call.bytes)}"
-        yield Finding(
-            id="late-rank",
-            severity="warning",
+        yield late_rank.finding(
+            "warning",
             title=f"All wait {units.time(call.late)} for rank {call.rank} in one {call.name}{size}",
             evidence=f"Call {call.number}, {units.time(call.time)} after the first collective "
             "began. A single delay: no rank is late more often than chance would have it.",
@@ -107,16 +103,15 @@ def _find_late_rank(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-LATE_RANK = Rule(
-    "late-rank", _find_late_rank, source="https://docs.pytorch.org/docs/stable/notes/ddp.html"
-)
-
-
 # GPUs of one model differ by some percent in their clocks; half of the kernels' time is beyond it.
 SLOWER = 1.1
 
 
-def _find_throttled_rank(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "throttled-rank",
+    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
+)
+def throttled_rank(evidence: Evidence) -> Iterator[Finding]:
     """Find a rank whose device runs the same kernels on the same shapes slower."""
     trace = evidence.job
     if trace is None or trace.job is None or len(trace.ranks) < 3:  # of two, which is the usual?
@@ -128,9 +123,8 @@ def _find_throttled_rank(evidence: Evidence) -> Iterator[Finding]:
             continue
         compute = _compute(ranks[wait.rank])
         excess = compute * (1 - 1 / factor)
-        yield Finding(
-            id="throttled-rank",
-            severity=severity(share(excess, evidence.time)),
+        yield throttled_rank.finding(
+            severity(share(excess, evidence.time)),
             title=f"Rank {wait.rank}'s kernels take {factor:.2f} times as long as the same kernels "
             "of the others",
             evidence=f"{units.time(excess)} of its {units.time(compute)} of computation; names and "
@@ -147,18 +141,12 @@ def _compute(rank: RankTrace) -> float:
     return max((device.breakdown.compute for device in rank.times), default=0.0)
 
 
-THROTTLED_RANK = Rule(
-    "throttled-rank",
-    _find_throttled_rank,
-    source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
-)
-
-
 # Some jitter is everywhere: ranks that wait for less have nothing to balance.
 WAITING = 0.1
 
 
-def _find_uneven_work(evidence: Evidence) -> Iterator[Finding]:
+@rule("uneven-work", source="https://docs.pytorch.org/docs/stable/notes/ddp.html")
+def uneven_work(evidence: Evidence) -> Iterator[Finding]:
     """Find work that differs from rank to rank and from step to step (sequence lengths)."""
     job = None if evidence.job is None else evidence.job.job
     if job is None or len(job.waits) < 2:
@@ -169,7 +157,7 @@ def _find_uneven_work(evidence: Evidence) -> Iterator[Finding]:
     if share(waiting, evidence.time) < WAITING or explained > waiting / 2:
         return
     waiting = min(waiting, evidence.time)
-    yield UNEVEN_WORK.costs(
+    yield uneven_work.costs(
         waiting,
         evidence.time,
         title=f"Ranks wait for each other in turn, {units.percent(share(waiting, evidence.time))} "
@@ -182,18 +170,16 @@ def _find_uneven_work(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-UNEVEN_WORK = Rule(
-    "uneven-work",
-    _find_uneven_work,
-    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
-)
-
-
 # Of the mean: with 8 ranks, chance alone makes loads of experts differ by some tens of percent.
 UNEVEN = 1.5
 
 
-def _find_uneven_exchange(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "uneven-exchange",
+    source="https://docs.pytorch.org/docs/stable/distributed.html"
+    "#torch.distributed.all_to_all_single",
+)
+def uneven_exchange(evidence: Evidence) -> Iterator[Finding]:
     """Find exchanges in which all wait for the rank with most to send or receive."""
     trace = evidence.job
     if trace is None:
@@ -206,7 +192,7 @@ def _find_uneven_exchange(evidence: Evidence) -> Iterator[Finding]:
     factor = sizes[largest] / mean
     if factor < UNEVEN or share(time, evidence.time) < NOTICEABLE:
         return
-    yield UNEVEN_EXCHANGE.costs(
+    yield uneven_exchange.costs(
         time,
         evidence.time,
         title=f"Rank {largest} exchanges {factor:.1f} times as much as the mean rank in all-to-all",
@@ -229,20 +215,3 @@ def _exchanged(rank: RankTrace) -> float | None:
 def _exchanging(rank: RankTrace) -> float:
     time = sum(kind.time for kind in rank.collectives if kind.name.startswith("alltoall"))
     return min(time, rank.window)
-
-
-UNEVEN_EXCHANGE = Rule(
-    "uneven-exchange",
-    _find_uneven_exchange,
-    source="https://docs.pytorch.org/docs/stable/distributed.html"
-    "#torch.distributed.all_to_all_single",
-)
-
-
-RULES = (
-    STRAGGLER,
-    LATE_RANK,
-    THROTTLED_RANK,
-    UNEVEN_WORK,
-    UNEVEN_EXCHANGE,
-)

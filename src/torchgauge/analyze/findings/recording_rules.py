@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
 
 
-def _find_launched_before(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "launched-before", jax_remedy="Record after a warm-up, and call jax.block_until_ready before."
+)
+def launched_before(evidence: Evidence) -> Iterator[Finding]:
     """Find device work that was launched before the recording began."""
     rank = evidence.rank
     if rank is None or not evidence.has_launches:
@@ -18,9 +21,8 @@ def _find_launched_before(evidence: Evidence) -> Iterator[Finding]:
     before = share(rank.launched_before, rank.device_time)
     if before < NOTICEABLE:
         return
-    yield Finding(
-        id="launched-before",
-        severity="info",
+    yield launched_before.finding(
+        "info",
         title=f"{units.percent(before)} of the device's time has no launch in the file",
         evidence=f"{units.time(rank.launched_before)} were launched before the window; "
         "by which layer is not known.",
@@ -30,26 +32,19 @@ def _find_launched_before(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-LAUNCHED_BEFORE = Rule(
-    "launched-before",
-    _find_launched_before,
-    jax_remedy="Record after a warm-up, and call jax.block_until_ready before.",
-)
-
-
 MAX_NUMBERS = 8
 
 
-def _find_missing_ranks(evidence: Evidence) -> Iterator[Finding]:
+@rule("ranks-missing")
+def missing_ranks(evidence: Evidence) -> Iterator[Finding]:
     """Find ranks of a job without a file."""
     trace = evidence.job
     if trace is None or not trace.missing:
         return
     named = ", ".join(map(str, trace.missing[:MAX_NUMBERS]))
     named += " …" * (len(trace.missing) > MAX_NUMBERS)
-    yield Finding(
-        id="ranks-missing",
-        severity="info",
+    yield missing_ranks.finding(
+        "info",
         title=f"{len(trace.missing)} ranks have no file: {named}"
         if len(trace.missing) > 1
         else f"Rank {named} has no file",
@@ -57,12 +52,3 @@ def _find_missing_ranks(evidence: Evidence) -> Iterator[Finding]:
         f"{len(trace.missing) + len(trace.ranks)} ranks.",
         remedy="The straggler may be among them: collect the files of all ranks.",
     )
-
-
-MISSING_RANKS = Rule("ranks-missing", _find_missing_ranks)
-
-
-RULES = (
-    LAUNCHED_BEFORE,
-    MISSING_RANKS,
-)

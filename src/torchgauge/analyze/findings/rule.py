@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Literal
+from types import ModuleType
+from typing import Literal, Required, TypedDict, Unpack
 
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.records.finding import Finding, Severity
@@ -13,6 +14,22 @@ from torchgauge.records.timeline.node import Node
 # The smallest share of a step or window, or of its memory, that is reported.
 NOTICEABLE = 0.05
 SERIOUS = 0.25
+
+
+class Parts(TypedDict, total=False):
+    """What a finding says beside its amounts.
+
+    Attributes:
+        node: The layer, operator or kernel to look at.
+        path: A layer alone, or another than the node's.
+    """
+
+    title: Required[str]
+    evidence: Required[str]
+    remedy: str
+    node: Node | None
+    path: str
+    search: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,38 +51,60 @@ class Rule:
     explains: tuple[str, ...] = ()
     jax_remedy: str = ""
 
+    def finding(
+        self,
+        severity: Severity,
+        *,
+        time: float | None = None,
+        worth: float | None = None,
+        view: str = "",
+        **parts: Unpack[Parts],
+    ) -> Finding:
+        """Return a finding of this rule."""
+        node = parts.get("node")
+        return Finding(
+            id=self.id,
+            severity=severity,
+            title=parts["title"],
+            evidence=parts["evidence"],
+            remedy=parts.get("remedy", ""),
+            time=time,
+            worth=worth,
+            path=parts.get("path", "" if node is None else node.path),
+            node=None if node is None else node.index,
+            search=parts.get("search", ""),
+            view=view,
+        )
+
     def costs(
         self,
         time: float,
         total: float,
         *,
-        title: str,
-        evidence: str,
-        remedy: str,
         worth: float | Literal["all"] | None = "all",
-        node: Node | None = None,
-        path: str = "",
-        search: str = "",
         view: str = "tree",
+        **parts: Unpack[Parts],
     ) -> Finding:
         """Return a finding about seconds of a total, whose share says how much it matters.
 
         `worth` is how many of them the remedy could save at most, None where that is not known.
-        `node` is the layer, operator or kernel to look at; `path` a layer alone.
         """
-        return Finding(
-            id=self.id,
-            severity=severity(share(time, total)),
-            title=title,
-            evidence=evidence,
-            remedy=remedy,
-            time=time,
-            worth=time if worth == "all" else worth,
-            path=path if node is None else node.path,
-            node=None if node is None else node.index,
-            search=search,
-            view=view,
+        amount = time if worth == "all" else worth
+        return self.finding(
+            severity(share(time, total)), time=time, worth=amount, view=view, **parts
         )
+
+
+def rule(
+    id: str, *, source: str = "", explains: tuple[str, ...] = (), jax_remedy: str = ""
+) -> Callable[[Callable[[Evidence], Iterator[Finding]]], Rule]:
+    """Return the decorator that makes a rule of the function that yields its findings."""
+    return lambda find: Rule(id, find, source, explains, jax_remedy)
+
+
+def rules_of(module: ModuleType) -> list[Rule]:
+    """Return the rules that a file of the catalogue declares, in its order."""
+    return [value for value in vars(module).values() if isinstance(value, Rule)]
 
 
 def share(part: float, total: float) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import Rule
+from torchgauge.analyze.findings.rule import rule
 from torchgauge.records.finding import Finding
 from torchgauge.records.serving.level import Level
 
@@ -27,7 +27,8 @@ class Pause(NamedTuple):
     waiting: int
 
 
-def _find_server_pause(evidence: Evidence) -> Iterator[Finding]:
+@rule("server-pause")
+def server_pause(evidence: Evidence) -> Iterator[Finding]:
     """Find a time in which the server answered nothing while requests waited."""
     pauses = [
         (pause, name, level)
@@ -38,9 +39,8 @@ def _find_server_pause(evidence: Evidence) -> Iterator[Finding]:
         return
     pause, name, level = max(pauses, key=lambda entry: entry[0].duration)
     share = pause.waiting / max(1, level.count)
-    yield Finding(
-        id="server-pause",
-        severity="warning",
+    yield server_pause.finding(
+        "warning",
         title=f"No answer for {units.time(pause.duration, 3)} while {pause.waiting:,} requests "
         "waited",
         evidence=f"At {name}, {units.time(pause.begin, 3)} after its begin. They are "
@@ -89,13 +89,11 @@ def _first_unanswered(level: Level, answers: list[float]) -> Iterator[float]:
     yield from earliest_due[1 : len(answers)]
 
 
-SERVER_PAUSE = Rule("server-pause", _find_server_pause)
-
-
 STREAM_STALLS_FACTOR = 10.0  # of the median gap
 
 
-def _find_stream_stalls(evidence: Evidence) -> Iterator[Finding]:
+@rule("stream-stalls", source="https://docs.vllm.ai/en/stable/configuration/optimization.html")
+def stream_stalls(evidence: Evidence) -> Iterator[Finding]:
     """Find streams that stop for far longer than between two of their contents."""
     stalls = []
     for name, level in evidence.levels:
@@ -107,9 +105,8 @@ def _find_stream_stalls(evidence: Evidence) -> Iterator[Finding]:
     factor, median_gap, longest, name = max(stalls)
     if factor < STREAM_STALLS_FACTOR:
         return
-    yield Finding(
-        id="stream-stalls",
-        severity="warning",
+    yield stream_stalls.finding(
+        "warning",
         title=f"A stream stopped for {units.time(longest, 3)} between two of its contents",
         evidence=f"{factor:,.0f} times the median gap of {units.time(median_gap, 3)}, at {name}. "
         "A mean per token hides it.",
@@ -118,19 +115,13 @@ def _find_stream_stalls(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-STREAM_STALLS = Rule(
-    "stream-stalls",
-    _find_stream_stalls,
-    source="https://docs.vllm.ai/en/stable/configuration/optimization.html",
-)
-
-
 MIN_READINGS = 12
 NOTABLE = 0.1  # of the memory at first
 MIN_GROWTH = 50_000_000  # bytes
 
 
-def _find_memory_growth(evidence: Evidence) -> Iterator[Finding]:
+@rule("memory-growth")
+def memory_growth(evidence: Evidence) -> Iterator[Finding]:
     """Find a server whose memory grows for as long as it is under load."""
     for name, level in reversed(evidence.levels):
         use = level.server
@@ -144,9 +135,8 @@ def _find_memory_growth(evidence: Evidence) -> Iterator[Finding]:
         if not rises or growth < max(MIN_GROWTH, NOTABLE * max(parts[0])):
             continue
         seconds = use.time[3 * quarter] - use.time[2 * quarter - 1]
-        yield Finding(
-            id="memory-growth",
-            severity="warning",
+        yield memory_growth.finding(
+            "warning",
             title=f"The server's memory grew by {units.size(growth, 3)} at {name}",
             evidence=f"From {units.size(max(parts[0]), 3)} to {units.size(max(parts[2]), 3)} in "
             f"{units.time(seconds, 3)} of a constant load, after warm-up.",
@@ -156,13 +146,11 @@ def _find_memory_growth(evidence: Evidence) -> Iterator[Finding]:
         return
 
 
-MEMORY_GROWTH = Rule("memory-growth", _find_memory_growth)
-
-
 LATENCY_GROWTH_FACTOR = 2.0  # of the latency at the lowest rate
 
 
-def _find_latency_growth(evidence: Evidence) -> Iterator[Finding]:
+@rule("latency-growth")
+def latency_growth(evidence: Evidence) -> Iterator[Finding]:
     """Find the rate from which latency grows far more than the load."""
     for fraction in (0.99, 0.5):
         points = sorted(
@@ -180,9 +168,8 @@ def _find_latency_growth(evidence: Evidence) -> Iterator[Finding]:
     _, lowest, lowest_name = points[0]
     for (before_rate, _, before), (rate, value, name) in itertools.pairwise(points):
         if rate > before_rate and value > LATENCY_GROWTH_FACTOR * lowest:
-            yield Finding(
-                id="latency-growth",
-                severity="info",
+            yield latency_growth.finding(
+                "info",
                 title=f"Latency is {value / lowest:.1f} times as long at {name}",
                 evidence=f"p{100 * fraction:g} is {units.time(lowest, 3)} at {lowest_name} and "
                 f"{units.time(value, 3)} at {name}: between {before} and {name} requests begin to "
@@ -199,13 +186,11 @@ def _workers(evidence: Evidence) -> str:
     return ": `torchgauge capacity RECORD` says how many workers keep each of them there."
 
 
-LATENCY_GROWTH = Rule("latency-growth", _find_latency_growth)
-
-
 FULL = 0.5  # share of the limit
 
 
-def _find_small_batches(evidence: Evidence) -> Iterator[Finding]:
+@rule("small-batches")
+def small_batches(evidence: Evidence) -> Iterator[Finding]:
     """Find batches that stay far below their limit while each request waits for them to fill."""
     serving = evidence.serving
     if serving is None or not serving.served_by.max_delay:
@@ -226,24 +211,11 @@ def _find_small_batches(evidence: Evidence) -> Iterator[Finding]:
         return
     median = None if level.latency is None else level.latency.percentile(0.5)
     of_latency = "" if median is None else f", of a median latency of {units.time(median.value, 3)}"
-    yield Finding(
-        id="small-batches",
-        severity="info",
+    yield small_batches.finding(
+        "info",
         title=f"Batches have {units.significant(mean, 2)} of {limit} requests on average",
         evidence=f"At {name}. A request waits up to {units.time(delay, 3)} for others to "
         f"come{of_latency}.",
         remedy="A shorter --max-delay at such rates, or a longer one if they are to be larger; "
         "`torchgauge capacity RECORD --tune` compares them.",
     )
-
-
-SMALL_BATCHES = Rule("small-batches", _find_small_batches)
-
-
-RULES = (
-    SERVER_PAUSE,
-    STREAM_STALLS,
-    MEMORY_GROWTH,
-    LATENCY_GROWTH,
-    SMALL_BATCHES,
-)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, layer_name
-from torchgauge.analyze.findings.rule import Rule
+from torchgauge.analyze.findings.rule import rule
 from torchgauge.analyze.work.roof_quality import shortcomings
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
@@ -14,7 +14,8 @@ from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.node import Node
 
 
-def _find_hottest_operator(evidence: Evidence) -> Iterator[Finding]:
+@rule("hottest-operator")
+def hottest_operator(evidence: Evidence) -> Iterator[Finding]:
     """Find the operator that takes most of the time."""
     if evidence.tree is None or evidence.rank is not None:
         return
@@ -25,9 +26,8 @@ def _find_hottest_operator(evidence: Evidence) -> Iterator[Finding]:
     time = times[hottest]
     nodes = evidence.operators[hottest]
     calls = sum(node.calls for node in nodes if not tables.repeats_parent(node))
-    yield Finding(
-        id="hottest-operator",
-        severity="info",
+    yield hottest_operator.finding(
+        "info",
         title=f"{hottest} takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time, 3)} of a step in {calls:,} call{'s' * (calls != 1)}, without "
         "what it calls.",
@@ -45,37 +45,31 @@ def _own_time(evidence: Evidence, operators: list[Node]) -> float:
     return sum(time or 0.0 for time in times)
 
 
-HOTTEST_OPERATOR = Rule("hottest-operator", _find_hottest_operator)
-
-
-def _find_widest_layer(evidence: Evidence) -> Iterator[Finding]:
+@rule("widest-layer")
+def widest_layer(evidence: Evidence) -> Iterator[Finding]:
     """Find the layer that calls no other and takes most of the time."""
     if not evidence.leaves or evidence.rank is not None:
         return
     layer = max(evidence.leaves, key=lambda node: node.time or 0.0)
     time = layer.time or 0.0
     kind = f" ({layer.row.type})" if layer.row.type else ""
-    yield Finding(
-        id="widest-layer",
-        severity="info",
+    yield widest_layer.finding(
+        "info",
         title=f"{layer_name(layer)} takes {units.percent(time / evidence.time)} of the time",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}: the longest of "
         f"{len(evidence.leaves):,} layers{kind}.",
         time=time,
-        path=layer.path,
-        node=layer.index,
+        node=layer,
         view="tree",
     )
-
-
-WIDEST_LAYER = Rule("widest-layer", _find_widest_layer)
 
 
 # A layer's time is out of proportion from so many times its share of the work.
 SHARE_RATIO = 4.0
 
 
-def _find_out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
+@rule("out-of-proportion")
+def out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
     """Find a type of layer that takes far more of the time than of the work."""
     nodes = evidence.nodes
     work = nodes[0].flops if nodes else None
@@ -96,24 +90,20 @@ def _find_out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
     time, work_share, kind = max(outliers)
     layers = by_type[kind]
     longest = max(layers, key=lambda layer: layer.time or 0.0)
-    yield Finding(
-        id="out-of-proportion",
-        severity="info",
+    yield out_of_proportion.finding(
+        "info",
         title=f"{kind} takes {units.percent(time / evidence.time)} of the time for "
         f"{units.percent(work_share)} of the FLOPs",
         evidence=f"{len(layers):,} layer{'s' * (len(layers) != 1)}; the longest is {longest.path}, "
         f"{units.time(longest.time, 3)}. Time that is not arithmetic is traffic or overhead.",
         time=time,
-        path=longest.path,
-        node=longest.index,
+        node=longest,
         view="tree",
     )
 
 
-OUT_OF_PROPORTION = Rule("out-of-proportion", _find_out_of_proportion)
-
-
-def _find_farthest_from_roof(evidence: Evidence) -> Iterator[Finding]:
+@rule("farthest-from-roof")
+def farthest_from_roof(evidence: Evidence) -> Iterator[Finding]:
     """Find the layer that would gain most at the device's roofs."""
     gains = [
         ((layer.time or 0.0) * (1 - layer.efficiency), layer)
@@ -123,17 +113,15 @@ def _find_farthest_from_roof(evidence: Evidence) -> Iterator[Finding]:
     if not gains:
         return
     gain, layer = max(gains, key=lambda pair: pair[0])
-    yield Finding(
-        id="farthest-from-roof",
-        severity="info",
+    yield farthest_from_roof.finding(
+        "info",
         title=f"{layer_name(layer)} is farthest from the roofs",
         evidence=f"It takes {units.time(layer.time, 3)} and reaches "
         f"{units.percent(layer.efficiency)} of what the device can do"
         f"{_roof_caveat(evidence.profile)}: {units.time(gain, 3)}, "
         f"{units.percent(gain / evidence.time)} of the step, lie between.",
         time=gain,
-        path=layer.path,
-        node=layer.index,
+        node=layer,
         view="tree",
     )
 
@@ -145,34 +133,20 @@ def _roof_caveat(profile: Profile | None) -> str:
     return f" (roofs: {', '.join(short)})" if short else ""
 
 
-FARTHEST_FROM_ROOF = Rule("farthest-from-roof", _find_farthest_from_roof)
-
-
-def _find_outside_layers(evidence: Evidence) -> Iterator[Finding]:
+@rule("outside-layers")
+def outside_layers(evidence: Evidence) -> Iterator[Finding]:
     """Find time that is in no layer."""
     buckets = [node for node in evidence.nodes if node.kind == "bucket"]
     if not buckets or evidence.rank is not None:
         return
     bucket = max(buckets, key=lambda node: node.time or 0.0)
     time = bucket.time or 0.0
-    yield Finding(
-        id="outside-layers",
-        severity="info",
+    yield outside_layers.finding(
+        "info",
         title=f"{units.percent(time / evidence.time)} of the time is in no layer: {bucket.name}",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}.",
         time=time,
-        node=bucket.index,
+        node=bucket,
+        path="",
         view="tree",
     )
-
-
-OUTSIDE_LAYERS = Rule("outside-layers", _find_outside_layers)
-
-
-RULES = (
-    HOTTEST_OPERATOR,
-    WIDEST_LAYER,
-    OUT_OF_PROPORTION,
-    FARTHEST_FROM_ROOF,
-    OUTSIDE_LAYERS,
-)

@@ -6,21 +6,26 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node
 
 
-def _find_pageable_copies(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "pageable-copies",
+    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+    jax_remedy="Leave data on the device, or move it while the step before runs "
+    "(jax.device_put returns at once).",
+)
+def pageable_copies(evidence: Evidence) -> Iterator[Finding]:
     """Find copies from or to memory of the host that is not pinned."""
     copies = [calls for calls in evidence.kernels if calls.kernel.pageable]
     time = sum(calls.time for calls in copies)
     if share(time, evidence.device_time) < NOTICEABLE:
         return
     count = sum(calls.kernel.calls for calls in copies)
-    yield Finding(
-        id="pageable-copies",
-        severity="warning",
+    yield pageable_copies.finding(
+        "warning",
         title=f"{count:,} copies use pageable memory of the host",
         evidence=f"{units.time(time)}, {units.percent(time / evidence.device_time)} of the "
         "device's time; each stops the host as well.",
@@ -31,20 +36,17 @@ def _find_pageable_copies(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-PAGEABLE_COPIES = Rule(
-    "pageable-copies",
-    _find_pageable_copies,
-    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
-    jax_remedy="Leave data on the device, or move it while the step before runs "
-    "(jax.device_put returns at once).",
-)
-
-
 SMALL = 16 * 1024  # bytes: PCIe moves them in about a microsecond, launching takes several
 ENOUGH_COPIES = 50
 
 
-def _find_small_copies(evidence: Evidence) -> Iterator[Finding]:
+@rule(
+    "small-copies",
+    source="https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
+    "index.html#data-transfer-between-host-and-device",
+    explains=("idle-host", "launch-bound"),
+)
+def small_copies(evidence: Evidence) -> Iterator[Finding]:
     """Find many small copies to the device, each as dear to the host as a large one."""
     small = [
         calls
@@ -64,7 +66,7 @@ def _find_small_copies(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(outermost.values(), key=lambda node: node.host_time or 0.0)
     size = sum(calls.kernel.bytes or 0 for calls in small) / count
-    yield SMALL_COPIES.costs(
+    yield small_copies.costs(
         time,
         evidence.time,
         title=f"{count:,} small copies to the device take the host {units.time(time)}",
@@ -74,18 +76,3 @@ def _find_small_copies(evidence: Evidence) -> Iterator[Finding]:
         "(torch.arange(…, device='cuda')).",
         node=longest,
     )
-
-
-SMALL_COPIES = Rule(
-    "small-copies",
-    _find_small_copies,
-    source="https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
-    "index.html#data-transfer-between-host-and-device",
-    explains=("idle-host", "launch-bound"),
-)
-
-
-RULES = (
-    PAGEABLE_COPIES,
-    SMALL_COPIES,
-)
