@@ -10,6 +10,7 @@ import contextlib
 import functools
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
@@ -98,6 +99,12 @@ def set_handler(number: int, handler: Any) -> None:
         signal.signal(number, handler)
     else:
         innermost.handlers[number] = handler
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Return whether a signal's handler raised the error, wherever it interrupted the program."""
+    codes = {getattr(handler_of(number), "__code__", None) for number in _NUMBERS} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _holder(handler: Any) -> HeldBack | None:

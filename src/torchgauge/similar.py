@@ -20,3 +20,9 @@ def similar(name: str, names: Iterable[str], *, limit: int = 3, cutoff: float = 
 def did_you_mean(names: Sequence[str], otherwise: str) -> str:
     """Return the question of a remedy, `otherwise` where no name is similar."""
     return f"Did you mean {' or '.join(names)}?" if names else otherwise
+
+
+def near_names(name: str, names: Iterable[str], list_code: str) -> str:
+    """Return a remedy: the most similar of `names`, and `list_code`, code that prints all."""
+    question = did_you_mean(similar(name, names), "")
+    return f'{question} To see all names: python -c "{list_code}"'.lstrip()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
 
 from torchgauge.errors import InputError
+from torchgauge.forks import after_fork_in_child
 from torchgauge.progress import Progress
 
 REPORT_DELAY = 3.0  # seconds of waiting after which progress says what for
@@ -89,5 +89,4 @@ def _forget_in_child() -> None:
     _held.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+after_fork_in_child(_forget_in_child)

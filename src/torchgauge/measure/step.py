@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import sys
 import time
 import weakref
@@ -16,7 +15,7 @@ from torch._C._functorch import maybe_current_level
 from torch.autograd import forward_ad
 
 from torchgauge.errors import MeasurementError, ModelError
-from torchgauge.forks import PASSING, Owner
+from torchgauge.forks import PASSING, Owner, after_fork_in_child
 from torchgauge.measure.forward import running, translated
 from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.records.record import GradMode
@@ -216,7 +215,7 @@ class Step:
         except PASSING:
             raise
         except BaseException as error:  # the user's code may raise anything
-            if self._owner.in_fork:
+            if self._owner.lets_pass(error):
                 raise
             raise translated(error, self.device, self.subject, self._misfit) from error
 
@@ -267,7 +266,7 @@ def _ended(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
-os.register_at_fork(after_in_child=_end_in_child)
+after_fork_in_child(_end_in_child)
 
 
 def without_values() -> MeasurementError:
@@ -321,7 +320,7 @@ def guarded(
         except PASSING:
             raise
         except BaseException as error:  # the user's code may raise anything
-            if owner.in_fork:
+            if owner.lets_pass(error):
                 raise
             raise translated(error, device, subject) from error
 

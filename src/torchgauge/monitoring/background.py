@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing.util
-import os
 import threading
 import time
 from typing import Protocol
+
+from torchgauge.forks import after_fork_in_child
 
 
 class Watched(Protocol):
@@ -52,8 +53,7 @@ class Background:
             self._monitors.append(monitor)
             if not self._hooked:
                 self._hooked = True
-                if hasattr(os, "register_at_fork"):
-                    os.register_at_fork(after_in_child=self._after_fork)
+                after_fork_in_child(self._after_fork)
         self.start()
         self._wake.set()
 

@@ -268,10 +268,17 @@ def _note(
 
 def arrays(values: Any) -> list[Array]:
     """Return the arrays among values, those in tuples, lists and mappings too."""
-    if isinstance(values, np.ndarray):
-        return [values]
-    if isinstance(values, Mapping):
-        values = list(values.values())
-    if isinstance(values, tuple | list):
-        return [array for value in values for array in arrays(value)]
-    return []
+    return [leaf for leaf in leaves(values) if isinstance(leaf, np.ndarray)]
+
+
+def leaves(values: Any) -> list[Any]:
+    """Return what is in tuples, lists and mappings, each entered once: one may hold itself."""
+    pending, entered, found = [values], dict[int, Any](), list[Any]()
+    while pending:
+        value = pending.pop()
+        if not isinstance(value, tuple | list | Mapping):
+            found.append(value)
+        elif id(value) not in entered:
+            entered[id(value)] = value
+            pending += reversed([*(value.values() if isinstance(value, Mapping) else value)])
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
 from types import TracebackType
@@ -12,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from torch import nn
 
-from torchgauge.forks import Owner
+from torchgauge.forks import Owner, after_fork_in_child
 from torchgauge.measure.generation.call_records import generate_record, loop_record
 from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, timed
 from torchgauge.measure.generation.generate_calls import (
@@ -194,4 +193,4 @@ def _forget_in_child() -> None:
         _open_watches.pop()._forget()  # noqa: SLF001 - the same file
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+after_fork_in_child(_forget_in_child)

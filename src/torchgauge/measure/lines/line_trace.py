@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from torchgauge.errors import MeasurementError
+from torchgauge.forks import after_fork_in_child
 from torchgauge.measure.lines.line_samples import kind_of
 from torchgauge.measure.work.internals import never_compiled
 from torchgauge.records.timeline.tree import TracedFunction, TracedLine
@@ -210,8 +211,7 @@ def _end_in_child() -> None:
 
 for _function in (_Function.note, _Function._entered, LineTrace._called):  # noqa: SLF001
     never_compiled(_function, below=True)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_end_in_child)
+after_fork_in_child(_end_in_child)
 
 
 class _TracedCode:

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves
 
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Work
@@ -30,6 +29,7 @@ from torchgauge.measure.arrays.tracked import (
     counting,
     creates,
     current,
+    leaves,
     root,
     tracked,
 )
@@ -153,8 +153,8 @@ class OutsideWork(ArrayObserver):
         """Look at what the call returned; whether anything is neither given nor the model's own."""
         for array in arrays(outputs):
             self.check(array)
-        known_ids = {id(value) for value in (*tree_leaves(_values(inputs)), *own)}
-        fresh = (leaf for leaf in tree_leaves(outputs) if not isinstance(leaf, bool | int | str))
+        known_ids = {id(value) for value in (*leaves(_values(inputs)), *own)}
+        fresh = (leaf for leaf in leaves(outputs) if not isinstance(leaf, bool | int | str))
         return any(leaf is not None and id(leaf) not in known_ids for leaf in fresh)
 
     def warnings(self) -> Iterator[MeasurementWarning]:

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchgauge.errors import InputError
-from torchgauge.similar import did_you_mean, similar
-from torchgauge.targets.loaders.importing_torchvision import near_names
+from torchgauge.similar import did_you_mean, near_names, similar
 
 
 def _decoder(architecture: str, *sizes: int, overrides: str = "") -> str:

@@ -108,7 +108,7 @@ def _load_from_library(request: TargetRequest, scheme: str, name: str) -> Target
 
         return torchvision_models.load(request, name)
     if scheme == "timm":
-        from torchgauge.targets.loaders import importing_torchvision as timm_models
+        from torchgauge.targets.loaders import timm_models
 
         return timm_models.load(request, name)
     from torchgauge.targets.huggingface import huggingface

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.errors import InputError
+from torchgauge.similar import near_names
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.loaders.building import build
-from torchgauge.targets.loaders.importing_torchvision import import_torchvision, near_names
+from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 from torchgauge.targets.target import Target, TargetRequest
 
 LIST_CODE = "from torchvision.models import list_models; print(*list_models())"
