@@ -9,23 +9,19 @@ from typing import Any
 
 from torchgauge.records.advice import Advice, Combination, SpeedUp, Trial
 from torchgauge.report.content import advice_words as words
-from torchgauge.report.page.page_profile import warnings
+from torchgauge.report.page.page_overview import figure, first_screen
 from torchgauge.visible import one_line
 
 
 def overview(advice: Advice) -> dict[str, Any]:
     """Return the first screen of advice."""
-    return {
-        "facts": [[name, text, ""] for name, text in words.facts(advice)],
-        "created": advice.environment.created,
-        "figures": _figures(advice),
-        "bound": None,
-        "phases": None,
-        "findings": [],
-        "warnings": warnings(advice.all_warnings),
-        "complete": True,
-        "interrupted": advice.interrupted,
-    }
+    return first_screen(
+        ([name, text, ""] for name, text in words.facts(advice)),
+        _figures(advice),
+        recorded_warnings=advice.all_warnings,
+        created=advice.environment.created,
+        interrupted=advice.interrupted,
+    )
 
 
 def _figures(advice: Advice) -> list[dict[str, str]]:
@@ -33,13 +29,12 @@ def _figures(advice: Advice) -> list[dict[str, str]]:
     if advice.best is not None and len(advice.best.candidates) > 1:
         gains.insert(0, (" + ".join(advice.best.candidates), advice.best.speed_up, ""))
     return [
-        {
-            "label": name,
-            "value": words.times(gain),
-            "note": ", ".join(filter(None, (words.interval(gain), memory and f"memory {memory}"))),
-            "how": "measured",
-            "view": "advice",
-        }
+        figure(
+            name,
+            words.times(gain),
+            ", ".join(filter(None, (words.interval(gain), memory and f"memory {memory}"))),
+            view="advice",
+        )
         for name, gain, memory in gains
     ]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from torchgauge.records.comparison import Change, ComparedStage, Comparison, Place
@@ -21,22 +19,23 @@ from torchgauge.report.content.changes import (
 )
 from torchgauge.report.content.comparison import notable_places
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_profile import warnings
+from torchgauge.report.page.page_overview import figure, finding, first_screen
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column
+from torchgauge.report.page.page_tables import Column, Unit
 
 CARDS = ("latency", "throughput", "ttft", "tpot", "tokens", "memory", "params", "flops")
 BARS = 12
+PROVEN = {True: "yes", False: "no", None: ""}
 PLACES = (
-    Column("name", "", "text"),
+    Column("name", "", "text", lambda place: place.name or "(the model itself)"),
     Column("type", "type", "text"),
     Column("baseline", "baseline", "time"),
     Column("current", "current", "time"),
     Column("contribution", "adds", "delta"),
     Column("change", "change", "change"),
-    Column("low", "at least", "change"),
-    Column("high", "at most", "change"),
-    Column("proven", "proven", "text"),
+    Column("low", "at least", "change", lambda place: place.interval and place.interval.low),
+    Column("high", "at most", "change", lambda place: place.interval and place.interval.high),
+    Column("proven", "proven", "text", lambda place: PROVEN[place.significant]),
     Column("baseline_calls", "calls before", "count"),
     Column("current_calls", "calls now", "count"),
     Column("baseline_flops", "FLOPs before", "count"),
@@ -56,22 +55,18 @@ def overview(comparison: Comparison) -> dict[str, Any]:
         change for name in CARDS if (change := comparison.change_of(name)) is not None
     ]
     notice = not_comparable(comparison.differences)
-    return {
-        "notices": [short(notice)] * bool(notice),
-        "facts": facts,
-        "created": comparison.current.created,
-        "figures": [_card(change) for change in headline_changes],
-        "bound": None,
-        "phases": None,
-        "findings": [
+    return first_screen(
+        facts,
+        map(_card, headline_changes),
+        (
             place_finding(place, getattr(compared, "label", "the step"))
             for compared in comparison.compared_trees
             for place in notable_places(compared.layers, compared, 3)
-        ],
-        "warnings": warnings(comparison.all_warnings),
-        "complete": True,
-        "interrupted": False,
-    }
+        ),
+        comparison.all_warnings,
+        created=comparison.current.created,
+        notices=[short(notice)] * bool(notice),
+    )
 
 
 def _card(change: Change) -> dict[str, str]:
@@ -79,13 +74,9 @@ def _card(change: Change) -> dict[str, str]:
     if change.interval is not None:
         parts.insert(1, f"95 % in {interval(change)}")
     parts += [corrected_change(change), verdict(change)]
-    return {
-        "label": change.label,
-        "value": side_amount(change.current, change),
-        "note": ", ".join(part for part in parts if part),
-        "how": change.how,
-        "view": "changes",
-    }
+    note = ", ".join(part for part in parts if part)
+    value = side_amount(change.current, change)
+    return figure(change.label, value, note, change.how, "changes")
 
 
 def _was(change: Change) -> str:
@@ -102,8 +93,7 @@ def place_finding(place: Place, tree: str = "the step") -> dict[str, Any]:
     how = appearance or relative(place.change) or unrelated
     sure = {True: "proven", False: "not proven", None: "not tested"}[place.significant]
     text = f"{signed(place.contribution)} of {tree}; {place.type or place.kind}, {sure}."
-    title = short(f"{name}: {how}")
-    return {"title": title, "text": short(text), "view": "tables", "node": None, "search": ""}
+    return finding(short(f"{name}: {how}"), short(text), "tables")
 
 
 def changes(comparison: Comparison) -> dict[str, Any]:
@@ -150,25 +140,43 @@ def contributions(comparison: Comparison) -> list[dict[str, Any]] | None:
 def _bars(compared: Comparison | ComparedStage, total: float) -> dict[str, Any]:
     name = compared.label if isinstance(compared, ComparedStage) else ""
     ordered = sorted(compared.layers, key=lambda place: -abs(place.contribution))
-    bars = [place for place in ordered[:BARS] if place.contribution]
-    remainder = total - math.fsum(place.contribution for place in bars)
-    other_count = len(compared.layers) - len(bars)
+    largest = [place for place in ordered[:BARS] if place.contribution]
+    remainder = total - math.fsum(place.contribution for place in largest)
+    other_count = len(compared.layers) - len(largest)
     tested = compared.places_tested
     tested = f"{tested[0].upper()}{tested[1:]}." if tested else ""
+    bars = [
+        [place.name or "the model itself", round(place.contribution * 1e9), place.significant]
+        for place in largest
+    ]
+    others = f"{other_count} other layers, and time in no layer"
+    return chart(
+        f"{name[:1].upper()}{name[1:]}",
+        bars,
+        (round(remainder * 1e9), others if other_count else "time in no layer"),
+        (round(total * 1e9), "the step as a whole"),
+        note=f"A step's own time by layer. {tested}",
+    )
+
+
+def chart(
+    title: str,
+    bars: list[list[Any]],
+    remainder: tuple[int, str],
+    total: tuple[int, str],
+    note: str = "",
+    unit: Unit = "delta",
+) -> dict[str, Any]:
+    """Return a chart of contributions: the largest, what the others add, and the sum."""
     return {
-        "title": f"{name[:1].upper()}{name[1:]}",
-        "note": f"A step's own time by layer. {tested}",
-        "bars": [
-            [place.name or "the model itself", round(place.contribution * 1e9), place.significant]
-            for place in bars
-        ],
-        "rest": round(remainder * 1e9),
-        "others": f"{other_count} other layers, and time in no layer"
-        if other_count
-        else "time in no layer",
-        "total": round(total * 1e9),
-        "whole": "the step as a whole",
-        "unit": "delta",
+        "title": title,
+        "note": note,
+        "bars": bars,
+        "rest": remainder[0],
+        "others": remainder[1],
+        "total": total[0],
+        "whole": total[1],
+        "unit": unit,
     }
 
 
@@ -186,28 +194,15 @@ def tables(comparison: Comparison) -> list[dict[str, Any]] | None:
 def table(
     name: str,
     places: tuple[Place, ...],
-    extra_columns: Mapping[Column, list[Any]] = MappingProxyType({}),
+    further_columns: tuple[Column, ...] = (),
     stage: str = "",
 ) -> dict[str, Any]:
     """Return a table of places, of a stage of generation by its name.
 
     It has columns of their own after the names.
     """
-    cells: dict[str, list[Any]] = {
-        field: [getattr(place, field) for place in places]
-        for field in (
-            "type", "baseline", "current", "contribution", "change", "baseline_calls",
-            "current_calls", "baseline_flops", "current_flops", "baseline_bytes", "current_bytes",
-        )
-    }  # fmt: skip
-    cells["name"] = [place.name or "(the model itself)" for place in places]
-    cells["low"] = [place.interval and place.interval.low for place in places]
-    cells["high"] = [place.interval and place.interval.high for place in places]
-    sure = {True: "yes", False: "no", None: ""}
-    cells["proven"] = [sure[place.significant] for place in places]
-    cells |= {column.key: values for column, values in extra_columns.items()}
-    columns = [PLACES[0]._replace(title=name.removesuffix("s")), *extra_columns, *PLACES[1:]]
-    page_table = page_tables.table(f"{name}, {stage}" if stage else name, columns, cells)
+    columns = [PLACES[0]._replace(title=name.removesuffix("s")), *further_columns, *PLACES[1:]]
+    page_table = page_tables.records_table(f"{name}, {stage}" if stage else name, columns, places)
     return page_tables.with_kernel_labels(page_table) if name == "kernels" else page_table
 
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from torchgauge.records.record import Record
 from torchgauge.report import kinds
-from torchgauge.report.content.document import Document, Findings, Table, Unit, Warnings
+from torchgauge.report.content.document import Findings, Table, Unit, Warnings
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import finding_entry, short, shortened_table
+from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
+from torchgauge.report.page.page_shorter import short, shortened_table
 
 MAX_ROWS = 5_000  # of a table
 UNITS: dict[Unit, page_tables.Unit] = {
@@ -64,36 +64,23 @@ def overview(record: Record) -> dict[str, Any]:
     facts = () if document.facts is None else document.facts.pairs
     sections = [block for block in document.blocks if isinstance(block, Section)]
     listed = [block.warnings for block in document.blocks if isinstance(block, Warnings)]
-    return {
-        "facts": [[label, short(str(text)), ""] for label, text in facts],
-        "created": "",
-        "figures": [
-            {
-                "label": row.label,
-                "value": row.value,
-                "note": row.note,
-                "how": row.how or section.how,
-                "view": "",
-            }
+    recorded_warnings = [warning for group in listed for warning in group]
+    return first_screen(
+        ([label, short(str(text)), ""] for label, text in facts),
+        (
+            figure(row.label, row.value, row.note, row.how or section.how)
             for section in sections
             for row in section.rows
-        ],
-        "bound": None,
-        "phases": None,
-        "findings": _findings(document),
-        "warnings": warnings(warning for group in listed for warning in group),
-        "complete": not any(warning.failed for group in listed for warning in group),
-        "interrupted": False,
-    }
-
-
-def _findings(document: Document) -> list[dict[str, Any]]:
-    return [
-        finding_entry(finding)
-        for block in document.blocks
-        if isinstance(block, Findings)
-        for finding in block.findings
-    ]
+        ),
+        (
+            finding_entry(finding)
+            for block in document.blocks
+            if isinstance(block, Findings)
+            for finding in block.findings
+        ),
+        recorded_warnings,
+        complete=not any(warning.failed for warning in recorded_warnings),
+    )
 
 
 def tables(record: Record) -> list[dict[str, Any]] | None:

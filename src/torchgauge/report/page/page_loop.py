@@ -16,9 +16,10 @@ from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page import page_tables, page_tree
-from torchgauge.report.page.page_profile import ONE_STEP, warnings
+from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
+from torchgauge.report.page.page_profile import ONE_STEP
 from torchgauge.report.page.page_series import rows
-from torchgauge.report.page.page_shorter import finding_entry
+from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline import page_compilation
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables import loader_waits as loader_report
@@ -30,11 +31,11 @@ _ELSE = "everything else"
 _BUCKETS = {OPTIMIZING: "optimizer", ENGINE: "backward"}
 _LABELS = {"bare": "time of a step", "recorded": "while recorded"}
 _WAITS = (
-    page_tables.Column("loader", "loader", "text"),
-    page_tables.Column("part", "waiting for", "text"),
-    page_tables.Column("note", "where", "text"),
-    page_tables.Column("time", "time of a step", "time"),
-    page_tables.Column("share", "share of a step", "share"),
+    Column("loader", "loader", "text", lambda part: loader_report.loader_name(part[0])),
+    Column("part", "waiting for", "text", lambda part: loader_report.LABELS[part[1]][0]),
+    Column("note", "where", "text", lambda part: loader_report.LABELS[part[1]][1]),
+    Column("time", "time of a step", "time", lambda part: part[2] / part[0].steps),
+    Column("share", "share of a step", "share", lambda part: part[2] / part[0].duration),
 )
 # Of steps, in words.
 _STEPS = {
@@ -52,17 +53,16 @@ def overview(loop: Loop) -> dict[str, Any]:
     """Return the first screen of a loop."""
     ended = [["steps", f"{loop.count:,}", loop_report.ENDS[loop.by]]]
     rank = loop.rank
-    return {
-        "facts": [*ended, *([["rank", f"{rank.number} of {rank.world}", ""]] if rank else [])],
-        "created": loop.environment.created,
-        "figures": _figures(loop),
-        "bound": None,
-        "phases": phases(loop.tree),
-        "findings": [*_verdict(loop), *(finding_entry(finding) for finding in findings_of(loop))],
-        "warnings": warnings(loop.all_warnings),
-        "complete": loop.complete,
-        "interrupted": loop.interrupted,
-    }
+    return first_screen(
+        [*ended, *([["rank", f"{rank.number} of {rank.world}", ""]] if rank else [])],
+        _figures(loop),
+        [*_verdict(loop), *(finding_entry(finding) for finding in findings_of(loop))],
+        loop.all_warnings,
+        created=loop.environment.created,
+        phases=phases(loop.tree),
+        complete=loop.complete,
+        interrupted=loop.interrupted,
+    )
 
 
 def _verdict(loop: Loop) -> list[dict[str, Any]]:
@@ -85,23 +85,16 @@ def _verdict(loop: Loop) -> list[dict[str, Any]]:
 def _figures(loop: Loop) -> list[dict[str, str]]:
     """Return the summary's rows, and the throughput of bare steps."""
     section = loop_report.steps(loop)
-    rows = [(_LABELS.get(row.label, row.label), row.value, row.note) for row in section.rows]
     figures = [
-        {"label": label, "value": value, "note": note, "how": section.how, "view": "steps"}
-        for label, value, note in rows
+        figure(_LABELS.get(row.label, row.label), row.value, row.note, section.how, "steps")
+        for row in section.rows
     ]
     if loop.bare:
         figures.insert(1, _throughput(loop, loop.bare))
     if loop.utilization is not None:
         used = time_sections.utilization(loop.utilization, rates=True)
         figures += [
-            {
-                "label": row.label,
-                "value": row.value,
-                "note": row.note,
-                "how": used.how,
-                "view": "steps",
-            }
+            figure(row.label, row.value, row.note, used.how, "steps")
             for row in used.rows
             if row.label in ("MFU", "HFU")
         ]
@@ -116,7 +109,7 @@ def _throughput(loop: Loop, bare: float) -> dict[str, str]:
         note = f"{samples:,} samples, as in the first calls, ÷ a bare step"
     else:
         value, note, how = units.rate(1 / bare, "steps"), "1 ÷ a bare step", "measured"
-    return {"label": "throughput", "value": value, "note": note, "how": how, "view": "steps"}
+    return figure("throughput", value, note, how, "steps")
 
 
 def phases(tree: Tree | None) -> dict[str, Any] | None:
@@ -174,14 +167,7 @@ def _loader_waits(waits: Sequence[LoaderWait]) -> dict[str, Any]:
         for name, seconds in wait.parts.by_name.items()
         if seconds
     ]
-    cells: dict[str, list[Any]] = {
-        "loader": [loader_report.loader_name(wait) for wait, _, _ in parts],
-        "part": [loader_report.LABELS[name][0] for _, name, _ in parts],
-        "note": [loader_report.LABELS[name][1] for _, name, _ in parts],
-        "time": [seconds / wait.steps for wait, _, seconds in parts],
-        "share": [seconds / wait.duration for wait, _, seconds in parts],
-    }
-    return page_tables.table("waiting for data", _WAITS, cells)
+    return page_tables.records_table("waiting for data", _WAITS, parts)
 
 
 def steps(loop: Loop) -> dict[str, Any] | None:

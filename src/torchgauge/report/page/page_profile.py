@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from torchgauge import units
 from torchgauge.analyze.work.roof_quality import description, shortcomings
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.work.roofline import Bottleneck, Roofs
 from torchgauge.report.content import section as time_sections
@@ -17,8 +16,8 @@ from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_series, page_tables, page_tree
 from torchgauge.report.page import page_series as page_method
+from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
 from torchgauge.report.page.page_series import rows
-from torchgauge.report.page.page_shorter import finding_entry
 from torchgauge.report.page.timeline import page_compilation
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables.category_table import roofs_of
@@ -109,17 +108,17 @@ ONE_STEP = (
 
 def overview(profile: Profile) -> dict[str, Any]:
     """Return the first screen of a profile."""
-    return {
-        "facts": rows(sections.target(profile).rows),
-        "created": profile.environment.created,
-        "figures": figures(profile),
-        "bound": None if profile.bottleneck is None else _bound(profile, profile.bottleneck),
-        "phases": _phases(profile),
-        "findings": [finding_entry(finding) for finding in findings_of(profile)],
-        "warnings": warnings(sections.warnings(profile)),
-        "complete": profile.complete,
-        "interrupted": profile.interrupted,
-    }
+    return first_screen(
+        rows(sections.target(profile).rows),
+        figures(profile),
+        map(finding_entry, findings_of(profile)),
+        sections.warnings(profile),
+        created=profile.environment.created,
+        bound=None if profile.bottleneck is None else _bound(profile, profile.bottleneck),
+        phases=_phases(profile),
+        complete=profile.complete,
+        interrupted=profile.interrupted,
+    )
 
 
 def figures(profile: Profile) -> list[dict[str, str]]:
@@ -146,7 +145,7 @@ def figures(profile: Profile) -> list[dict[str, str]]:
         efficiency = sections.at_least(
             units.percent(roofline.efficiency), incomplete=roofline.at_least
         )
-        cards.append(_figure("efficiency", efficiency, note, roofline.how, "roofline"))
+        cards.append(figure("efficiency", efficiency, note, roofline.how, "roofline"))
     return cards
 
 
@@ -155,14 +154,10 @@ def _section_figure(
 ) -> dict[str, str]:
     """Return the row of that label from the part's section, by default the first."""
     if part is None:
-        return _figure(label, units.UNKNOWN, NOT_MEASURED, "", "")
+        return figure(label, units.UNKNOWN, NOT_MEASURED, "")
     section = build(part)
     row = next(row for row in section.rows if row_label in (None, row.label))
-    return _figure(label, row.value, row.note, section.how, view)
-
-
-def _figure(label: str, value: str, note: str, how: str, view: str) -> dict[str, str]:
-    return {"label": label, "value": value, "note": note, "how": how, "view": view}
+    return figure(label, row.value, row.note, section.how, view)
 
 
 def _bound(profile: Profile, bottleneck: Bottleneck) -> dict[str, Any]:
@@ -194,20 +189,6 @@ def _phases(profile: Profile) -> dict[str, Any] | None:
         "step": round(training.step * 1e9),
         "how": training.how,
     }
-
-
-def warnings(records: Iterable[MeasurementWarning]) -> list[dict[str, Any]]:
-    """Return the warnings, those of failed probes first."""
-    ordered = sorted(records, key=lambda warning: not warning.failed)
-    return [
-        {
-            "id": warning.id,
-            "probe": warning.probe,
-            "failed": warning.failed,
-            "text": sections.warning_text(warning),
-        }
-        for warning in ordered
-    ]
 
 
 def tables(profile: Profile) -> list[dict[str, Any]] | None:

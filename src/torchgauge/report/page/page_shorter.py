@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from torchgauge.analyze.snapshot.growth import MarkedRange, ranges
-from torchgauge.records.finding import Finding
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.report.content.findings import evidence_text
-from torchgauge.report.page.page_tables import Column, table
+from torchgauge.report.page.page_tables import Column, records_table
 from torchgauge.report.page.page_tree import LACKING, OWN
 
 LONGEST = 500  # characters of a name; templates of C++ have thousands
@@ -145,43 +143,13 @@ def _value(value: Any) -> Any:
     return short(value) if isinstance(value, str) else value
 
 
-# The kind of events that a finding is about; the timeline shows the longest of them.
-_KINDS = {
-    "exposed-communication": "communication",
-    "collectives-on-compute-stream": "communication",
-    "small-collectives": "communication",
-    "straggler": "communication",
-    "slow-collective": "communication",
-    "pageable-copies": "copy",
-    "exposed-copies": "copy",
-    "small-copies": "copy",
-    "idle-host": "idle: host",
-    "launch-bound": "idle: host",
-    "synchronisation": "idle: host",
-    "input-pipeline": "idle: host",
-    "idle-device": "idle: other",
-}
-
-
-def finding_entry(finding: Finding, view: str = "") -> dict[str, Any]:
-    """Return a finding's entry; `view` is the view of a finding that names none."""
-    return {
-        "title": short(finding.title),
-        "text": short(f"{evidence_text(finding)} {finding.remedy}".strip()),
-        "view": finding.view or view,
-        "node": finding.node,
-        "search": finding.search,
-        "kind": _KINDS.get(finding.id, ""),
-    }
-
-
 MAX_RANGES = 2_000
 _COLUMNS = (
-    Column("name", "marked", "text"),
+    Column("name", "marked", "text", lambda marked_range: short(marked_range.name)),
     Column("begin", "begin", "time"),
     Column("end", "end", "time"),
-    Column("length", "length", "time"),
-    Column("calls", "overlapping", "count"),
+    Column("length", "length", "time", lambda marked_range: _length(marked_range)),
+    Column("calls", "overlapping", "count", lambda marked_range: _overlapping(marked_range)),
 )
 
 
@@ -198,25 +166,20 @@ def marks(snapshot: Snapshot, device: DeviceMemory, *, timed: bool) -> dict[str,
         sorted(marked_ranges, key=lambda marked_range: -(_length(marked_range) or 0))[:MAX_RANGES],
         key=_moment,
     )
-    columns: dict[str, list[Any]] = {
-        "name": [short(marked_range.name) for marked_range in longest],
-        "begin": [marked_range.begin for marked_range in longest],
-        "end": [marked_range.end for marked_range in longest],
-        "length": [_length(marked_range) for marked_range in longest],
-        "calls": [
-            marked_range.calls if marked_range.calls > 1 else None for marked_range in longest
-        ],
-    }
     drawn = [
         _drawn(marked_range)
         for marked_range in longest
         if timed and _moment(marked_range) < float("inf")
     ]
-    marks_table = table("what was marked", _COLUMNS, columns)
+    marks_table = records_table("what was marked", _COLUMNS, longest)
     return {
         "drawn": drawn,
         "table": {**marks_table, "left": len(marked_ranges) - len(longest), "nodes": []},
     }
+
+
+def _overlapping(marked_range: MarkedRange) -> int | None:
+    return marked_range.calls if marked_range.calls > 1 else None
 
 
 def _length(marked_range: MarkedRange) -> float | None:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, Snapshot
+from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, PossibleLeak, Snapshot
 from torchgauge.report.content.snapshot import window
 from torchgauge.report.page import page_tree
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import finding_entry, marks, short
+from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
+from torchgauge.report.page.page_shorter import marks, short
 from torchgauge.report.page.page_snapshot_layout import layout
-from torchgauge.report.page.page_tables import Column, table
+from torchgauge.report.page.page_tables import Column, records_table
 from torchgauge.report.tables.snapshot_tables import CAUSES, frame_text, stack_text
 from torchgauge.visible import one_line
 
@@ -42,7 +42,7 @@ _RETAINED = (
     Column("category", "category", "text"),
 )
 _OOMS = (
-    Column("cause", "cause", "text"),
+    Column("cause", "cause", "text", lambda oom: CAUSES[oom.cause]),
     Column("time", "at", "time"),
     Column("event", "event", "count"),
     Column("requested", "asked for", "bytes"),
@@ -85,20 +85,12 @@ def overview(snapshot: Snapshot, device: DeviceMemory | None) -> dict[str, Any]:
     if len(snapshot.devices) != 1:
         facts.insert(0, ("devices", f"{len(snapshot.devices)}"))
     facts += [("settings", settings)] if settings else []
-    return {
-        "facts": [[label, short(text), ""] for label, text in facts],
-        "created": "",
-        "figures": [] if device is None else _figures(device),
-        "bound": None,
-        "phases": None,
-        "findings": [
-            finding_entry(finding, _VIEWS.get(finding.id, "layout"))
-            for finding in snapshot.findings
-        ],
-        "warnings": warnings(snapshot.warnings),
-        "complete": True,
-        "interrupted": False,
-    }
+    return first_screen(
+        ([label, short(text), ""] for label, text in facts),
+        [] if device is None else _figures(device),
+        (finding_entry(finding, _VIEWS.get(finding.id, "layout")) for finding in snapshot.findings),
+        snapshot.warnings,
+    )
 
 
 def _figures(device: DeviceMemory) -> list[dict[str, str]]:
@@ -109,34 +101,23 @@ def _figures(device: DeviceMemory) -> list[dict[str, str]]:
         moment = (
             event_text if peak.time is None else f"{units.time(peak.time)} after the first event"
         )
-        figures.append(_figure("peak", peak.bytes, moment, "measured", "course"))
+        figures.append(figure("peak", units.size(peak.bytes), moment, "measured", "course"))
     pending = ", with pending" * bool(device.pending)
     blocks = f"{device.blocks:,} block{'s' * (device.blocks != 1)} at the end{pending}"
     segments = f"{len(device.segments):,} segment{'s' * (len(device.segments) != 1)}"
     figures += [
-        _figure("in use", device.allocated, blocks, "counted", "layout"),
-        _figure("reserved", device.reserved, segments, "counted", "layout"),
-        _figure(
-            "free", lost.cached, f"largest piece {units.size(lost.largest)}", "counted", "layout"
-        ),
+        figure(name, units.size(size), note, "counted", "layout")
+        for name, size, note in (
+            ("in use", device.allocated, blocks),
+            ("reserved", device.reserved, segments),
+            ("free", lost.cached, f"largest piece {units.size(lost.largest)}"),
+        )
     ]
     if device.ooms:
-        last = device.ooms[-1]
-        note = f"the last: {CAUSES[last.cause]}"
-        figures.append(
-            {
-                "label": "failed allocations",
-                "value": f"{len(device.ooms):,}",
-                "note": note,
-                "how": "counted",
-                "view": "ooms",
-            }
-        )
+        note = f"the last: {CAUSES[device.ooms[-1].cause]}"
+        failed = f"{len(device.ooms):,}"
+        figures.append(figure("failed allocations", failed, note, "counted", "ooms"))
     return figures
-
-
-def _figure(label: str, size: int, note: str, how: str, view: str) -> dict[str, str]:
-    return {"label": label, "value": units.size(size), "note": note, "how": how, "view": view}
 
 
 def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | None:
@@ -149,15 +130,6 @@ def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | Non
         total = device.allocated + device.pending
         tables.append(_holders(snapshot, "At the end", device.alive, total))
     if device.possible_leaks:
-        columns = {
-            "stack": [_stack(snapshot, holder.stack) for holder in device.possible_leaks],
-            "category": [_category(snapshot, holder.stack) for holder in device.possible_leaks],
-            **{
-                name: [getattr(holder, name) for holder in device.possible_leaks]
-                for name in ("bytes", "blocks")
-            },
-            "allocations": [holder.allocations for holder in device.possible_leaks],
-        }
         note = "Allocated all through the window, and almost none freed: a leak, or a cache."
         tables.append(
             {
@@ -165,7 +137,9 @@ def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | Non
                 "note": note,
                 "categories": [],
                 "whole": sum(holder.bytes for holder in device.possible_leaks),
-                "table": first_rows(table("stacks that kept memory", _RETAINED, columns)),
+                "table": _stack_table(
+                    "stacks that kept memory", _RETAINED, snapshot, device.possible_leaks
+                ),
             }
         )
     return tables or None
@@ -175,13 +149,7 @@ def _holders(snapshot: Snapshot, title: str, rows: Sequence[Holding], total: int
     categories: Counter[str] = Counter()
     for holding in rows:
         categories[_category(snapshot, holding.stack)] += holding.bytes
-    columns: dict[str, list[Any]] = {
-        "stack": [_stack(snapshot, holding.stack) for holding in rows],
-        "bytes": [holding.bytes for holding in rows],
-        "share": [holding.bytes / total if total else None for holding in rows],
-        "blocks": [holding.blocks for holding in rows],
-        "category": [_category(snapshot, holding.stack) for holding in rows],
-    }
+    shares = [holding.bytes / total if total else None for holding in rows]
     has_categories = set(categories) > {"unknown"} or "unknown" not in categories
     guess = "Categories are estimated from the stacks."
     return {
@@ -189,8 +157,20 @@ def _holders(snapshot: Snapshot, title: str, rows: Sequence[Holding], total: int
         "note": guess if has_categories else "The stacks do not show what the memory is for.",
         "categories": [list(pair) for pair in categories.most_common()] if has_categories else [],
         "whole": total,
-        "table": first_rows(table("stacks", _HELD, columns)),
+        "table": _stack_table("stacks", _HELD, snapshot, rows, share=shares),
     }
+
+
+def _stack_table(
+    name: str,
+    columns: Sequence[Column],
+    snapshot: Snapshot,
+    holders: Sequence[Holding | PossibleLeak],
+    **cells: list[Any],
+) -> dict[str, Any]:
+    cells["stack"] = [_stack(snapshot, holder.stack) for holder in holders]
+    cells["category"] = [_category(snapshot, holder.stack) for holder in holders]
+    return first_rows(records_table(name, columns, holders, **cells))
 
 
 def first_rows(page_table: dict[str, Any]) -> dict[str, Any]:
@@ -309,13 +289,8 @@ def ooms(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
     rows = device.ooms[::-1]
     if not rows:
         return None
-    names = [column.key for column in _OOMS]
-    columns: dict[str, list[Any]] = {
-        name: [getattr(oom, name) for oom in rows] for name in names if name != "stack"
-    }
-    columns["cause"] = [CAUSES[oom.cause] for oom in rows]
-    columns["stack"] = [_stack(snapshot, oom.stack) for oom in rows]
-    page_table = table("allocations that failed", _OOMS, columns)
+    stacks = [_stack(snapshot, oom.stack) for oom in rows]
+    page_table = records_table("allocations that failed", _OOMS, rows, stack=stacks)
     return {"last": [_bars(oom) for oom in rows[:SHOWN_OOMS]], "table": first_rows(page_table)}
 
 

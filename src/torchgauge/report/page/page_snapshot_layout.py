@@ -8,14 +8,14 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Segment
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column, table
+from torchgauge.report.page.page_tables import Column, records_table
 
 MAX_TILES = 600
 ROWS = 5_000
 THINNEST = 200  # a run of less than 1/200 of its segment joins its neighbour
 _SEGMENTS = (
-    Column("kind", "segment", "text"),
-    Column("address", "address", "text"),
+    Column("kind", "segment", "text", lambda segment: _kind(segment)),
+    Column("address", "address", "text", lambda segment: f"{segment.address:#x}"),
     Column("size", "size", "bytes"),
     Column("fill", "in use", "share"),
     Column("allocated", "allocated", "bytes"),
@@ -112,12 +112,5 @@ def _kind(segment: Segment) -> str:
 
 def _table(segments: Sequence[Segment]) -> dict[str, Any]:
     rows = segments[:ROWS]
-    cells: dict[str, list[Any]] = {
-        column.key: [getattr(segment, column.key) for segment in rows]
-        for column in _SEGMENTS
-        if column.key not in ("kind", "address")
-    }
-    cells["kind"] = [_kind(segment) for segment in rows]
-    cells["address"] = [f"{segment.address:#x}" for segment in rows]
     omitted_rows = len(segments) - len(rows)
-    return {**table("segments", _SEGMENTS, cells), "left": omitted_rows, "nodes": []}
+    return {**records_table("segments", _SEGMENTS, rows), "left": omitted_rows, "nodes": []}

@@ -13,7 +13,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Sweep
 from torchgauge.records.verdict import Limit
 from torchgauge.report.content import sweep_words as words
-from torchgauge.report.page.page_profile import warnings
+from torchgauge.report.page.page_overview import figure, first_screen
 
 # Steps in which a fit's band is drawn, from the smallest batch to twice the largest.
 STEPS = 24
@@ -21,27 +21,19 @@ STEPS = 24
 
 def overview(sweep: Sweep) -> dict[str, Any]:
     """Return the first screen of a sweep."""
-    return {
-        "facts": [[name, text, ""] for name, text in words.facts(sweep)],
-        "created": sweep.environment.created,
-        "figures": [_card(best) for best in words.best(sweep)],
-        "bound": None,
-        "phases": None,
-        "findings": [],
-        "warnings": warnings(sweep.all_warnings),
-        "complete": True,
-        "interrupted": sweep.interrupted,
-    }
+    return first_screen(
+        ([name, text, ""] for name, text in words.facts(sweep)),
+        map(_card, words.best(sweep)),
+        recorded_warnings=sweep.all_warnings,
+        created=sweep.environment.created,
+        interrupted=sweep.interrupted,
+    )
 
 
 def _card(best: words.BestWords) -> dict[str, str]:
-    return {
-        "label": f"best {best.metric}" + (" (not proven)" if best.figure and not best.cell else ""),
-        "value": best.figure or "unknown",
-        "note": ", ".join(filter(None, (best.cell, *best.notes))),
-        "how": "measured",
-        "view": "cells",
-    }
+    label = f"best {best.metric}" + (" (not proven)" if best.figure and not best.cell else "")
+    note = ", ".join(filter(None, (best.cell, *best.notes)))
+    return figure(label, best.figure or "unknown", note, view="cells")
 
 
 def cells(sweep: Sweep) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from torchgauge.records.memory.memory import Memory
@@ -26,11 +26,21 @@ Unit = Quantity | Literal["number", "delta", "change", "growth"]
 
 
 class Column(NamedTuple):
-    """A column's key in a table of figures, its title, and its figures' unit."""
+    """A column's key in a table of figures, its title, and its figures' unit.
+
+    `get` is its figure of a record; None: the attribute, or the entry, of its key.
+    """
 
     key: str
     title: str
     unit: Unit
+    get: Callable[[Any], Any] | None = None
+
+    def value(self, record: Any) -> Any:
+        """Return the figure of a record, or of a mapping; None is unknown."""
+        if self.get is not None:
+            return self.get(record)
+        return record.get(self.key) if isinstance(record, dict) else getattr(record, self.key)
 
 
 OPERATORS = (
@@ -78,7 +88,7 @@ CATEGORIES = (
     Column("memory_share", "of memory bandwidth", "share"),
 )
 BUCKETS = (
-    Column("name", "bucket", "text"),
+    Column("name", "bucket", "text", lambda node: _with_layer(node)),
     Column("calls", "calls", "count"),
     Column("time", "time", "time"),
     Column("share", "share of time", "share"),
@@ -87,7 +97,7 @@ BUCKETS = (
     Column("allocations", "allocated", "bytes"),
 )
 LINES = (
-    Column("place", "line", "text"),
+    Column("place", "line", "text", lambda line: f"{line.file}:{line.line}"),
     Column("source", "source", "text"),
     Column("layer", "layer", "text"),
     Column("time", "time", "time"),
@@ -98,7 +108,7 @@ LINES = (
 
 TRACED_LINES = (
     Column("function", "function", "text"),
-    Column("place", "line", "text"),
+    Column("place", "line", "text", lambda line: f"{line['file']}:{line['line']}"),
     Column("source", "source", "text"),
     Column("hits", "hits", "count"),
     Column("time", "time", "time"),
@@ -106,9 +116,9 @@ TRACED_LINES = (
     Column("allocated", "allocated", "bytes"),
 )
 TENSORS = (
-    Column("label", "tensor", "text"),
+    Column("label", "tensor", "text", tensors.label),
     Column("part", "for", "text"),
-    Column("shape", "shape", "text"),
+    Column("shape", "shape", "text", tensors.shape_text),
     Column("dtype", "type", "text"),
     Column("size", "bytes", "bytes"),
     Column("share", "share of the peak", "share"),
@@ -186,17 +196,11 @@ def with_kernel_labels(page_table: dict[str, Any]) -> dict[str, Any]:
 
 def _buckets(nodes: list[Node]) -> dict[str, Any]:
     buckets = [node for node in nodes if node.kind == "bucket"]
-    cells: dict[str, list[Any]] = {
-        "name": [_with_layer(node) for node in buckets],
-        "calls": [node.calls for node in buckets],
-        "time": [node.time for node in buckets],
-        "share": [_part(node.time, nodes[0].time) for node in buckets],
-        "flops": [node.flops for node in buckets],
-        "allocations": [node.allocations for node in buckets],
-    }
-    if nodes[0].device_time is not None:
-        cells["host_time"] = [node.host_time for node in buckets]
-    return table("buckets", BUCKETS, cells, [node.index for node in buckets])
+    total = nodes[0]
+    of_host = {} if total.device_time is not None else {"host_time": [None] * len(buckets)}
+    shares = [_part(node.time, total.time) for node in buckets]
+    indices = [node.index for node in buckets]
+    return records_table("buckets", BUCKETS, buckets, indices, share=shares, **of_host)
 
 
 def _with_layer(bucket: Node) -> str:
@@ -204,32 +208,34 @@ def _with_layer(bucket: Node) -> str:
 
 
 def _lines(tree: Tree) -> dict[str, Any]:
-    cells: dict[str, list[Any]] = {
-        "place": [f"{line.file}:{line.line}" for line in tree.lines],
-        **{
-            name: [getattr(line, name) for line in tree.lines]
-            for name in ("source", "layer", "time", "share", "samples")
-        },
-    }
-    return table("lines", LINES, cells)
+    return records_table("lines", LINES, tree.lines)
 
 
 def traced_lines(functions: Sequence[TracedFunction]) -> dict[str, Any]:
     """Return all lines of traced functions."""
-    columns = line_table.traced(functions).columns
-    columns["place"] = [
-        f"{file}:{line}" for file, line in zip(columns["file"], columns["line"], strict=True)
-    ]
-    return table("lines of functions", TRACED_LINES, columns)
+    return records_table("lines of functions", TRACED_LINES, line_table.traced(functions).rows())
 
 
 def alive_tensors(memory: Memory) -> dict[str, Any]:
     """Return all tensors that are alive at the memory peak."""
-    columns = tensors.table(memory.tensors).columns
-    columns["label"] = [tensors.label(tensor) for tensor in memory.tensors]
-    columns["share"] = [tensor.size / memory.peak for tensor in memory.tensors]
-    columns["shape"] = [tensors.shape_text(tensor) for tensor in memory.tensors]
-    return table("alive at the peak", TENSORS, columns)
+    shares = [tensor.size / memory.peak for tensor in memory.tensors]
+    return records_table("alive at the peak", TENSORS, memory.tensors, share=shares)
+
+
+def records_table(
+    name: str,
+    columns: Sequence[Column],
+    records: Sequence[Any],
+    nodes: list[int] | None = None,
+    **cells: list[Any],
+) -> dict[str, Any]:
+    """Return a table with a row for each record; `cells` are columns that no record has alone."""
+    values = {
+        column.key: [column.value(r) for r in records]
+        for column in columns
+        if column.key not in cells
+    }
+    return table(name, columns, values | cells, nodes)
 
 
 def table(

@@ -15,8 +15,8 @@ from torchgauge.records.trace.trace import Job, RankTrace, Trace
 from torchgauge.report.content.trace import chosen_rank, facts, rank_findings, rank_warnings
 from torchgauge.report.page import page_trace_tables, page_tree
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import finding_entry, largest, short
+from torchgauge.report.page.page_overview import bar, figure, finding_entry, first_screen
+from torchgauge.report.page.page_shorter import largest, short
 from torchgauge.report.page.timeline.page_timeline import rank_timeline
 from torchgauge.report.tables.trace_devices import side_by_side
 
@@ -109,17 +109,14 @@ def overview(trace: Trace, rank: RankTrace) -> dict[str, Any]:
     """Return the first screen of a rank."""
     several = [["file", short(rank.file), ""]] if len(trace.ranks) > 1 else []
     listed_warnings = rank_warnings(trace, rank)
-    return {
-        "facts": [*several, *([label, short(text), ""] for label, text in facts(trace, rank))],
-        "created": _created(rank.contents.begin),
-        "figures": _figures(rank),
-        "bound": None,
-        "phases": None,
-        "findings": [finding_entry(finding, "devices") for finding in rank_findings(trace, rank)],
-        "warnings": warnings(listed_warnings),
-        "complete": not any(warning.failed for warning in listed_warnings),
-        "interrupted": False,
-    }
+    return first_screen(
+        [*several, *([label, short(text), ""] for label, text in facts(trace, rank))],
+        _figures(rank),
+        (finding_entry(finding, "devices") for finding in rank_findings(trace, rank)),
+        listed_warnings,
+        created=_created(rank.contents.begin),
+        complete=not any(warning.failed for warning in listed_warnings),
+    )
 
 
 def _created(begin: int | None) -> str:
@@ -129,7 +126,7 @@ def _created(begin: int | None) -> str:
 
 
 def _figures(rank: RankTrace) -> list[dict[str, str]]:
-    figures = [_figure("window", units.time(rank.window), f"{rank.contents.events:,} events")]
+    figures = [figure("window", units.time(rank.window), f"{rank.contents.events:,} events")]
     totals = _added(device.breakdown for device in rank.times)
     window = sum(device.breakdown.window for device in rank.times)
     if window:
@@ -143,21 +140,17 @@ def _figures(rank: RankTrace) -> list[dict[str, str]]:
             if totals[name]:
                 qualifier = "" if name == "compute" else "exposed"
                 note = ", ".join(filter(None, (units.time(totals[name]), qualifier)))
-                figures.append(_figure(name, units.percent(totals[name] / window), note, "devices"))
-        figures.append(
-            _figure("idle", units.percent(sum(idle.values()) / window), idle_text, "devices")
-        )
+                figures.append(_share(name, totals[name] / window, note))
+        figures.append(_share("idle", sum(idle.values()) / window, idle_text))
     if flops := rank.tree.root.flops:
         prefix = "at least " * rank.tree.root.at_least
         rate = units.amount(rank.tree.root.flops_per_second, "FLOP/s")
-        figures.append(
-            _figure("FLOPs", prefix + units.count(flops), rate, "tree") | {"how": "counted"}
-        )
+        figures.append(figure("FLOPs", prefix + units.count(flops), rate, "counted", "tree"))
     return figures
 
 
-def _figure(label: str, value: str, note: str, view: str = "") -> dict[str, str]:
-    return {"label": label, "value": value, "note": note, "how": "measured", "view": view}
+def _share(label: str, share: float, note: str) -> dict[str, str]:
+    return figure(label, units.percent(share), note, view="devices")
 
 
 def devices(rank: RankTrace) -> dict[str, Any] | None:
@@ -197,15 +190,8 @@ def _time(seconds: float | None) -> str:
 
 def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict[str, Any]:
     parts = _added(breakdowns)
-    return {
-        "name": name,
-        "level": 0,
-        "whole": round(sum(breakdown.window for breakdown in breakdowns) * 1e9),
-        "amounts": [round(parts[part] * 1e9) for part in SHARES],
-        "more": extra_cells,
-        "note": "",
-        "option": None,
-    }
+    whole = round(sum(breakdown.window for breakdown in breakdowns) * 1e9)
+    return bar(name, whole, (round(parts[part] * 1e9) for part in SHARES), extra_cells)
 
 
 def _added(breakdowns: Iterable[Breakdown]) -> dict[str, float]:

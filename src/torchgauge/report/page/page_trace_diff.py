@@ -11,7 +11,8 @@ from torchgauge.records.trace.trace_diff import Changes, TraceDiff
 from torchgauge.report.content.changes import not_comparable, relative
 from torchgauge.report.content.trace_diff import TITLES, side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_profile import warnings
+from torchgauge.report.page.page_comparison import chart
+from torchgauge.report.page.page_overview import figure, first_screen
 from torchgauge.report.page.page_shorter import short, shortened_table
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline.page_timeline import two_timelines
@@ -19,31 +20,25 @@ from torchgauge.report.tables.kernel_names import kernel_labels
 
 MAX_ROWS = 5_000  # of a table
 FINDINGS = 3
-_CHANGE_KIND = Column("what", "what", "text")
 
 
 def overview(diff: TraceDiff) -> dict[str, Any]:
     """Return the first screen: first of all, what makes the times not comparable."""
     sides = (("baseline", diff.baseline), ("current", diff.current))
     notice = not_comparable(diff.differences)
-    return {
-        "notices": [short(notice)] * bool(notice),
-        "facts": [
+    return first_screen(
+        [
             *([name, short(side.label), short(side_details(side))] for name, side in sides),
             *(
                 [f"{difference.part}: {difference.name}", short(_both_sides(difference)), ""]
                 for difference in diff.differences
             ),
         ],
-        "created": "",
-        "figures": _figures(diff),
-        "bound": None,
-        "phases": None,
-        "findings": _findings(diff),
-        "warnings": warnings(diff.warnings),
-        "complete": True,
-        "interrupted": False,
-    }
+        _figures(diff),
+        _findings(diff),
+        diff.warnings,
+        notices=[short(notice)] * bool(notice),
+    )
 
 
 def _both_sides(difference: Difference) -> str:
@@ -60,13 +55,12 @@ def _figures(diff: TraceDiff) -> list[dict[str, str]]:
         parts[name] = (old + part.baseline, new + part.current)
     rows += [(name, *times) for name, times in parts.items()]
     return [
-        {
-            "label": label,
-            "value": units.time(new),
-            "note": f"{_changed(old, new) if diff.timing_comparable else ''}was {units.time(old)}",
-            "how": "measured",
-            "view": "contributions",
-        }
+        figure(
+            label,
+            units.time(new),
+            f"{_changed(old, new) if diff.timing_comparable else ''}was {units.time(old)}",
+            view="contributions",
+        )
         for label, old, new in rows
         if old or new
     ]
@@ -98,14 +92,13 @@ def contributions(diff: TraceDiff) -> list[dict[str, Any]] | None:
     charts = []
     if diff.parts:
         bars = [[part.part, round(part.contribution * 1e9), None] for part in diff.parts]
-        charts.append(_chart("Devices", bars, 0, "", diff.window, "the devices' window"))
+        whole = round(diff.window * 1e9), "the devices' window"
+        charts.append(chart("Devices", bars, (0, ""), whole))
     if any(change.contribution for change in diff.delays):
-        delay_bars: list[list[Any]] = [
-            [change.cause, round(change.contribution * 1e9), None] for change in diff.delays
-        ]
+        bars = [[change.cause, round(change.contribution * 1e9), None] for change in diff.delays]
         total = math.fsum(change.contribution for change in diff.delays)
         title = "What kept the host from launching"
-        charts.append(_chart(title, delay_bars, 0, "", total, "all of it"))
+        charts.append(chart(title, bars, (0, ""), (round(total * 1e9), "all of it")))
     charts += [_places_chart(changes) for changes in _listed_changes(diff)]
     return charts or None
 
@@ -120,34 +113,12 @@ def _places_chart(changes: Changes) -> dict[str, Any]:
         [short(label), round(place.contribution * 1e9), None]
         for label, place in zip(labels, bars, strict=True)
     ]
-    return _chart(
+    return chart(
         TITLES[changes.kind],
         labelled_bars,
-        round(remainder * 1e9),
-        "all others",
-        changes.total,
-        "all of them",
+        (round(remainder * 1e9), "all others"),
+        (round(changes.total * 1e9), "all of them"),
     )
-
-
-def _chart(
-    title: str,
-    bars: list[list[Any]],
-    remainder: int,
-    remainder_label: str,
-    total: float,
-    total_label: str,
-) -> dict[str, Any]:
-    return {
-        "title": title,
-        "note": "",
-        "bars": bars,
-        "rest": remainder,
-        "others": remainder_label,
-        "total": round(total * 1e9),
-        "whole": total_label,
-        "unit": "delta",
-    }
 
 
 def _name(place: Place) -> str:
@@ -156,15 +127,9 @@ def _name(place: Place) -> str:
 
 def tables(diff: TraceDiff) -> list[dict[str, Any]] | None:
     """Return layers, operators, shapes and kernels with both sides' figures."""
+    kind = Column("what", "what", "text", lambda place: _change_kind(place, diff))
     listed_tables = [
-        shortened_table(
-            page_comparison.table(
-                changes.kind,
-                changes.places,
-                {_CHANGE_KIND: [_change_kind(p, diff) for p in changes.places]},
-            ),
-            MAX_ROWS,
-        )
+        shortened_table(page_comparison.table(changes.kind, changes.places, (kind,)), MAX_ROWS)
         for changes in _listed_changes(diff)
         if changes.places
     ]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.records.record import Record
-from torchgauge.records.trace.breakdown import CriticalPath, KernelSequence
+from torchgauge.records.trace.breakdown import CriticalPath
 from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
-from torchgauge.report.page.page_tables import Column, table, tree_tables, with_kernel_labels
+from torchgauge.report.page.page_tables import (
+    Column,
+    records_table,
+    table,
+    tree_tables,
+    with_kernel_labels,
+)
 from torchgauge.report.tables.category_table import roofs_of
-from torchgauge.report.tables.trace_tables import SERVING_NOTE, UNKNOWN_NOTE, sequence_name
+from torchgauge.report.tables.trace_tables import (
+    HOST_MEMORY,
+    SERVING_NOTE,
+    UNKNOWN_NOTE,
+    sequence_name,
+)
 
 MAX_ROWS = 1_000  # of a table that is not the tree's
 LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
@@ -47,20 +58,20 @@ _SENT = (
 )
 _COPIES = (
     Column("kind", "copy", "text"),
-    Column("pageable", "host memory", "text"),
+    Column("pageable", "host memory", "text", lambda copy: HOST_MEMORY[copy.pageable]),
     Column("count", "count", "count"),
     Column("time", "time", "time"),
     Column("bytes", "bytes", "bytes"),
     Column("bandwidth", "B/s", "bytes/s"),
 )
 _SEQUENCES = (
-    Column("name", "begins with", "text"),
-    Column("kernels", "kernels", "count"),
+    Column("name", "begins with", "text", sequence_name),
+    Column("kernels", "kernels", "count", lambda sequence: len(sequence.names)),
     Column("repeats", "repeats", "count"),
     Column("runs", "series", "count"),
     Column("time", "time", "time"),
     Column("share", "share of device", "share"),
-    Column("each", "each", "time"),
+    Column("each", "each", "time", lambda sequence: sum(sequence.durations)),
     Column("span", "apart", "time"),
 )
 _QUEUES = (
@@ -111,11 +122,6 @@ _SERVING = (
     Column("distance", "apart", "time"),
     Column("device", "device, all steps", "time"),
 )
-_OF_SEQUENCE: dict[str, Callable[[KernelSequence], Any]] = {
-    "name": sequence_name,
-    "kernels": lambda sequence: len(sequence.names),
-    "each": lambda sequence: sum(sequence.durations),
-}
 _NOTES = {
     "uncounted": "Recorded events of categories that no figure here counts.",
     "serving": SERVING_NOTE,
@@ -170,12 +176,15 @@ def _record_table(
     rank: RankTrace, name: str, columns: Sequence[Column], rows: Sequence[Record], max_rows: int
 ) -> dict[str, Any]:
     """Return a table of records; its rows are of no node."""
-    cells: dict[str, list[Any]] = {
-        column.key: [_cell(rank, record, column.key) for record in rows] for column in columns
-    }
-    page_table = shortened_table(table(name, columns, cells), max(max_rows, 25))
+    cells = {}
+    if "stream" in (column.key for column in columns):
+        cells["stream"] = [rank.stream_name(record.device, record.stream) for record in rows]
+    full_table = records_table(name, columns, rows, **cells)
+    page_table = shortened_table(full_table, max(max_rows, 25))
     is_lower_bound = (
-        name == "collectives" and not any(cells["wait"]) and any(cells["bus_bandwidth"])
+        name == "collectives"
+        and not any(collective.wait for collective in rank.collectives)
+        and any(collective.bus_bandwidth for collective in rank.collectives)
     )
     return {
         **page_table,
@@ -184,33 +193,18 @@ def _record_table(
     }
 
 
-def _cell(rank: RankTrace, record: Any, key: str) -> Any:
-    if key == "pageable":
-        return {True: "pageable", False: "pinned", None: ""}[record.pageable]
-    if isinstance(record, KernelSequence) and key in _OF_SEQUENCE:
-        return _OF_SEQUENCE[key](record)
-    if key == "stream":
-        return rank.stream_name(record.device, record.stream)
-    return getattr(record, key)
-
-
 def path(critical_path: CriticalPath | None) -> dict[str, Any] | None:
     """Return the critical path by kind of link and by name."""
     if critical_path is None or not critical_path.length:
         return None
     times = {link: getattr(critical_path, link) for link in LINKS}
-    columns: dict[str, list[Any]] = {
-        name: [getattr(segment, name) for segment in critical_path.items]
-        for name in ("name", "link", "time", "count")
-    }
-    columns["share"] = [segment.time / critical_path.length for segment in critical_path.items]
+    shares = [segment.time / critical_path.length for segment in critical_path.items]
+    path_table = records_table("the critical path", _PATH, critical_path.items, share=shares)
     return {
         "length": round(critical_path.length * 1e9),
         "parts": [[link, round(time * 1e9)] for link, time in times.items() if time],
         "table": {
-            **shortened_table(
-                with_kernel_labels(table("the critical path", _PATH, columns)), MAX_ROWS
-            ),
+            **shortened_table(with_kernel_labels(path_table), MAX_ROWS),
             "nodes": [],
         },
     }
@@ -220,7 +214,4 @@ def slow(job: Job | None) -> dict[str, Any] | None:
     """Return the collectives that took much longer than usual; None without any."""
     if job is None or not job.slow:
         return None
-    cells = {
-        column.key: [getattr(collective, column.key) for collective in job.slow] for column in _SLOW
-    }
-    return shortened_table(table("slow collectives", _SLOW, cells), MAX_ROWS)
+    return shortened_table(records_table("slow collectives", _SLOW, job.slow), MAX_ROWS)

@@ -8,6 +8,7 @@ from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Trend, TrendChange, TrendSeries
 from torchgauge.report.content.changes import relative
 from torchgauge.report.content.trend import line
+from torchgauge.report.page.page_overview import figure, finding, first_screen
 from torchgauge.report.page.page_tables import Unit
 
 CARDS = 6
@@ -41,22 +42,17 @@ def overview(trend: Trend) -> dict[str, Any]:
     )
     runs = {point.run for trend_series in trend.series for point in trend_series.points}
     machines = "; ".join(", ".join(filter(None, place)) for place in places)
-    return {
-        "facts": [["runs", f"{len(runs):,}", ""], ["machines", machines or "none", ""]],
-        "created": max(
-            (trend_series.points[-1].created for trend_series in trend.series), default=""
-        ),
-        "figures": [_card(trend_series) for trend_series in model_series[:CARDS]],
-        "bound": None,
-        "phases": None,
-        "findings": [_finding(*pair) for pair in changes[:FINDINGS]],
-        "warnings": [
-            {"id": alert.rule, "probe": "alert", "failed": True, "text": line(alert)}
-            for alert in trend.alerts
-        ],
-        "complete": True,
-        "interrupted": False,
-    }
+    screen = first_screen(
+        (["runs", f"{len(runs):,}", ""], ["machines", machines or "none", ""]),
+        map(_card, model_series[:CARDS]),
+        (_finding(*pair) for pair in changes[:FINDINGS]),
+        created=max((trend_series.points[-1].created for trend_series in trend.series), default=""),
+    )
+    screen["warnings"] = [
+        {"id": alert.rule, "probe": "alert", "failed": True, "text": line(alert)}
+        for alert in trend.alerts
+    ]
+    return screen
 
 
 def _card(series: TrendSeries) -> dict[str, str]:
@@ -64,13 +60,8 @@ def _card(series: TrendSeries) -> dict[str, str]:
     first = series.points[0].value
     since = relative(newest.value / first - 1) if first else ""
     note = f"{since} since the first of {len(series.points)} runs" if since else ""
-    return {
-        "label": series.metric,
-        "value": units.amount(newest.value, series.unit, series.metric),
-        "note": note,
-        "how": series.how,
-        "view": "trend",
-    }
+    value = units.amount(newest.value, series.unit, series.metric)
+    return figure(series.metric, value, note, series.how, "trend")
 
 
 def _finding(series: TrendSeries, change: TrendChange) -> dict[str, Any]:
@@ -78,13 +69,8 @@ def _finding(series: TrendSeries, change: TrendChange) -> dict[str, Any]:
     if series.changes_in == "corrected":
         label += USUAL_SPEED
     lasting_text = "" if change.lasting == "stays" else f" ({change.lasting})"
-    return {
-        "title": f"{label}: {relative(change.size)}{lasting_text}",
-        "text": f"{_commits(change)} {change.note}".strip(),
-        "view": "trend",
-        "node": None,
-        "search": "",
-    }
+    title = f"{label}: {relative(change.size)}{lasting_text}"
+    return finding(title, f"{_commits(change)} {change.note}".strip(), "trend")
 
 
 def _commits(change: TrendChange) -> str:

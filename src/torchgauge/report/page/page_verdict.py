@@ -8,41 +8,27 @@ from torchgauge.records.verdict import Ruling, Verdict
 from torchgauge.report.content import rulings
 from torchgauge.report.content.changes import side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_profile import warnings
+from torchgauge.report.page.page_overview import figure, finding, first_screen
 
 
 def overview(verdict: Verdict) -> dict[str, Any]:
     """Return the first screen of a verdict."""
     compared = verdict.comparison
     sides = rulings.sides(compared) if compared is not None else ()
-    regressions = [
-        {"title": name, "text": "", "view": "contributions", "node": None, "search": ""}
-        for name in verdict.regressed_layers
-    ]
-    return {
-        "facts": [[name.strip(), side.label, side_details(side)] for name, side in sides],
-        "created": compared.current.created if compared is not None else "",
-        "figures": [_card(ruling) for ruling in rulings.failures_first(verdict)],
-        "bound": None,
-        "phases": None,
-        "findings": regressions,
-        "warnings": warnings(verdict.all_warnings),
-        "complete": True,
-        "interrupted": False,
-    }
+    return first_screen(
+        ([name.strip(), side.label, side_details(side)] for name, side in sides),
+        map(_card, rulings.failures_first(verdict)),
+        (finding(name, "", "contributions") for name in verdict.regressed_layers),
+        verdict.all_warnings,
+        created=compared.current.created if compared is not None else "",
+    )
 
 
 def _card(ruling: Ruling) -> dict[str, str]:
     parts = [ruling.outcome, rulings.change(ruling), _allowed(ruling)]
-    figure = rulings.figure(ruling).rpartition("→")[2].strip()
+    value = rulings.figure(ruling).rpartition("→")[2].strip()
     note = ", ".join(part for part in parts if part)
-    return {
-        "label": ruling.label,
-        "value": figure,
-        "note": note,
-        "how": ruling.how,
-        "view": "changes",
-    }
+    return figure(ruling.label, value, note, ruling.how, "changes")
 
 
 def _allowed(ruling: Ruling) -> str:

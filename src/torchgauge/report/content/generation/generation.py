@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from torchgauge import units
 from torchgauge.records.generation.cell import (
@@ -25,51 +26,138 @@ from torchgauge.report.content.document import (
     Table,
     Tone,
     Tree,
-    Value,
     Warnings,
 )
+from torchgauge.report.content.document import cells as row_cells
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.generation import generation_words as words
 from torchgauge.report.notebook import generation_charts
 
 LABEL = 12
+
+
+def _time(name: str) -> Callable[[GenerationCell], str]:
+    """Return what formats a time of a cell."""
+
+    def text(cell: GenerationCell) -> str:
+        time: RepeatedTime | None = getattr(cell, name)
+        return "" if time is None else units.time(time.value, 3)
+
+    return text
+
+
+def _half(name: str) -> Callable[[GenerationCell], str]:
+    """Return what formats half of the interval of a time of a cell."""
+
+    def text(cell: GenerationCell) -> str:
+        time: RepeatedTime | None = getattr(cell, name)
+        return "" if time is None else words.share_of(time.interval, time.value)
+
+    return text
+
+
+def _rate(rate: RepeatedTime | None) -> str:
+    return "" if rate is None else words.rate(rate.value)
+
+
+def _size(size: float | None) -> str:
+    return "" if size is None else units.size(size, 3)
+
+
+def _used(cell: GenerationCell) -> str:
+    cache = cell.cache
+    return "" if cache is None or cache.used == cache.held else _size(cache.used)
+
+
+def _energy(energy: Energy | None) -> str:
+    if energy is None:
+        return ""
+    value, ends = energy.per_token, energy.interval
+    text = "≥ " * energy.at_least + units.energy(value, 3)
+    if not value or not energy.joules or ends is None:
+        return text
+    half = max(ends.high - energy.joules, energy.joules - ends.low) / energy.joules
+    return f"{text} ± {units.percent(half)}"
+
+
+def _between_share(cell: GenerationCell) -> str:
+    step, between = cell.step, cell.between
+    if step is not None and between is not None and (total := step.value + between.value):
+        return units.percent(between.value / total)
+    return ""
+
+
+def _bound(stage: Literal["prefill", "decode"]) -> tuple[Column, ...]:
+    """Return the columns of a stage's lower bound."""
+
+    def bounded(get: Callable[[StageWork], str]) -> Callable[[GenerationCell], str]:
+        def text(cell: GenerationCell) -> str:
+            work = cell.work_of(stage)
+            return "" if work is None or work.lower_bound is None else get(work)
+
+        return text
+
+    def reached(work: StageWork) -> str:
+        return "" if work.reached is None else "≥ " * work.at_least + units.percent(work.reached)
+
+    return (
+        Column("bound", priority=1, get=bounded(lambda work: units.time(work.lower_bound, 3))),
+        Column("bound by", left_aligned=True, get=bounded(lambda work: work.bound or "")),
+        Column("reached", get=bounded(reached)),
+    )
+
+
+def _flops(cell: GenerationCell) -> str:
+    work = cell.work_of("prefill")
+    return "" if work is None or work.flops is None else units.count(work.flops, 3)
+
+
+def _moved(cell: GenerationCell) -> str:
+    work = cell.work_of("decode")
+    return "" if work is None else _size(work.bytes)
+
+
+def _predicted_rate(prediction: GenerationPrediction) -> str:
+    later = max(0, prediction.new_tokens - 1)
+    seconds = prediction.ttft + later * prediction.tpot
+    return words.rate(prediction.batch * prediction.new_tokens / seconds if seconds else None)
+
+
 SHAPES = (
-    Column("TTFT"),
-    Column("± TTFT", title="±", priority=2, tone="faint"),
-    Column("TPOT"),
-    Column("± TPOT", title="±", priority=2, tone="faint"),
-    Column("tokens/s", tone="strong"),
-    Column("call", priority=4, tone="faint"),
-    Column("J/token"),
-    Column("cache", priority=1),
-    Column("used", title="cache used", priority=5),
-    Column("memory", priority=3),
+    Column("TTFT", get=_time("ttft")),
+    Column("± TTFT", title="±", priority=2, tone="faint", get=_half("ttft")),
+    Column("TPOT", get=_time("tpot")),
+    Column("± TPOT", title="±", priority=2, tone="faint", get=_half("tpot")),
+    Column("tokens/s", tone="strong", get=lambda cell: _rate(cell.tokens_per_second)),
+    Column("call", priority=4, tone="faint", get=_time("end_to_end")),
+    Column("J/token", get=lambda cell: _energy(cell.energy)),
+    Column("cache", priority=1, get=lambda cell: cell.cache and _size(cell.cache.held)),
+    Column("used", title="cache used", priority=5, get=_used),
+    Column("memory", priority=3, get=lambda cell: cell.memory and _size(cell.memory.peak)),
 )
 PREFILL = (
-    Column("forward"),
-    Column("tokens/s"),
-    Column("FLOPs", priority=2),
-    Column("bound", priority=1),
-    Column("bound by", left_aligned=True),
-    Column("reached"),
+    Column("forward", get=_time("prefill")),
+    Column("tokens/s", get=lambda cell: _rate(cell.prefill_tokens_per_second)),
+    Column("FLOPs", priority=2, get=_flops),
+    *_bound("prefill"),
 )
 STEP = (
-    Column("forward"),
-    Column("between", title="between"),
-    Column("share"),
-    Column("bytes", priority=2),
-    Column("bound", priority=1),
-    Column("bound by", left_aligned=True),
-    Column("reached"),
+    Column("forward", get=_time("step")),
+    Column("between", get=_time("between")),
+    Column("share", get=_between_share),
+    Column("bytes", priority=2, get=_moved),
+    *_bound("decode"),
 )
 PREDICTED = (
-    Column("TTFT"),
-    Column("± TTFT", title="±", priority=1, tone="faint"),
-    Column("TPOT"),
-    Column("± TPOT", title="±", priority=1, tone="faint"),
-    Column("tokens/s"),
-    Column("cache"),
-)
+    Column("TTFT", get=lambda shape: units.time(shape.ttft, 3)),
+    Column("± TTFT", title="±", priority=1, tone="faint",
+           get=lambda shape: words.share_of(shape.ttft_interval, shape.ttft)),
+    Column("TPOT", get=lambda shape: units.time(shape.tpot, 3)),
+    Column("± TPOT", title="±", priority=1, tone="faint",
+           get=lambda shape: words.share_of(shape.tpot_interval, shape.tpot)),
+    Column("tokens/s", get=_predicted_rate),
+    Column("cache", get=lambda shape: _size(shape.cache_bytes)),
+)  # fmt: skip
 STAGES = {"prefill": "Prefill", "decode": "Decode step"}
 
 
@@ -114,7 +202,7 @@ def document(generation: Generation, options: Options) -> Document:
 
 def shapes(cells: Sequence[GenerationCell]) -> Table:
     """Return what a user waits for, by shape: first token, later ones, tokens per second."""
-    rows = _rows(cells, _shape)
+    rows = _rows(SHAPES, cells)
     notes = ["TTFT: time to the first token. TPOT: time per token after it."]
     if any("± TTFT" in row.cells or "± TPOT" in row.cells for row in rows):
         notes[0] += " ±: half of a 95 % interval."
@@ -127,16 +215,14 @@ def stages(cells: Sequence[GenerationCell]) -> list[Block]:
     """Return what prefill and a decode step consist of, by shape, beside their lower bounds."""
     tables = [
         Table(
-            title=name, how="measured", columns=columns, rows=_rows(cells, figures), layout="fitted"
+            title=name, how="measured", columns=columns, rows=_rows(columns, cells), layout="fitted"
         )
-        for name, columns, figures in (("Prefill", PREFILL, _prefill), ("Decode step", STEP, _step))
+        for name, columns in (("Prefill", PREFILL), ("Decode step", STEP))
     ]
     return [table for table in tables if any(row.cells for row in table.rows)]
 
 
-def _rows(
-    cells: Sequence[GenerationCell], figures: Callable[[GenerationCell], dict[str, Value]]
-) -> list[Row]:
+def _rows(columns: Sequence[Column], cells: Sequence[GenerationCell]) -> list[Row]:
     """Return a row for each cell, by kind of cache and beams where these differ."""
     kinds: dict[str, list[GenerationCell]] = {}
     for cell in cells:
@@ -146,87 +232,10 @@ def _rows(
         is_headed = len(kinds) > 1
         rows += [Row(kind, {}, 1, "strong")] * is_headed
         for cell in same_kind:
-            values = {key: text for key, text in figures(cell).items() if text}
+            values = row_cells(columns, cell) if cell.done else {"TTFT": cell.status}
             tone: Tone = "" if cell.done else "faint"
             rows.append(Row(cell.size_label, values, 1 + is_headed, tone))
     return rows
-
-
-def _shape(cell: GenerationCell) -> dict[str, Value]:
-    if not cell.done:
-        return {"TTFT": cell.status}
-    cache, memory = cell.cache, cell.memory
-    is_partly_used = cache is not None and cache.used not in (None, cache.held)
-    return {
-        "TTFT": _time(cell.ttft),
-        "± TTFT": _half(cell.ttft),
-        "TPOT": _time(cell.tpot),
-        "± TPOT": _half(cell.tpot),
-        "tokens/s": _rate(cell.tokens_per_second),
-        "J/token": _energy(cell.energy),
-        "call": _time(cell.end_to_end),
-        "cache": "" if cache is None else units.size(cache.held, 3),
-        "used": units.size(cache.used, 3) if cache is not None and is_partly_used else "",
-        "memory": "" if memory is None else units.size(memory.peak, 3),
-    }
-
-
-def _energy(energy: Energy | None) -> Value:
-    if energy is None:
-        return ""
-    value, ends = energy.per_token, energy.interval
-    text = "≥ " * energy.at_least + units.energy(value, 3)
-    if not value or not energy.joules or ends is None:
-        return text
-    half = max(ends.high - energy.joules, energy.joules - ends.low) / energy.joules
-    return f"{text} ± {units.percent(half)}"
-
-
-def _prefill(cell: GenerationCell) -> dict[str, Value]:
-    work = cell.work_of("prefill")
-    flops = None if work is None else work.flops
-    return {
-        "forward": _time(cell.prefill),
-        "tokens/s": _rate(cell.prefill_tokens_per_second),
-        "FLOPs": "" if flops is None else units.count(flops, 3),
-    } | _bound(work)
-
-
-def _step(cell: GenerationCell) -> dict[str, Value]:
-    work, step, between = cell.work_of("decode"), cell.step, cell.between
-    moved = None if work is None else work.bytes
-    share = ""
-    if step is not None and between is not None and (total := step.value + between.value):
-        share = units.percent(between.value / total)
-    return {
-        "forward": _time(step),
-        "between": _time(between),
-        "share": share,
-        "bytes": "" if moved is None else units.size(moved, 3),
-    } | _bound(work)
-
-
-def _bound(work: StageWork | None) -> dict[str, Value]:
-    if work is None or work.lower_bound is None:
-        return {}
-    at_least = "≥ " * work.at_least
-    return {
-        "bound": units.time(work.lower_bound, 3),
-        "bound by": work.bound or "",
-        "reached": "" if work.reached is None else at_least + units.percent(work.reached),
-    }
-
-
-def _time(time: RepeatedTime | None) -> str:
-    return "" if time is None else units.time(time.value, 3)
-
-
-def _half(time: RepeatedTime | None) -> str:
-    return "" if time is None else words.share_of(time.interval, time.value)
-
-
-def _rate(rate: RepeatedTime | None) -> str:
-    return "" if rate is None else words.rate(rate.value)
 
 
 def _growth(generation: Generation) -> Iterator[Block]:
@@ -244,7 +253,8 @@ def _growth(generation: Generation) -> Iterator[Block]:
 
 def _predictions(predictions: Sequence[GenerationPrediction]) -> Table:
     rows = [
-        Row(_predicted_name(prediction), _predicted(prediction), 1) for prediction in predictions
+        Row(_predicted_name(prediction), row_cells(PREDICTED, prediction), 1)
+        for prediction in predictions
     ]
     notes = ["± is half of the interval that holds a measurement in 95 % of cases."]
     outside = [row.name for row, p in zip(rows, predictions, strict=True) if p.extrapolated]
@@ -258,21 +268,6 @@ def _predictions(predictions: Sequence[GenerationPrediction]) -> Table:
 def _predicted_name(prediction: GenerationPrediction) -> str:
     cache = "" if prediction.cache_kind == "dynamic" else f", {prediction.cache_kind} cache"
     return f"batch {prediction.batch}, prompt {prediction.prompt:,}{cache}"
-
-
-def _predicted(prediction: GenerationPrediction) -> dict[str, Value]:
-    later = max(0, prediction.new_tokens - 1)
-    seconds = prediction.ttft + later * prediction.tpot
-    rate = prediction.batch * prediction.new_tokens / seconds if seconds else None
-    values = {
-        "TTFT": units.time(prediction.ttft, 3),
-        "± TTFT": words.share_of(prediction.ttft_interval, prediction.ttft),
-        "TPOT": units.time(prediction.tpot, 3),
-        "± TPOT": words.share_of(prediction.tpot_interval, prediction.tpot),
-        "tokens/s": words.rate(rate),
-        "cache": "" if prediction.cache_bytes is None else units.size(prediction.cache_bytes, 3),
-    }
-    return {key: text for key, text in values.items() if text}
 
 
 def _drafts(generation: Generation) -> list[tuple[str, str]]:

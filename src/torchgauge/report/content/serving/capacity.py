@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.analyze.capacity.prediction import FULLEST
@@ -22,31 +22,12 @@ from torchgauge.report.content.document import (
     Tone,
     Value,
     Warnings,
+    cells,
 )
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.notebook import serving_charts
 
 LABEL = 13
-SETTINGS = (
-    Column("p50"),
-    Column("p99", tone="strong"),
-    Column("p99 interval", title="95 %", priority=2, tone="faint"),
-    Column("TTFT p95", priority=3),
-    Column("TPOT p50", priority=3),
-    Column("busy"),
-    Column("batch", title="mean batch", priority=4),
-    Column("knee", title="knee/s"),
-    Column("price", title="price/h", priority=5),
-    Column("million", title="per million", priority=6),
-    Column("goals", left_aligned=True),
-)
-CHECKS = (
-    Column("predicted"),
-    Column("interval", title="95 %", priority=1, tone="faint"),
-    Column("measured"),
-    Column("off", priority=2),
-    Column("inside", left_aligned=True),
-)
 SOURCES = {
     "server": "the server's own clock under load",
     "call": "calls of the target, one after the other",
@@ -62,6 +43,79 @@ DISCIPLINES = {
 }
 TONES: dict[str, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful"}
 NO_END = "queue grows without end"
+
+
+def setting_name(setting: PlannedSetting) -> str:
+    """Return how requests are batched: "batches of 8 within 5 ms"."""
+    if setting.max_batch == 1:
+        return "one by one"
+    delay = f" within {units.time(setting.max_delay, 3)}" if setting.max_delay else ""
+    return f"batches of {setting.max_batch:,}{delay}"
+
+
+def _wait(metric: str, fraction: float) -> Callable[[PlannedSetting], str]:
+    """Return what formats a percentile of a setting."""
+
+    def text(setting: PlannedSetting) -> str:
+        figure = _percentile(setting, metric, fraction)
+        return "" if figure is None else units.time(figure.value, 3)
+
+    return text
+
+
+def _percentile(setting: PlannedSetting, metric: str, fraction: float) -> Estimate | None:
+    distribution: Distribution | None = getattr(setting, metric)
+    return None if distribution is None else distribution.percentile(fraction)
+
+
+def _p99_interval(setting: PlannedSetting) -> str:
+    figure = _percentile(setting, "latency", 0.99)
+    return "" if figure is None else words.times(figure.interval)
+
+
+def _number(name: str) -> Callable[[PlannedSetting], str]:
+    """Return what formats a figure of a setting without a unit."""
+
+    def text(setting: PlannedSetting) -> str:
+        number: float | None = getattr(setting, name)
+        return "" if number is None else units.significant(number, 3)
+
+    return text
+
+
+def _off(check: Check) -> str:
+    predicted, measured = check.predicted.value, check.measured.value
+    return units.with_minus(f"{100 * (predicted / measured - 1):+.1f} %") if measured else ""
+
+
+WAITS = (
+    ("p50", "latency", 0.5),
+    ("p99", "latency", 0.99),
+    ("TTFT p95", "ttft", 0.95),
+    ("TPOT p50", "tpot", 0.5),
+)
+SETTINGS = (
+    Column("p50", get=_wait("latency", 0.5)),
+    Column("p99", tone="strong", get=_wait("latency", 0.99)),
+    Column("p99 interval", title="95 %", priority=2, tone="faint", get=_p99_interval),
+    Column("TTFT p95", priority=3, get=_wait("ttft", 0.95)),
+    Column("TPOT p50", priority=3, get=_wait("tpot", 0.5)),
+    Column("busy", unit="percent", get=lambda setting: setting.utilization),
+    Column("batch", title="mean batch", priority=4, get=_number("mean_batch")),
+    Column("knee", title="knee/s", get=lambda s: s.knee and words.rate(s.knee.value)),
+    Column("price", title="price/h", priority=5, get=_number("price")),
+    Column("million", title="per million", priority=6, get=_number("price_per_million")),
+    Column("goals", left_aligned=True, get=lambda s: s.verdict if s.stable else NO_END),
+)
+CHECKS = (
+    Column("predicted", unit="time", get=lambda check: check.predicted.value),
+    Column("interval", title="95 %", priority=1, tone="faint",
+           get=lambda check: words.times(check.predicted.interval)),
+    Column("measured", unit="time", get=lambda check: check.measured.value),
+    Column("off", priority=2, get=_off),
+    Column("inside", left_aligned=True, get=lambda check: INSIDE[check.inside]),
+)  # fmt: skip
+INSIDE = {True: "inside", False: "outside", None: ""}
 
 
 def document(plan: CapacityPlan, _options: Options) -> Document:
@@ -128,9 +182,8 @@ def in_short(plan: CapacityPlan) -> Iterator[tuple[str, Detailed]]:
         yield "workers", Detailed("unknown" if plan.refused else "none", f"  {reason}")
         return
     yield "workers", Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
-    for label, distribution, fraction in _waits(needed):
-        figure = None if distribution is None else distribution.percentile(fraction)
-        if figure is not None:
+    for label, metric, fraction in WAITS:
+        if (figure := _percentile(needed, metric, fraction)) is not None:
             yield label, Detailed(units.time(figure.value, 3), _within(figure))
     if needed.utilization is not None:
         yield "busy", Detailed(units.percent(needed.utilization), "  of the time, each worker")
@@ -144,15 +197,6 @@ def in_short(plan: CapacityPlan) -> Iterator[tuple[str, Detailed]]:
         million = needed.price_per_million or 0.0
         detail = f"  {units.significant(million, 3)} for a million requests"
         yield "price/h", Detailed(units.significant(needed.price, 3), detail)
-
-
-def _waits(setting: PlannedSetting) -> tuple[tuple[str, Distribution | None, float], ...]:
-    return (
-        ("p50", setting.latency, 0.5),
-        ("p99", setting.latency, 0.99),
-        ("TTFT p95", setting.ttft, 0.95),
-        ("TPOT p50", setting.tpot, 0.5),
-    )
 
 
 def _within(figure: Estimate) -> str:
@@ -170,14 +214,6 @@ def _failed(setting: PlannedSetting) -> str:
     return f"{p99}, goals {setting.verdict}" if setting.verdict else p99
 
 
-def setting_name(setting: PlannedSetting) -> str:
-    """Return how requests are batched: "batches of 8 within 5 ms"."""
-    if setting.max_batch == 1:
-        return "one by one"
-    delay = f" within {units.time(setting.max_delay, 3)}" if setting.max_delay else ""
-    return f"batches of {setting.max_batch:,}{delay}"
-
-
 def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
     """Return settings with what requests wait, how busy workers are, and the knee."""
     has_one_batching = len({setting_name(setting) for setting in planned}) == 1
@@ -185,7 +221,7 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
         Row(
             f"{setting.workers:,} worker{'s' * (setting.workers != 1)}"
             + ("" if has_one_batching else f", {setting_name(setting)}"),
-            _setting(setting),
+            cells(SETTINGS, setting),
             tone=TONES[setting.verdict] if setting.verdict else "",
         )
         for setting in planned
@@ -199,28 +235,6 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
     return Table(
         title=title, how="estimated", columns=SETTINGS, rows=rows, layout="fitted", notes=notes
     )
-
-
-def _setting(setting: PlannedSetting) -> dict[str, Value]:
-    texts: dict[str, Value] = {}
-    for label, distribution, fraction in _waits(setting):
-        figure = None if distribution is None else distribution.percentile(fraction)
-        if figure is not None:
-            texts[label] = units.time(figure.value, 3)
-            if label == "p99":
-                texts["p99 interval"] = words.times(figure.interval)
-    values: dict[str, Value] = {
-        **texts,
-        "busy": "" if setting.utilization is None else units.percent(setting.utilization),
-        "batch": "" if setting.mean_batch is None else units.significant(setting.mean_batch, 3),
-        "knee": "" if setting.knee is None else words.rate(setting.knee.value),
-        "price": "" if setting.price is None else units.significant(setting.price, 3),
-        "million": ""
-        if setting.price_per_million is None
-        else units.significant(setting.price_per_million, 3),
-        "goals": (setting.verdict or "") if setting.stable else NO_END,
-    }
-    return {key: text for key, text in values.items() if text}
 
 
 def _checks(checks: Sequence[Check]) -> Table:
@@ -237,12 +251,4 @@ def _checks(checks: Sequence[Check]) -> Table:
 
 
 def _check(check: Check) -> dict[str, Value]:
-    predicted, measured = check.predicted.value, check.measured.value
-    off = units.with_minus(f"{100 * (predicted / measured - 1):+.1f} %") if measured else ""
-    return {
-        "predicted": units.time(predicted, 3),
-        "interval": words.times(check.predicted.interval),
-        "measured": units.time(measured, 3),
-        "off": off,
-        "inside": {True: "inside", False: "outside", None: ""}[check.inside],
-    }
+    return {column.key: column.get(check) for column in CHECKS if column.get is not None}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.profile import Profile
-from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Distribution, Estimate
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content.document import (
@@ -19,65 +19,134 @@ from torchgauge.report.content.document import (
     Row,
     Table,
     Tone,
-    Value,
     Warnings,
+    cells,
 )
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.notebook import serving_charts
 
 LABEL = 12
+
+
+def _estimate(level: Level, metric: str, fraction: float) -> Estimate | None:
+    distribution: Distribution | None = getattr(level, metric)
+    return None if distribution is None else distribution.percentile(fraction)
+
+
+def _time(metric: str, fraction: float) -> Callable[[Level], str]:
+    """Return what formats a percentile of a level."""
+
+    def text(level: Level) -> str:
+        estimate = _estimate(level, metric, fraction)
+        return "" if estimate is None else units.time(estimate.value, 3)
+
+    return text
+
+
+def _interval(metric: str, fraction: float) -> Callable[[Level], str]:
+    """Return what formats the interval of a percentile of a level."""
+
+    def text(level: Level) -> str:
+        estimate = _estimate(level, metric, fraction)
+        return "" if estimate is None else words.times(estimate.interval)
+
+    return text
+
+
+def _half(level: Level) -> str:
+    estimate = _estimate(level, "latency", 0.5)
+    if estimate is None or estimate.interval is None or estimate.value <= 0:
+        return ""
+    return units.percent(estimate.interval.half_width / estimate.value)
+
+
+def _rate(estimate: Estimate | None) -> str:
+    return "" if estimate is None else words.rate(estimate.value)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else units.share(share)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else units.time(seconds, 2)
+
+
+def _cores(use: ServerUse) -> str:
+    cpu = words.mean(use.cpu)
+    return "" if cpu is None else units.significant(cpu, 3)
+
+
+def _busy(use: ServerUse) -> str:
+    cpu = words.mean(use.cpu)
+    return "" if cpu is None or not use.cores else units.share(cpu / use.cores)
+
+
+def _transfer_rate(*columns: Sequence[float]) -> str:
+    """Return the sum of rates of bytes."""
+    rates = [rate for rate in map(words.mean, columns) if rate is not None]
+    return f"{units.size(sum(rates), 2)}/s" if rates else ""
+
+
+def _network(use: ServerUse) -> str:
+    """Return the larger of both directions: what stays on the machine counts in both."""
+    return _transfer_rate(max(use.received, use.sent, key=lambda side: words.mean(side) or 0.0))
+
+
 LOAD = (
-    Column("answered", title="answered/s"),
-    Column("p50"),
-    Column("± p50", title="±", priority=4, tone="faint"),
-    Column("p99", tone="strong"),
-    Column("p99 interval", title="95 %", priority=2, tone="faint"),
-    Column("goodput", title="goodput/s", priority=1),
-    Column("errors", priority=3),
-    Column("outcome", left_aligned=True),
+    Column("answered", title="answered/s", get=lambda level: _rate(level.completed)),
+    Column("p50", get=_time("latency", 0.5)),
+    Column("± p50", title="±", priority=4, tone="faint", get=_half),
+    Column("p99", tone="strong", get=_time("latency", 0.99)),
+    Column("p99 interval", 2, title="95 %", tone="faint", get=_interval("latency", 0.99)),
+    Column("goodput", title="goodput/s", priority=1, get=lambda level: _rate(level.goodput)),
+    Column("errors", priority=3, get=lambda level: _share(level.failed_share or None)),
+    Column("outcome", left_aligned=True, get=words.outcome),
 )
 PERCENTILES = (
-    Column("p50"),
-    Column("p90"),
-    Column("p95"),
-    Column("p99"),
-    Column("max"),
-    Column("service p99", priority=1),
-    Column("wait p99", title="client's wait p99", priority=2),
+    Column("p50", get=_time("latency", 0.5)),
+    Column("p90", get=_time("latency", 0.9)),
+    Column("p95", get=_time("latency", 0.95)),
+    Column("p99", get=_time("latency", 0.99)),
+    Column("max", get=lambda level: level.latency and units.time(level.latency.high, 3)),
+    Column("service p99", priority=1, get=_time("service", 0.99)),
+    Column("wait p99", title="client's wait p99", priority=2, get=_time("wait", 0.99)),
 )
 TOKENS = (
-    Column("TTFT p50"),
-    Column("TTFT p95"),
-    Column("± TTFT", title="95 %", priority=3, tone="faint"),
-    Column("ITL p50", priority=1),
-    Column("ITL p99"),
-    Column("TPOT p50"),
-    Column("tokens/s", tone="strong"),
-    Column("tokens in/s", priority=2),
+    Column("TTFT p50", get=_time("ttft", 0.5)),
+    Column("TTFT p95", get=_time("ttft", 0.95)),
+    Column("± TTFT", title="95 %", priority=3, tone="faint", get=_interval("ttft", 0.95)),
+    Column("ITL p50", priority=1, get=_time("itl", 0.5)),
+    Column("ITL p99", get=_time("itl", 0.99)),
+    Column("TPOT p50", get=_time("tpot", 0.5)),
+    Column("tokens/s", tone="strong", get=lambda level: _rate(level.tokens)),
+    Column("tokens in/s", priority=2, get=lambda level: _rate(level.tokens_in)),
 )
 GOALS = (
-    Column("value"),
-    Column("interval", title="95 %", priority=1, tone="faint"),
+    Column("value", get=lambda result: words.goal_amount(result.goal, result.value)),
+    Column("interval", title="95 %", priority=1, tone="faint",
+           get=lambda result: words.interval(result.interval, result.goal)),
     Column("verdict", left_aligned=True),
-)
+)  # fmt: skip
 CLIENT = (
-    Column("lateness p50", priority=1),
-    Column("lateness p99"),
-    Column("CPU a request", priority=2),
-    Column("waiting for a core", priority=3),
-    Column("connections", priority=4),
+    Column("lateness p50", priority=1, get=lambda client: _seconds(client.lateness)),
+    Column("lateness p99", get=lambda client: _seconds(client.lateness_p99)),
+    Column("CPU a request", priority=2, get=lambda client: _seconds(client.cpu)),
+    Column("waiting for a core", priority=3, get=lambda client: _share(client.waiting)),
+    Column("connections", 4, unit="count", get=lambda client: client.connections or None),
 )
 SERVER = (
-    Column("CPU", title="cores"),
-    Column("busy", title="of its cores"),
-    Column("memory"),
-    Column("GPU", priority=1),
-    Column("waiting", title="waiting for a core", priority=2),
-    Column("disk", title="disk", priority=4),
-    Column("network", title="machine's network", priority=5),
-    Column("limit", title="at its limit", left_aligned=True),
-)
+    Column("CPU", title="cores", get=_cores),
+    Column("busy", title="of its cores", get=_busy),
+    Column("memory", get=lambda use: units.size(max(use.memory), 3) if use.memory else ""),
+    Column("GPU", priority=1, get=lambda use: _share(words.mean(use.gpu))),
+    Column("waiting", title="waiting for a core", priority=2,
+           get=lambda use: _share(words.mean(use.waiting))),
+    Column("disk", priority=4, get=lambda use: _transfer_rate(use.read, use.written)),
+    Column("network", title="machine's network", priority=5, get=_network),
+    Column("limit", title="at its limit", left_aligned=True, get=lambda use: use.first_saturated),
+)  # fmt: skip
 TONES: dict[str | None, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful", None: ""}
 
 
@@ -140,7 +209,7 @@ def _level_blocks(serving: Serving) -> list[Block]:
 def load(serving: Serving) -> Table:
     """Return what was asked of the server, what it answered, and what a request waited."""
     rows = [
-        Row(name, _without_empty(_load(level)), 1, _tone(level))
+        Row(name, cells(LOAD, level), 1, _tone(level))
         for name, level in zip(serving.level_names, serving.levels, strict=True)
     ]
     notes = ["Times count from when a request was due."]
@@ -159,15 +228,15 @@ def _tone(level: Level) -> Tone:
 
 def _tables(serving: Serving) -> Iterator[Block]:
     """Yield the tables of which any level has figures."""
-    parts: tuple[tuple[str, Sequence[Column], Callable[[Level], dict[str, Value]]], ...] = (
-        ("Latency", PERCENTILES, _latency),
-        ("Tokens", TOKENS, _tokens),
-        ("Server", SERVER, _server),
-        ("Client", CLIENT, _client),
+    parts: tuple[tuple[str, Sequence[Column], Callable[[Level], object]], ...] = (
+        ("Latency", PERCENTILES, lambda level: level),
+        ("Tokens", TOKENS, lambda level: level),
+        ("Server", SERVER, lambda level: level.server),
+        ("Client", CLIENT, lambda level: level.client),
     )
-    for name, columns, figures in parts:
+    for name, columns, part_of in parts:
         rows = [
-            Row(label, _without_empty(figures(level)), 1)
+            Row(label, {} if (part := part_of(level)) is None else cells(columns, part), 1)
             for label, level in zip(serving.level_names, serving.levels, strict=True)
         ]
         if any(row.cells for row in rows):
@@ -188,15 +257,10 @@ def _goals(serving: Serving) -> Table | None:
             continue
         rows.append(Row(name, {}, 1, "strong"))
         for result in level.goals:
-            cells: dict[str, Value] = {
-                "value": words.goal_amount(result.goal, result.value),
-                "interval": words.interval(result.interval, result.goal),
-                "verdict": result.verdict,
-            }
             if result.reason:
                 levels_by_reason.setdefault(result.reason, []).append(name)
             text = words.goal(result.goal)
-            rows.append(Row(text, _without_empty(cells), 2, TONES[result.verdict]))
+            rows.append(Row(text, cells(GOALS, result), 2, TONES[result.verdict]))
     if not rows:
         return None
     notes = [
@@ -205,110 +269,3 @@ def _goals(serving: Serving) -> Table | None:
     return Table(
         title="Goals", how="measured", columns=GOALS, rows=rows, layout="fitted", notes=notes
     )
-
-
-def _load(level: Level) -> dict[str, Value]:
-    p50, p99 = (_percentile(level.latency, fraction) for fraction in (0.5, 0.99))
-    failed = level.failed_share
-    return {
-        "answered": _rate(level.completed),
-        "p50": _time(p50),
-        "± p50": _half(p50),
-        "p99": _time(p99),
-        "p99 interval": "" if p99 is None else words.times(p99.interval),
-        "goodput": _rate(level.goodput),
-        "errors": "" if not failed else units.share(failed),
-        "outcome": words.outcome(level),
-    }
-
-
-def _latency(level: Level) -> dict[str, Value]:
-    values: dict[str, Value] = {
-        f"p{100 * fraction:.0f}": _time(_percentile(level.latency, fraction))
-        for fraction in (0.5, 0.9, 0.95, 0.99)
-    }
-    values["max"] = "" if level.latency is None else units.time(level.latency.high, 3)
-    values["service p99"] = _time(_percentile(level.service, 0.99))
-    values["wait p99"] = _time(_percentile(level.wait, 0.99))
-    return values
-
-
-def _tokens(level: Level) -> dict[str, Value]:
-    ttft = _percentile(level.ttft, 0.95)
-    return {
-        "TTFT p50": _time(_percentile(level.ttft, 0.5)),
-        "TTFT p95": _time(ttft),
-        "± TTFT": "" if ttft is None else words.times(ttft.interval),
-        "ITL p50": _time(_percentile(level.itl, 0.5)),
-        "ITL p99": _time(_percentile(level.itl, 0.99)),
-        "TPOT p50": _time(_percentile(level.tpot, 0.5)),
-        "tokens/s": _rate(level.tokens),
-        "tokens in/s": _rate(level.tokens_in),
-    }
-
-
-def _client(level: Level) -> dict[str, Value]:
-    client = level.client
-    if client is None:
-        return {}
-    return {
-        "lateness p50": _seconds(client.lateness),
-        "lateness p99": _seconds(client.lateness_p99),
-        "CPU a request": _seconds(client.cpu),
-        "waiting for a core": "" if client.waiting is None else units.share(client.waiting),
-        "connections": f"{client.connections:,}" if client.connections else "",
-    }
-
-
-def _server(level: Level) -> dict[str, Value]:
-    use = level.server
-    if use is None:
-        return {}
-    cpu = words.mean(use.cpu)
-    busy = None if cpu is None or not use.cores else cpu / use.cores
-    gpu, waiting = words.mean(use.gpu), words.mean(use.waiting)
-    return {
-        "CPU": "" if cpu is None else units.significant(cpu, 3),
-        "busy": "" if busy is None else units.share(busy),
-        "memory": units.size(max(use.memory), 3) if use.memory else "",
-        "GPU": "" if gpu is None else units.share(gpu),
-        "waiting": "" if waiting is None else units.share(waiting),
-        "disk": _transfer_rate(use.read, use.written),
-        # What stays on the machine counts on both sides.
-        "network": _transfer_rate(
-            max(use.received, use.sent, key=lambda side: words.mean(side) or 0.0)
-        ),
-        "limit": use.first_saturated,
-    }
-
-
-def _transfer_rate(*columns: Sequence[float]) -> str:
-    """Return the sum of rates of bytes."""
-    rates = [rate for rate in map(words.mean, columns) if rate is not None]
-    return f"{units.size(sum(rates), 2)}/s" if rates else ""
-
-
-def _percentile(distribution: Distribution | None, fraction: float) -> Estimate | None:
-    return None if distribution is None else distribution.percentile(fraction)
-
-
-def _time(estimate: Estimate | None) -> str:
-    return "" if estimate is None else units.time(estimate.value, 3)
-
-
-def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else units.time(seconds, 2)
-
-
-def _half(estimate: Estimate | None) -> str:
-    if estimate is None or estimate.interval is None or estimate.value <= 0:
-        return ""
-    return units.percent(estimate.interval.half_width / estimate.value)
-
-
-def _rate(estimate: Estimate | None) -> str:
-    return "" if estimate is None else words.rate(estimate.value)
-
-
-def _without_empty(cells: dict[str, Value]) -> dict[str, Value]:
-    return {key: value for key, value in cells.items() if value not in (None, "")}

@@ -20,8 +20,8 @@ from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page import page_tables, page_tree
 from torchgauge.report.page.generation import context_growth, shapes
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import finding_entry, short
+from torchgauge.report.page.page_overview import bar, figure, finding_entry, first_screen
+from torchgauge.report.page.page_shorter import short
 
 FEWEST_CALLS = 3  # for an interval
 TREES = {"prefill": "prefill", "decode": "decode step"}
@@ -53,20 +53,18 @@ def title(generation: Generation) -> str:
 
 def overview(generation: Generation) -> dict[str, Any]:
     """Return the first screen: the headline shape's figures, findings and warnings."""
-    return {
-        "facts": _facts(generation),
-        "created": generation.environment.created,
-        "figures": _figures(generation),
-        "bound": None,
-        "phases": None,
-        "findings": [
+    return first_screen(
+        _facts(generation),
+        _figures(generation),
+        (
             finding_entry(finding, VIEWS.get(finding.id, "shapes"))
             for finding in findings_of(generation)
-        ],
-        "warnings": warnings(generation.all_warnings),
-        "complete": generation.complete,
-        "interrupted": generation.interrupted,
-    }
+        ),
+        generation.all_warnings,
+        created=generation.environment.created,
+        complete=generation.complete,
+        interrupted=generation.interrupted,
+    )
 
 
 def headline(generation: Generation) -> GenerationCell | None:
@@ -107,32 +105,32 @@ def _figures(generation: Generation) -> list[dict[str, str]]:
     if cell.cache is not None:
         used = cell.cache.used
         note = "layout not known" if used is None else f"{units.size(used, 3)} used"
-        cards.append(_card("cache held", units.size(cell.cache.held), note, "measured", "cache"))
+        cards.append(figure("cache held", units.size(cell.cache.held), note, "measured", "cache"))
     work = cell.work_of("decode")
     if work is not None and work.reached is not None:
         note = f"a step takes at least {units.time(work.lower_bound, 3)}, bound by {work.bound}"
         reached = units.percent(work.reached)
-        cards.append(_card("share of the bound, decode", reached, note, "estimated", "shapes"))
+        cards.append(figure("share of the bound, decode", reached, note, "estimated", "shapes"))
     return cards
 
 
 def _time_card(label: str, repeated: RepeatedTime | None, absent: str) -> dict[str, str]:
     if repeated is None:
-        return _card(label, units.UNKNOWN, absent, "", "")
+        return figure(label, units.UNKNOWN, absent, "")
     interval = repeated.interval
     note = (
         f"95 %: {units.times(interval.low, interval.high, 3)}"
         if interval is not None
         else no_interval(repeated)
     )
-    return _card(label, units.time(repeated.value), note, repeated.how, "growth")
+    return figure(label, units.time(repeated.value), note, repeated.how, "growth")
 
 
 def _rate_card(label: str, repeated: RepeatedTime | None, shape: str) -> dict[str, str]:
     if repeated is None:
-        return _card(label, units.UNKNOWN, "not measured", "", "shapes")
+        return figure(label, units.UNKNOWN, "not measured", "", "shapes")
     note = shape or "of all prompts, prefill included"
-    return _card(label, units.rate(repeated.value, "tokens", 3), note, repeated.how, "shapes")
+    return figure(label, units.rate(repeated.value, "tokens", 3), note, repeated.how, "shapes")
 
 
 def no_interval(repeated: RepeatedTime) -> str:
@@ -141,10 +139,6 @@ def no_interval(repeated: RepeatedTime) -> str:
         calls = f"{repeated.calls:,} call{'s' * (repeated.calls != 1)}"
         return f"of {calls}: no interval from fewer than {FEWEST_CALLS}"
     return f"of {repeated.calls:,} calls, no interval"
-
-
-def _card(label: str, value: str, note: str, how: str, view: str) -> dict[str, str]:
-    return {"label": label, "value": value, "note": note, "how": how, "view": view}
 
 
 def calls(generation: Generation) -> dict[str, Any] | None:
@@ -171,17 +165,13 @@ def calls(generation: Generation) -> dict[str, Any] | None:
 def _call_row(name: str, call: GenerationCall) -> dict[str, Any]:
     parts = words.call_parts(call)
     ended = "Ctrl-C" if call.interrupted else call.error
-    return {
-        "name": name,
-        "level": 0,
-        "whole": _ns(call.duration),
-        "amounts": [
-            _ns(parts.get(part, 0.0)) for part in (*words.FORWARDS.values(), words.BETWEEN)
-        ],
-        "more": [f"{call.new_tokens:,}", _tokens_a_step(call)],
-        "note": f"ended by {ended}" if ended else "",
-        "option": None,
-    }
+    return bar(
+        name,
+        _ns(call.duration),
+        (_ns(parts.get(part, 0.0)) for part in (*words.FORWARDS.values(), words.BETWEEN)),
+        [f"{call.new_tokens:,}", _tokens_a_step(call)],
+        f"ended by {ended}" if ended else "",
+    )
 
 
 def _tokens_a_step(call: GenerationCall) -> str:

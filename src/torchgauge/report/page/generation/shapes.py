@@ -191,8 +191,7 @@ def _scaled(amounts: Sequence[Amount]) -> dict[str, Any]:
 def _table(generation: Generation) -> dict[str, Any]:
     rows = [_row(cell) for cell in generation.cells]
     rows += [_estimated_row(_kind(generation, shape), shape) for shape in generation.predictions]
-    cells = {column.key: [row.get(column.key) for row in rows] for column in COLUMNS}
-    return page_tables.table("shapes", COLUMNS, cells)
+    return page_tables.records_table("shapes", COLUMNS, rows)
 
 
 def _row(cell: GenerationCell) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torchgauge.report.content.count import model_name
 from torchgauge.report.content.parallel import parallel, rank_blocks
 from torchgauge.report.page import page_document
 from torchgauge.report.page.page_document import Choice, Option
+from torchgauge.report.page.page_overview import figure
 
 HEADLINES = ("at the peak", "at rest", "reserved", "FLOPs")
 METHOD = (
@@ -55,22 +56,27 @@ def overview(record: Parallel) -> dict[str, Any]:
     kind = record.largest
     reserved = units.size(kind.memory.reserved, 3)
     cards = [
-        _card(fit.device, parallel.worst_verdict(record, fit.device),
-              f"{reserved} reserved of {units.size(fit.memory, 3)}", fit.how, "memory")
+        figure(
+            model_name(fit.device),
+            parallel.worst_verdict(record, fit.device),
+            f"{reserved} reserved of {units.size(fit.memory, 3)}",
+            fit.how,
+            "memory",
+        )
         for fit in kind.fits
-    ]  # fmt: skip
+    ]
     cards += [
-        _card(bound.device, f"≥ {units.time(bound.seconds, 3)}", "a step at least", bound.how)
+        figure(
+            model_name(bound.device),
+            f"≥ {units.time(bound.seconds, 3)}",
+            "a step at least",
+            bound.how,
+        )
         for bound in kind.bounds
     ]
     part = page_document.overview(record)
-    figures = [figure for figure in part["figures"] if figure["label"] in HEADLINES]
+    figures = [card for card in part["figures"] if card["label"] in HEADLINES]
     return part | {"figures": [*cards, *figures]}
-
-
-def _card(device: str, value: str, note: str, how: str, view: str = "") -> dict[str, str]:
-    label = model_name(device)
-    return {"label": label, "value": value, "note": note, "how": how, "view": view}
 
 
 PARTS = {"overview": overview, "tables": page_document.tables}

@@ -5,37 +5,53 @@ Everything here is estimated by simulation. Times are whole nanoseconds; None is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.records.serving.requests import Distribution, Estimate, Goal
-from torchgauge.report.content.serving import serving_words as words
+from torchgauge.records.serving.requests import Estimate
 from torchgauge.report.content.serving.capacity import setting_name
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_tables import Column
-from torchgauge.report.page.serving.rate_curves import DRAWN, rate_text, scaled
+from torchgauge.report.page.serving.rate_curves import (
+    DRAWN,
+    high,
+    low,
+    p99,
+    percentile,
+    percentile_goals,
+    rate_text,
+    scaled,
+    value,
+)
+
+
+def _verdict(setting: PlannedSetting) -> str:
+    if not setting.stable:
+        return "missed: the queue grows without end"
+    return setting.verdict or ""
+
 
 COLUMNS = (
-    Column("setting", "workers", "text"),
+    Column("workers", "workers", "text", lambda setting: f"{setting.workers:,}"),
     Column("max_batch", "largest batch", "count"),
     Column("max_delay", "waits at most", "time"),
     Column("rate", "requests/s", "number"),
-    Column("verdict", "goals", "text"),
-    Column("p50", "p50", "time"),
-    Column("p90", "p90", "time"),
-    Column("p99", "p99", "time"),
-    Column("p99_low", "95 % from", "time"),
-    Column("p99_high", "95 % to", "time"),
-    Column("ttft", "TTFT p95", "time"),
-    Column("tpot", "TPOT p50", "time"),
+    Column("verdict", "goals", "text", _verdict),
+    Column("p50", "p50", "time", lambda setting: percentile(setting.latency, 0.5)),
+    Column("p90", "p90", "time", lambda setting: percentile(setting.latency, 0.9)),
+    Column("p99", "p99", "time", lambda setting: percentile(setting.latency, 0.99)),
+    Column("p99_low", "95 % from", "time", lambda setting: low(p99(setting.latency))),
+    Column("p99_high", "95 % to", "time", lambda setting: high(p99(setting.latency))),
+    Column("ttft", "TTFT p95", "time", lambda setting: percentile(setting.ttft, 0.95)),
+    Column("tpot", "TPOT p50", "time", lambda setting: percentile(setting.tpot, 0.5)),
     Column("utilization", "utilization", "share"),
     Column("mean_batch", "mean batch", "number"),
-    Column("knee", "knee, requests/s", "number"),
-    Column("knee_low", "95 % from", "number"),
-    Column("knee_high", "95 % to", "number"),
+    Column("knee", "knee, requests/s", "number", lambda setting: value(setting.knee)),
+    Column("knee_low", "95 % from", "number", lambda setting: low(setting.knee)),
+    Column("knee_high", "95 % to", "number", lambda setting: high(setting.knee)),
     Column("price", "price of an hour", "number"),
-    Column("per_million", "of a million requests", "number"),
+    Column("price_per_million", "of a million requests", "number"),
 )
 
 
@@ -46,19 +62,12 @@ def settings(plan: CapacityPlan) -> dict[str, Any] | None:
     return {
         "by_workers": _by_workers(plan),
         "by_rate": _by_rate(plan),
-        "goals": list(_goals(plan.goals)),
+        "goals": percentile_goals(plan.goals, "latency"),
         "knees": _knees(plan),
         "needed": None if plan.needed is None else plan.needed.workers,
         "rate": plan.arrivals.rate if plan.needed is None else plan.needed.rate,
-        "table": _table("settings", plan.settings),
+        "table": page_tables.records_table("settings", COLUMNS, plan.settings),
     }
-
-
-def _goals(goals: Sequence[Goal]) -> Iterator[dict[str, Any]]:
-    for goal in goals:
-        if goal.metric == "latency":
-            yield {"value": round(goal.limit * 1e9), "label": words.goal(goal),
-                   "fraction": goal.fraction}  # fmt: skip
 
 
 def _by_workers(plan: CapacityPlan) -> dict[str, Any] | None:
@@ -104,10 +113,10 @@ def _series(settings_at: Sequence[tuple[float, PlannedSetting]]) -> list[dict[st
     series = []
     for fraction in DRAWN:
         points = [
-            [position, *scaled(percentile)]
+            [position, *scaled(estimate)]
             for position, setting in settings_at
             if setting.latency is not None
-            and (percentile := setting.latency.percentile(fraction)) is not None
+            and (estimate := setting.latency.percentile(fraction)) is not None
         ]
         if points:
             series.append({"label": f"p{100 * fraction:g}", "fraction": fraction, "points": points})
@@ -115,8 +124,9 @@ def _series(settings_at: Sequence[tuple[float, PlannedSetting]]) -> list[dict[st
 
 
 def _knee(estimate: Estimate) -> dict[str, Any]:
-    value, low, high = scaled(estimate, 1.0)
-    return {"rate": value, "low": low, "high": high, "label": rate_text(estimate.value)}
+    names = ("rate", "low", "high")
+    ends = dict(zip(names, scaled(estimate, 1.0), strict=True))
+    return {**ends, "label": rate_text(estimate.value)}
 
 
 def _knees(plan: CapacityPlan) -> list[list[float | None]]:
@@ -129,45 +139,6 @@ def _knees(plan: CapacityPlan) -> list[list[float | None]]:
         and (setting.max_batch, setting.max_delay) == (like.max_batch, like.max_delay)
     }
     return [knees[workers] for workers in sorted(knees)] if len(knees) > 1 else []
-
-
-def _table(name: str, settings_shown: Sequence[PlannedSetting]) -> dict[str, Any]:
-    rows = [_row(setting) for setting in settings_shown]
-    cells = {column.key: [row.get(column.key) for row in rows] for column in COLUMNS}
-    return page_tables.table(name, COLUMNS, cells)
-
-
-def _row(setting: PlannedSetting) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "setting": f"{setting.workers:,}",
-        "max_batch": setting.max_batch,
-        "max_delay": setting.max_delay,
-        "rate": setting.rate,
-        "verdict": _verdict(setting),
-        "utilization": setting.utilization,
-        "mean_batch": setting.mean_batch,
-        "ttft": _percentile(setting.ttft, 0.95),
-        "tpot": _percentile(setting.tpot, 0.5),
-        "price": setting.price,
-        "per_million": setting.price_per_million,
-    }
-    for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        row[name] = _percentile(setting.latency, fraction)
-    highest = None if setting.latency is None else setting.latency.percentile(0.99)
-    if highest is not None and highest.interval is not None:
-        row |= {"p99_low": highest.interval.low, "p99_high": highest.interval.high}
-    if setting.knee is not None:
-        row["knee"] = setting.knee.value
-        if setting.knee.interval is not None:
-            ends = setting.knee.interval
-            row |= {"knee_low": ends.low, "knee_high": ends.high}
-    return row
-
-
-def _verdict(setting: PlannedSetting) -> str:
-    if not setting.stable:
-        return "missed: the queue grows without end"
-    return setting.verdict or ""
 
 
 def front(plan: CapacityPlan) -> dict[str, Any] | None:
@@ -184,11 +155,7 @@ def front(plan: CapacityPlan) -> dict[str, Any] | None:
             "latency": round(latency * 1e9),
         }
         for setting in plan.front
-        if setting.knee is not None and (latency := _percentile(setting.latency, 0.99))
+        if setting.knee is not None and (latency := percentile(setting.latency, 0.99))
     ]
-    return {"points": points, "table": _table("front", plan.front)}
-
-
-def _percentile(distribution: Distribution | None, fraction: float) -> float | None:
-    percentile = None if distribution is None else distribution.percentile(fraction)
-    return None if percentile is None else percentile.value
+    table = page_tables.records_table("front", COLUMNS, plan.front)
+    return {"points": points, "table": table}

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from torchgauge import units
 from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.records.serving.level import Level, ServerUse
-from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page.serving.request_times import (
     Times,
     answered,
+    latency_goals,
     nanoseconds,
     stretches,
 )
@@ -43,11 +43,7 @@ def over_time(level: Level) -> dict[str, Any] | None:
         "answered": _per_second(times.last[is_done], edges),
         "in_flight": _most_in_flight(times.scheduled, _ends(level, times), edges).tolist(),
         "stretches": stretches(level),
-        "goals": [
-            {"value": round(goal.limit * 1e9), "label": words.goal(goal)}
-            for goal in (result.goal for result in level.goals)
-            if goal.metric == "latency"
-        ],
+        "goals": latency_goals(result.goal for result in level.goals),
         "closed": level.arrivals.kind in ("closed", "at once"),
     }
 

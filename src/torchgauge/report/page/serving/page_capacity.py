@@ -20,23 +20,44 @@ from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import finding_entry, short
+from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
+from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.capacity_settings import front, settings
 from torchgauge.report.page.serving.rate_curves import rate_text, scaled
 
 MAX_OF_BATCH = 400  # points of one batch size
+
+
+def _amount(figure_name: str, number: float) -> str:
+    return rate_text(number) if figure_name in RATES else units.time(number, 3)
+
+
+def _ends(figure_name: str, estimate: Estimate) -> str:
+    ends = estimate.interval
+    if ends is None:
+        return ""
+    return f"{_amount(figure_name, ends.low)} … {_amount(figure_name, ends.high)}"
+
+
+def _off(check: Check) -> float | None:
+    measured = check.measured.value
+    return check.predicted.value / measured - 1 if measured else None
+
+
 CHECKS = (
-    Column("figure", "figure", "text"),
+    Column("figure", "figure", "text", lambda check: short(check.figure)),
     Column("rate", "requests/s", "number"),
-    Column("predicted", "predicted", "text"),
-    Column("predicted_ends", "95 %", "text"),
-    Column("measured", "measured", "text"),
-    Column("measured_ends", "95 %", "text"),
-    Column("off", "prediction off by", "change"),
-    Column("inside", "measured is inside", "text"),
-)
+    Column("predicted", "predicted", "text",
+           lambda check: _amount(check.figure, check.predicted.value)),
+    Column("predicted_ends", "95 %", "text", lambda check: _ends(check.figure, check.predicted)),
+    Column("measured", "measured", "text",
+           lambda check: _amount(check.figure, check.measured.value)),
+    Column("measured_ends", "95 %", "text", lambda check: _ends(check.figure, check.measured)),
+    Column("off", "prediction off by", "change", _off),
+    Column("inside", "measured is inside", "text", lambda check: INSIDE[check.inside]),
+)  # fmt: skip
+INSIDE = {True: "yes", False: "no", None: ""}
 RATES = ("knee", "capacity", "throughput", "goodput", "completed")  # figures in requests/s
 WORDS = (
     ["knee", "the highest rate within the goals", ""],
@@ -55,18 +76,16 @@ def title(plan: CapacityPlan) -> str:
 
 def overview(plan: CapacityPlan) -> dict[str, Any]:
     """Return the first screen: the workers needed, what they reach, and what a lost one does."""
-    return {
-        "notices": [f"Nothing is predicted: {short(plan.refused)}"] if plan.refused else [],
-        "facts": list(_facts(plan)),
-        "created": plan.environment.created,
-        "figures": list(_figures(plan)),
-        "bound": None,
-        "phases": None,
-        "findings": [finding_entry(finding, "settings") for finding in plan.findings],
-        "warnings": warnings(plan.warnings),
-        "complete": not plan.interrupted,
-        "interrupted": plan.interrupted,
-    }
+    return first_screen(
+        _facts(plan),
+        _figures(plan),
+        (finding_entry(finding, "settings") for finding in plan.findings),
+        plan.warnings,
+        created=plan.environment.created,
+        complete=not plan.interrupted,
+        interrupted=plan.interrupted,
+        notices=[f"Nothing is predicted: {short(plan.refused)}"] if plan.refused else [],
+    )
 
 
 def _facts(plan: CapacityPlan) -> Iterator[list[str]]:
@@ -93,7 +112,7 @@ def _figures(plan: CapacityPlan) -> Iterator[dict[str, str]]:
             yield _card("workers needed", units.UNKNOWN, note, "")
         return
     yield _card("workers needed", f"{needed.workers:,}", capacity.setting_name(needed), "estimated")
-    yield from _latency_cards(needed, "")
+    yield from _latency_cards(needed)
     if needed.knee is not None:
         ends = needed.knee.interval
         note = "" if ends is None else f"95 %: {ends.low:,.4g} … {ends.high:,.4g}"
@@ -118,7 +137,7 @@ def _failure_card(failure: PlannedSetting) -> dict[str, str]:
     return _card(label, value, "p99 at the same rate", "estimated")
 
 
-def _latency_cards(setting: PlannedSetting, suffix: str) -> Iterator[dict[str, str]]:
+def _latency_cards(setting: PlannedSetting) -> Iterator[dict[str, str]]:
     for label, distribution, fraction in (
         ("latency p50", setting.latency, 0.5),
         ("latency p99", setting.latency, 0.99),
@@ -129,11 +148,11 @@ def _latency_cards(setting: PlannedSetting, suffix: str) -> Iterator[dict[str, s
         if percentile is not None:
             ends = percentile.interval
             note = "" if ends is None else f"95 %: {units.times(ends.low, ends.high, 3)}"
-            yield _card(label + suffix, units.time(percentile.value, 3), note, percentile.how)
+            yield _card(label, units.time(percentile.value, 3), note, percentile.how)
 
 
 def _card(label: str, value: str, note: str, how: str) -> dict[str, str]:
-    return {"label": label, "value": value, "note": note, "how": how, "view": "settings"}
+    return figure(label, value, note, how, "settings")
 
 
 def service(plan: CapacityPlan) -> dict[str, Any] | None:
@@ -180,8 +199,6 @@ def checks(plan: CapacityPlan) -> dict[str, Any] | None:
     """Return predictions beside measurements of the same load."""
     if not plan.checks:
         return None
-    rows = [_check_row(check) for check in plan.checks]
-    cells = {column.key: [row.get(column.key) for row in rows] for column in CHECKS}
     judged = [check.inside for check in plan.checks if check.inside is not None]
     inside = sum(judged)
     return {
@@ -196,33 +213,11 @@ def checks(plan: CapacityPlan) -> dict[str, Any] | None:
             }
             for check in plan.checks
         ],
-        "table": page_tables.table("checks", CHECKS, cells),
+        "table": page_tables.records_table("checks", CHECKS, plan.checks),
         "note": f"{inside:,} of {len(judged):,} measurements lie inside their interval."
         if judged
         else "",
     }
-
-
-def _check_row(check: Check) -> dict[str, Any]:
-    measured = check.measured.value
-    row: dict[str, Any] = {
-        "figure": short(check.figure),
-        "rate": check.rate,
-        "off": check.predicted.value / measured - 1 if measured else None,
-        "inside": {True: "yes", False: "no", None: ""}[check.inside],
-    }
-    for side in ("predicted", "measured"):
-        estimate: Estimate = getattr(check, side)
-        row[side] = _amount(check.figure, estimate.value)
-        ends = estimate.interval
-        if ends is not None:
-            low, high = _amount(check.figure, ends.low), _amount(check.figure, ends.high)
-            row[f"{side}_ends"] = f"{low} … {high}"
-    return row
-
-
-def _amount(figure: str, value: float) -> str:
-    return rate_text(value) if figure in RATES else units.time(value, 3)
 
 
 def method(plan: CapacityPlan) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_profile import warnings
-from torchgauge.report.page.page_shorter import finding_entry, short
+from torchgauge.report.page.page_overview import bar, figure, finding_entry, first_screen
+from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving import load_series, tail_curves
 from torchgauge.report.page.serving.rate_curves import rate_text, rates, state
 from torchgauge.report.page.serving.request_times import points_of_level, requests
@@ -46,18 +46,16 @@ def title(serving: Serving) -> str:
 
 def overview(serving: Serving) -> dict[str, Any]:
     """Return the first screen: the capacity, figures of one level, findings and warnings."""
-    return {
-        "notices": list(_notices(serving)),
-        "facts": list(_facts(serving)),
-        "created": serving.environment.created,
-        "figures": list(_figures(serving)),
-        "bound": None,
-        "phases": None,
-        "findings": [finding_entry(finding, "rates") for finding in findings_of(serving)],
-        "warnings": warnings(serving.all_warnings),
-        "complete": serving.complete,
-        "interrupted": serving.interrupted,
-    }
+    return first_screen(
+        _facts(serving),
+        _figures(serving),
+        (finding_entry(finding, "rates") for finding in findings_of(serving)),
+        serving.all_warnings,
+        created=serving.environment.created,
+        complete=serving.complete,
+        interrupted=serving.interrupted,
+        notices=_notices(serving),
+    )
 
 
 def headline(serving: Serving) -> int | None:
@@ -116,7 +114,7 @@ def _figures(serving: Serving) -> Iterator[dict[str, str]]:
 
 def _capacity_card(capacity: Capacity) -> dict[str, str]:
     if capacity.rate is None:
-        return _card("capacity", units.UNKNOWN, short(capacity.reason), "", "rates")
+        return figure("capacity", units.UNKNOWN, short(capacity.reason), "", "rates")
     value = f"{'at least ' * (capacity.interval is None)}{rate_text(capacity.rate)}"
     if capacity.interval is None:
         notes = [short(f"no interval: {capacity.reason}")]
@@ -126,7 +124,7 @@ def _capacity_card(capacity: Capacity) -> dict[str, str]:
         notes = [f"95 %: {low} … {high}" if capacity.searched else rates_text]
     if capacity.confirmed is not None:
         notes.append(f"{'' if capacity.confirmed else 'not '}confirmed by a second run")
-    return _card("capacity", value, "; ".join(notes), "measured", "rates")
+    return figure("capacity", value, "; ".join(notes), "measured", "rates")
 
 
 def _latency_cards(level: Level) -> Iterator[dict[str, str]]:
@@ -152,8 +150,8 @@ def _time_card(
     percentile = distribution.percentile(fraction)
     if percentile is None:
         note = f"too few requests show it: {distribution.count:,}"
-        return _card(label, units.UNKNOWN, note, "", view)
-    return _card(
+        return figure(label, units.UNKNOWN, note, "", view)
+    return figure(
         label, units.time(percentile.value, 3), _note(percentile), percentile.how, view
     )  # fmt: skip
 
@@ -178,7 +176,7 @@ def _rate_cards(level: Level) -> Iterator[dict[str, str]]:
             note = "" if ends is None else f"95 %: {ends.low:,.4g} … {ends.high:,.4g}"
             if label == "answered" and level.offered is not None:
                 note = f"{units.rate(level.offered, unit, 3)} were due"
-            yield _card(label, value, note, estimate.how, "rates")
+            yield figure(label, value, note, estimate.how, "rates")
 
 
 def _errors_card(level: Level, share: float) -> dict[str, str]:
@@ -187,11 +185,7 @@ def _errors_card(level: Level, share: float) -> dict[str, str]:
     ends = None if level.errors is None else level.errors.interval
     if ends is not None:
         note += f"; 95 %: {units.share(ends.low)} … {units.share(ends.high)}"
-    return _card("not answered", units.share(share), note, "measured", "fates")
-
-
-def _card(label: str, value: str, note: str, how: str, view: str) -> dict[str, str]:
-    return {"label": label, "value": value, "note": note, "how": how, "view": view}
+    return figure("not answered", units.share(share), note, "measured", "fates")
 
 
 def fates(serving: Serving) -> dict[str, Any] | None:
@@ -219,18 +213,15 @@ def fates(serving: Serving) -> dict[str, Any] | None:
         if other_fates
         else "",
         "rows": [
-            {
-                "name": name,
-                "level": 0,
-                "whole": count.total(),
-                "amounts": [
+            bar(
+                name,
+                count.total(),
+                [
                     *(count[fate] for fate in named_fates),
                     *([sum(count[fate] for fate in other_fates)] if other_fates else []),
                 ],
-                "more": [],
-                "note": "",
-                "option": None,
-            }
+                [],
+            )
             for name, count in zip(serving.level_names, counts, strict=True)
         ],
     }

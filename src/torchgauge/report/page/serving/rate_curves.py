@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.requests import Distribution, Estimate
+from torchgauge.records.serving.requests import Distribution, Estimate, Goal
 from torchgauge.records.serving.serving import Capacity, Serving
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
@@ -23,31 +23,75 @@ METRICS = {
     "itl": "between tokens",
 }
 DRAWN = (0.5, 0.9, 0.95, 0.99)
+
+
+def value(estimate: Estimate | None) -> float | None:
+    """Return the value of an estimate; None is unknown."""
+    return None if estimate is None else estimate.value
+
+
+def percentile(distribution: Distribution | None, fraction: float) -> float | None:
+    """Return a percentile of a distribution; None is unknown."""
+    return None if distribution is None else value(distribution.percentile(fraction))
+
+
+def low(estimate: Estimate | None) -> float | None:
+    """Return the lower end of an estimate's interval; None is unknown."""
+    return None if estimate is None or estimate.interval is None else estimate.interval.low
+
+
+def high(estimate: Estimate | None) -> float | None:
+    """Return the upper end of an estimate's interval; None is unknown."""
+    return None if estimate is None or estimate.interval is None else estimate.interval.high
+
+
+def p99(distribution: Distribution | None) -> Estimate | None:
+    """Return the estimate of the 99th percentile; None is unknown."""
+    return None if distribution is None else distribution.percentile(0.99)
+
+
+def state(level: Level) -> str:
+    """Return why a level's figures are not those of a steady state; empty where they are."""
+    if level.client is not None and level.client.limited:
+        return "client-limited"
+    if level.saturation is not None and level.saturation.saturated:
+        return "saturated"
+    return "interrupted" if level.interrupted else ""
+
+
+def _without_interval(level: Level) -> str:
+    highest = p99(level.latency)
+    return "" if highest is None or highest.interval is not None else short(highest.reason)
+
+
 COLUMNS = (
     Column("load", "load", "text"),
     Column("verdict", "goals", "text"),
-    Column("state", "state", "text"),
+    Column("state", "state", "text", state),
     Column("offered", "offered/s", "number"),
-    Column("completed", "answered/s", "number"),
-    Column("goodput", "goodput/s", "number"),
-    Column("p50", "p50", "time"),
-    Column("p90", "p90", "time"),
-    Column("p99", "p99", "time"),
-    Column("p99_low", "95 % from", "time"),
-    Column("p99_high", "95 % to", "time"),
-    Column("controlled", "percentile of a goal, estimated", "time"),
-    Column("service", "p99 from sent", "time"),
-    Column("ttft", "TTFT p95", "time"),
-    Column("tpot", "TPOT p50", "time"),
-    Column("itl", "ITL p99", "time"),
-    Column("tokens", "tokens/s", "number"),
-    Column("failed", "not answered", "share"),
+    Column("completed", "answered/s", "number", lambda level: value(level.completed)),
+    Column("goodput", "goodput/s", "number", lambda level: value(level.goodput)),
+    Column("p50", "p50", "time", lambda level: percentile(level.latency, 0.5)),
+    Column("p90", "p90", "time", lambda level: percentile(level.latency, 0.9)),
+    Column("p99", "p99", "time", lambda level: percentile(level.latency, 0.99)),
+    Column("p99_low", "95 % from", "time", lambda level: low(p99(level.latency))),
+    Column("p99_high", "95 % to", "time", lambda level: high(p99(level.latency))),
+    Column("controlled", "percentile of a goal, estimated", "time",
+           lambda level: value(level.controlled)),
+    Column("service", "p99 from sent", "time", lambda level: percentile(level.service, 0.99)),
+    Column("ttft", "TTFT p95", "time", lambda level: percentile(level.ttft, 0.95)),
+    Column("tpot", "TPOT p50", "time", lambda level: percentile(level.tpot, 0.5)),
+    Column("itl", "ITL p99", "time", lambda level: percentile(level.itl, 0.99)),
+    Column("tokens", "tokens/s", "number", lambda level: value(level.tokens)),
+    Column("failed", "not answered", "share", lambda level: level.failed_share),
     Column("count", "requests", "count"),
-    Column("slope", "backlog grew by/s", "number"),
-    Column("lateness", "client late p99", "time"),
-    Column("cpu", "client CPU", "time"),
-    Column("reason", "why no interval", "text"),
-)
+    Column("slope", "backlog grew by/s", "number",
+           lambda level: level.saturation and level.saturation.slope),
+    Column("lateness", "client late p99", "time",
+           lambda level: level.client and level.client.lateness_p99),
+    Column("cpu", "client CPU", "time", lambda level: level.client and level.client.cpu),
+    Column("reason", "why no interval", "text", _without_interval),
+)  # fmt: skip
 
 
 def rates(serving: Serving) -> dict[str, Any] | None:
@@ -60,7 +104,9 @@ def rates(serving: Serving) -> dict[str, Any] | None:
         "charts": charts,
         "throughput": _throughput(serving.levels),
         "knee": None if serving.capacity is None else knee(serving.capacity),
-        "levels": _table(serving),
+        "levels": page_tables.records_table(
+            "levels", COLUMNS, serving.levels, load=list(map(short, serving.level_names))
+        ),
         "notes": list(_notes(serving)) if charts else [],
     }
 
@@ -100,13 +146,18 @@ def _charts(serving: Serving) -> Iterator[dict[str, Any]]:
             if (points := list(_points(levels, metric, fraction)))
         ]
         if series:
-            goals = [
-                {"value": round(goal.limit * 1e9), "label": words.goal(goal),
-                 "fraction": goal.fraction}
-                for goal in serving.goals if goal.metric == metric
-            ]  # fmt: skip
+            goals = percentile_goals(serving.goals, metric)
             controlled = list(_controlled(levels)) if metric == "latency" else []
             yield {"title": title, "series": series, "goals": goals, "controlled": controlled}
+
+
+def percentile_goals(goals: Sequence[Goal], metric: str) -> list[dict[str, Any]]:
+    """Return the goals on percentiles of a metric, in nanoseconds, with their texts."""
+    return [
+        {"value": round(goal.limit * 1e9), "label": words.goal(goal), "fraction": goal.fraction}
+        for goal in goals
+        if goal.metric == metric
+    ]
 
 
 def _points(levels: Sequence[Level], metric: str, fraction: float) -> Iterator[list[Any]]:
@@ -129,15 +180,6 @@ def scaled(estimate: Estimate, scale: float = 1e9) -> list[Any]:
     ends = estimate.interval
     values = [estimate.value, *((ends.low, ends.high) if ends is not None else (None, None))]
     return [None if value is None else float(f"{value * scale:.6g}") for value in values]
-
-
-def state(level: Level) -> str:
-    """Return why a level's figures are not those of a steady state; empty where they are."""
-    if level.client is not None and level.client.limited:
-        return "client-limited"
-    if level.saturation is not None and level.saturation.saturated:
-        return "saturated"
-    return "interrupted" if level.interrupted else ""
 
 
 def _throughput(levels: Sequence[Level]) -> list[list[Any]]:
@@ -166,50 +208,3 @@ def _notes(serving: Serving) -> Iterator[str]:
             "Estimated: the measured percentile, corrected by a simulation of the same schedule "
             "(control variate)."
         )
-
-
-def _table(serving: Serving) -> dict[str, Any]:
-    rows = [
-        _row(name, level) for name, level in zip(serving.level_names, serving.levels, strict=True)
-    ]
-    cells = {column.key: [row.get(column.key) for row in rows] for column in COLUMNS}
-    return page_tables.table("levels", COLUMNS, cells)
-
-
-def _row(name: str, level: Level) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "load": short(name),
-        "verdict": level.verdict or "",
-        "state": state(level),
-        "offered": level.offered,
-        "completed": _value(level.completed),
-        "goodput": _value(level.goodput),
-        "tokens": _value(level.tokens),
-        "count": level.count,
-        "failed": level.failed_share,
-        "controlled": _value(level.controlled),
-        "service": _percentile(level.service, 0.99),
-        "ttft": _percentile(level.ttft, 0.95),
-        "tpot": _percentile(level.tpot, 0.5),
-        "itl": _percentile(level.itl, 0.99),
-    }
-    for key, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-        row[key] = _percentile(level.latency, fraction)
-    highest = None if level.latency is None else level.latency.percentile(0.99)
-    if highest is not None and highest.interval is not None:
-        row |= {"p99_low": highest.interval.low, "p99_high": highest.interval.high}
-    elif highest is not None:
-        row["reason"] = short(highest.reason)
-    if level.saturation is not None:
-        row["slope"] = level.saturation.slope
-    if level.client is not None:
-        row |= {"lateness": level.client.lateness_p99, "cpu": level.client.cpu}
-    return row
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return None if estimate is None else estimate.value
-
-
-def _percentile(distribution: Distribution | None, fraction: float) -> float | None:
-    return None if distribution is None else _value(distribution.percentile(fraction))

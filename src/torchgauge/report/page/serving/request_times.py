@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.requests import FATES
+from torchgauge.records.serving.requests import FATES, Goal
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_tables import Column
@@ -33,6 +33,15 @@ def microseconds(seconds: Times) -> list[int]:
 def nanoseconds(seconds: Sequence[float] | Times) -> list[int | None]:
     """Return whole nanoseconds; None where it is unknown."""
     return [round(float(value) * 1e9) if np.isfinite(value) else None for value in seconds]
+
+
+def latency_goals(goals: Iterable[Goal]) -> list[dict[str, Any]]:
+    """Return the goals on latency, in nanoseconds, with their texts."""
+    return [
+        {"value": round(goal.limit * 1e9), "label": words.goal(goal)}
+        for goal in goals
+        if goal.metric == "latency"
+    ]
 
 
 def stretches(level: Level) -> list[dict[str, Any]]:
@@ -174,11 +183,7 @@ def requests(level: Level, max_points: int) -> dict[str, Any] | None:
         "unanswered": list(_unanswered(level, times)),
         "total": len(times.scheduled),
         "stretches": stretches(level),
-        "goals": [
-            {"value": round(result.goal.limit * 1e9), "label": words.goal(result.goal)}
-            for result in level.goals
-            if result.goal.metric == "latency"
-        ],
+        "goals": latency_goals(result.goal for result in level.goals),
         "table": _table(level, times),
     }
 
@@ -209,8 +214,7 @@ def _table(level: Level, times: RequestTimes) -> dict[str, Any]:
     slowest = np.argsort(-latency, kind="stable")[: min(SLOWEST, int(is_done.sum()))]
     unanswered = np.flatnonzero(~is_done)[:UNANSWERED]
     rows = [_row(level, times, index) for index in [*slowest.tolist(), *unanswered.tolist()]]
-    cells = {column.key: [row.get(column.key) for row in rows] for column in TABLE}
-    return {**page_tables.table("requests", TABLE, cells), "sorted": "latency"}
+    return {**page_tables.records_table("requests", TABLE, rows), "sorted": "latency"}
 
 
 def _row(level: Level, times: RequestTimes, index: int) -> dict[str, Any]:

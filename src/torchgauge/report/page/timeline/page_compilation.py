@@ -7,29 +7,29 @@ from typing import Any
 
 from torchgauge.records.memory.out_of_memory import OutOfMemory
 from torchgauge.records.profile import Profile
-from torchgauge.records.timeline.compilation import EagerComparison
+from torchgauge.records.timeline.compilation import ComparedLayers, EagerComparison
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import sections
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_series import rows
-from torchgauge.report.tables.alive_tensors import label, shape_text
+from torchgauge.report.page.page_tables import Column
 from torchgauge.report.tables.compilation_tables import NOTES, compared_name
 
 _COMPARED = (
-    page_tables.Column("layers", "layers", "text"),
-    page_tables.Column("eager", "eager", "time"),
-    page_tables.Column("compiled", "compiled", "time"),
-    page_tables.Column("speed_up", "eager ÷ compiled", "number"),
-    page_tables.Column("kernels", "kernels", "text"),
+    Column("layers", "layers", "text", lambda row: compared_name(row, len(row.layers))),
+    Column("eager", "eager", "time"),
+    Column("compiled", "compiled", "time"),
+    Column("speed_up", "eager ÷ compiled", "number"),
+    Column("kernels", "kernels", "text", lambda row: ", ".join(row.kernels)),
 )
 _COSTS = (
-    page_tables.Column("cause", "cause", "text"),
-    page_tables.Column("time", "time", "time"),
-    page_tables.Column("count", "count", "count"),
-    page_tables.Column("place", "line", "text"),
-    page_tables.Column("reason", "reason", "text"),
+    Column("cause", "cause", "text"),
+    Column("time", "time", "time"),
+    Column("count", "count", "count"),
+    Column("place", "line", "text"),
+    Column("reason", "reason", "text"),
 )
 _TENSORS = tuple(column for column in page_tables.TENSORS if column.key != "share")
 
@@ -48,10 +48,8 @@ def of_loop(loop: Loop) -> dict[str, Any] | None:
     costs = loop.compilation_costs
     if not costs:
         return None
-    cells: dict[str, list[Any]] = {
-        column.key: [getattr(cost, column.key) for cost in costs] for column in _COSTS
-    }
-    table = {**page_tables.table("costs of compilation", _COSTS, cells, []), "sorted": "time"}
+    costs_table = page_tables.records_table("costs of compilation", _COSTS, costs, [])
+    table = {**costs_table, "sorted": "time"}
     return {"groups": [{"title": "", "rows": [], "notes": [], "how": costs[0].how, "table": table}]}
 
 
@@ -80,22 +78,21 @@ def _group(section: Section, table: dict[str, Any] | None, title: str) -> dict[s
 
 
 def _compared(comparison: EagerComparison) -> dict[str, Any]:
-    compared = comparison.rows
-    cells: dict[str, list[Any]] = {
-        "layers": [compared_name(row, len(row.layers)) for row in compared],
-        "eager": [row.eager for row in compared],
-        "compiled": [row.compiled for row in compared],
-        "speed_up": [
-            row.eager / row.compiled if row.layers and row.eager and row.compiled else None
-            for row in compared
-        ],
-        "kernels": [", ".join(row.kernels) for row in compared],
-    }
-    for phase, (eager, compiled) in comparison.phases.items():
-        values = (f"phase: {phase}", eager, compiled, None, "")
-        for column, value in zip(_COMPARED, values, strict=True):
-            cells[column.key].append(value)
-    table = page_tables.table("eager beside compiled", _COMPARED, cells, [])
+    phases = [
+        ComparedLayers(layers=(f"phase: {phase}",), eager=eager, compiled=compiled)
+        for phase, (eager, compiled) in comparison.phases.items()
+    ]
+    speed_ups = [
+        row.eager / row.compiled if row.layers and row.eager and row.compiled else None
+        for row in comparison.rows
+    ]
+    table = page_tables.records_table(
+        "eager beside compiled",
+        _COMPARED,
+        [*comparison.rows, *phases],
+        [],
+        speed_up=[*speed_ups, *[None] * len(phases)],
+    )
     return {**table, "note": " ".join(NOTES)}
 
 
@@ -103,12 +100,5 @@ def _alive(event: OutOfMemory, number: int) -> dict[str, Any] | None:
     tensors: Sequence[Any] = event.tensors
     if not tensors:
         return None
-    cells: dict[str, list[Any]] = {
-        "label": [label(tensor) for tensor in tensors],
-        "shape": [shape_text(tensor) for tensor in tensors],
-        **{
-            key: [getattr(tensor, key) for tensor in tensors]
-            for key in ("part", "dtype", "size", "operator", "count")
-        },
-    }
-    return {**page_tables.table(f"tensors alive, {number}", _TENSORS, cells, []), "sorted": "bytes"}
+    page_table = page_tables.records_table(f"tensors alive, {number}", _TENSORS, tensors, [])
+    return {**page_table, "sorted": "bytes"}
