@@ -149,11 +149,11 @@ def _bars(compared: Comparison | ComparedStage, total: float) -> dict[str, Any]:
         [place.name or "the model itself", round(place.contribution * 1e9), place.significant]
         for place in largest
     ]
-    others = f"{other_count} other layers, and time in no layer"
+    other_layers = f"{other_count} other layers, and time in no layer"
     return chart(
         f"{name[:1].upper()}{name[1:]}",
         bars,
-        (round(remainder * 1e9), others if other_count else "time in no layer"),
+        (round(remainder * 1e9), other_layers if other_count else "time in no layer"),
         (round(total * 1e9), "the step as a whole"),
         note=f"A step's own time by layer. {tested}",
     )

@@ -109,15 +109,15 @@ def warnings(records: Iterable[MeasurementWarning]) -> list[dict[str, Any]]:
 
 
 def bar(
-    name: str, whole: int, amounts: Iterable[int], more: list[str], note: str = "", level: int = 0
+    name: str, total: int, amounts: Iterable[int], cells: list[str], note: str = "", level: int = 0
 ) -> dict[str, Any]:
-    """Return a row of a chart of parts: `amounts` of the `whole`, and further cells."""
+    """Return a row of a chart of parts: `amounts` of the total, and further cells."""
     return {
         "name": name,
         "level": level,
-        "whole": whole,
+        "whole": total,
         "amounts": list(amounts),
-        "more": more,
+        "more": cells,
         "note": note,
         "option": None,
     }

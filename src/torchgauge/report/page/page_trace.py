@@ -190,8 +190,8 @@ def _time(seconds: float | None) -> str:
 
 def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict[str, Any]:
     parts = _added(breakdowns)
-    whole = round(sum(breakdown.window for breakdown in breakdowns) * 1e9)
-    return bar(name, whole, (round(parts[part] * 1e9) for part in SHARES), extra_cells)
+    total = round(sum(breakdown.window for breakdown in breakdowns) * 1e9)
+    return bar(name, total, (round(parts[part] * 1e9) for part in SHARES), extra_cells)
 
 
 def _added(breakdowns: Iterable[Breakdown]) -> dict[str, float]:

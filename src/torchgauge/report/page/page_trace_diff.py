@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from torchgauge import units
@@ -91,14 +92,13 @@ def contributions(diff: TraceDiff) -> list[dict[str, Any]] | None:
     """
     charts = []
     if diff.parts:
-        bars = [[part.part, round(part.contribution * 1e9), None] for part in diff.parts]
-        whole = round(diff.window * 1e9), "the devices' window"
-        charts.append(chart("Devices", bars, (0, ""), whole))
+        total = round(diff.window * 1e9), "the devices' window"
+        bars = _bars((part.part, part.contribution) for part in diff.parts)
+        charts.append(chart("Devices", bars, (0, ""), total))
     if any(change.contribution for change in diff.delays):
-        bars = [[change.cause, round(change.contribution * 1e9), None] for change in diff.delays]
-        total = math.fsum(change.contribution for change in diff.delays)
-        title = "What kept the host from launching"
-        charts.append(chart(title, bars, (0, ""), (round(total * 1e9), "all of it")))
+        bars = _bars((change.cause, change.contribution) for change in diff.delays)
+        total = round(math.fsum(change.contribution for change in diff.delays) * 1e9), "all of it"
+        charts.append(chart("What kept the host from launching", bars, (0, ""), total))
     charts += [_places_chart(changes) for changes in _listed_changes(diff)]
     return charts or None
 
@@ -109,16 +109,17 @@ def _places_chart(changes: Changes) -> dict[str, Any]:
     remainder = changes.total - math.fsum(place.contribution for place in bars)
     names = [_name(place) for place in bars]
     labels = kernel_labels(names) if changes.kind == "kernels" else names
-    labelled_bars = [
-        [short(label), round(place.contribution * 1e9), None]
-        for label, place in zip(labels, bars, strict=True)
-    ]
+    seconds = (place.contribution for place in bars)
     return chart(
         TITLES[changes.kind],
-        labelled_bars,
+        _bars(zip(map(short, labels), seconds, strict=True)),
         (round(remainder * 1e9), "all others"),
         (round(changes.total * 1e9), "all of them"),
     )
+
+
+def _bars(parts: Iterable[tuple[str, float]]) -> list[list[Any]]:
+    return [[label, round(seconds * 1e9), None] for label, seconds in parts]
 
 
 def _name(place: Place) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.records.record import Record
 from torchgauge.records.trace.breakdown import CriticalPath
 from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.page.page_shorter import shortened_table
@@ -173,10 +172,10 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
 
 
 def _record_table(
-    rank: RankTrace, name: str, columns: Sequence[Column], rows: Sequence[Record], max_rows: int
+    rank: RankTrace, name: str, columns: Sequence[Column], rows: Sequence[Any], max_rows: int
 ) -> dict[str, Any]:
     """Return a table of records; its rows are of no node."""
-    cells = {}
+    cells: dict[str, Any] = {}
     if "stream" in (column.key for column in columns):
         cells["stream"] = [rank.stream_name(record.device, record.stream) for record in rows]
     full_table = records_table(name, columns, rows, **cells)

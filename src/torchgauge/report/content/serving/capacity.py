@@ -107,6 +107,7 @@ SETTINGS = (
     Column("million", title="per million", priority=6, get=_number("price_per_million")),
     Column("goals", left_aligned=True, get=lambda s: s.verdict if s.stable else NO_END),
 )
+INSIDE = {True: "inside", False: "outside", None: ""}
 CHECKS = (
     Column("predicted", unit="time", get=lambda check: check.predicted.value),
     Column("interval", title="95 %", priority=1, tone="faint",
@@ -115,7 +116,6 @@ CHECKS = (
     Column("off", priority=2, get=_off),
     Column("inside", left_aligned=True, get=lambda check: INSIDE[check.inside]),
 )  # fmt: skip
-INSIDE = {True: "inside", False: "outside", None: ""}
 
 
 def document(plan: CapacityPlan, _options: Options) -> Document:

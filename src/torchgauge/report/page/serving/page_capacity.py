@@ -45,6 +45,7 @@ def _off(check: Check) -> float | None:
     return check.predicted.value / measured - 1 if measured else None
 
 
+INSIDE = {True: "yes", False: "no", None: ""}
 CHECKS = (
     Column("figure", "figure", "text", lambda check: short(check.figure)),
     Column("rate", "requests/s", "number"),
@@ -57,7 +58,6 @@ CHECKS = (
     Column("off", "prediction off by", "change", _off),
     Column("inside", "measured is inside", "text", lambda check: INSIDE[check.inside]),
 )  # fmt: skip
-INSIDE = {True: "yes", False: "no", None: ""}
 RATES = ("knee", "capacity", "throughput", "goodput", "completed")  # figures in requests/s
 WORDS = (
     ["knee", "the highest rate within the goals", ""],
