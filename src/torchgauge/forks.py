@@ -28,7 +28,7 @@ class Owner:
         return os.getpid() != self._process
 
     def lets_pass(self, error: BaseException) -> bool:
-        """Return whether an error is no failure of the user's code: of a fork, or of a signal."""
+        """Return whether an error ends a fork, or comes from a signal's handler."""
         return self.in_fork or (not isinstance(error, Exception) and raised_by_handler(error))
 
     def end_fork(self) -> None:

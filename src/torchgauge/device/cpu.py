@@ -9,8 +9,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.device.counters import logical_cores
-
 if TYPE_CHECKING:
     import torch
 
@@ -82,6 +80,8 @@ def affinity() -> tuple[int, ...]:
     """Return the numbers of the cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
+    from torchgauge.device.counters import logical_cores  # psutil's import takes long
+
     return tuple(range(logical_cores()))
 
 

@@ -9,10 +9,11 @@ from torchgauge.analyze.latency.training_phases import throughput
 from torchgauge.device.environment import environment
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
-from torchgauge.measure.interrupts import Interrupts, Runner
+from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.plan import measure_latency
+from torchgauge.measure.runner import Runner
 from torchgauge.measure.work.counted import measure_cost
 from torchgauge.progress import Silent
 from torchgauge.records.profile import ProbeRun, Profile

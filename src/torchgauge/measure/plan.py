@@ -34,13 +34,14 @@ from torchgauge.measure.derived import (
 )
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
-from torchgauge.measure.interrupts import Interrupts, Runner
+from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.latency_runs import LatencyRuns, combined, latency_runs
 from torchgauge.measure.lines import lines as lines_probe
 from torchgauge.measure.machine import system as system_probe
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.processes.fork_server import ForkServer
+from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline import compilation as compilation_probe
 from torchgauge.measure.timeline import eager_comparison as eager_probe

@@ -273,12 +273,12 @@ def arrays(values: Any) -> list[Array]:
 
 def leaves(values: Any) -> list[Any]:
     """Return what is in tuples, lists and mappings, each entered once: one may hold itself."""
-    pending, entered, found = [values], dict[int, Any](), list[Any]()
+    pending, entered, inner = [values], dict[int, Any](), list[Any]()
     while pending:
         value = pending.pop()
         if not isinstance(value, tuple | list | Mapping):
-            found.append(value)
+            inner.append(value)
         elif id(value) not in entered:
             entered[id(value)] = value
             pending += reversed([*(value.values() if isinstance(value, Mapping) else value)])
-    return found
+    return inner

@@ -33,8 +33,9 @@ from torchgauge.measure.generation.grid import WARMUP, CellRun, Grid
 from torchgauge.measure.generation.prompts import Prompts
 from torchgauge.measure.generation.watch_record import timer_cost
 from torchgauge.measure.generation.watched_modules import without_wrapper
-from torchgauge.measure.interrupts import Interrupts, Runner
+from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency.step_times import load_warnings
+from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import without_values
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import size as size_probe

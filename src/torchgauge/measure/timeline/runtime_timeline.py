@@ -21,7 +21,7 @@ from torchgauge.analyze.timeline.node_times import (
 )
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.measure.effort import USUAL, Effort
-from torchgauge.measure.interrupts import Runner
+from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.profiled_nodes import (
     Turns,

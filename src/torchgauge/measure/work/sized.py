@@ -6,7 +6,7 @@ import dataclasses
 
 from torchgauge import units
 from torchgauge.measure.derived import no_module, no_parameters
-from torchgauge.measure.interrupts import Runner
+from torchgauge.measure.runner import Runner
 from torchgauge.measure.work.size import measure, size_of
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.size import Size
