@@ -1,6 +1,7 @@
 """A forward that does other work each time: the range of its FLOPs, and no rate."""
 
 import random
+import types
 
 import pytest
 import torch
@@ -43,6 +44,38 @@ class CountingDepth(Deep):
         return self.run(x, 1 + self.calls % 4)
 
 
+class CountingTensor(Deep):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.step += 1
+        return self.run(x, 1 + int(self.step) % 4)
+
+
+class Growing(Deep):
+    """A list below an object that is an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = types.SimpleNamespace(seen=[])
+
+    def forward(self, x):
+        self.memory.seen.append(0)
+        return self.run(x, min(4, len(self.memory.seen)))
+
+
+class EverySecond(Deep):
+    """The call that is counted first is the short one."""
+
+    refresh = False
+
+    def forward(self, x):
+        self.refresh, now = not self.refresh, self.refresh
+        return self.run(x, 4 if now else 1)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     state = random.getstate()
@@ -68,6 +101,42 @@ def test_random_numbers_that_decide_on_the_work(model, backward):
     assert f"{units.count(low)} to {units.count(high)} FLOP" in cost.warnings[-1].message
     assert random.getstate() == before[0]
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "backward"),
+    [
+        *((model, False) for model in (CountingDepth, CountingTensor, Growing, EverySecond)),
+        # Buffers are written in training by any normalisation, and tell nothing there.
+        *((model, True) for model in (CountingDepth, Growing, EverySecond)),
+    ],
+)
+def test_what_earlier_calls_left_in_the_model_decides_on_the_work(model, backward):
+    target, x = model(), torch.randn(5, 8)
+    before = dict(vars(target))
+    cost = tg.count_cost(target, x, backward=backward)
+    low, high = cost.flops_range
+    # One to four layers; in training their gradients too, but of the first layer's input.
+    assert (low, high) == ((2 * LAYER, 11 * LAYER) if backward else (LAYER, 4 * LAYER))
+    assert "work-varies" in {w.id for w in cost.warnings}
+    assert vars(target) == before
+    assert not target._buffers or not target.step
+
+
+def test_state_that_decides_on_no_work_is_no_range():
+    class Remembering(Deep):
+        def forward(self, x):
+            self.calls += 1
+            self.last = self.run(x, 4)
+            return self.last
+
+    calls = []
+    target = Remembering()
+    target.layers[0].register_forward_hook(lambda *_: calls.append(target.calls))
+    cost = tg.count_cost(target, torch.randn(5, 8))
+    assert cost.flops_range is None
+    assert target.calls == 0
+    assert calls[:3] == [1, 1, 2]  # the first is counted; before the second one runs uncounted
 
 
 def test_a_module_that_another_draw_calls_is_not_left_alone():
@@ -127,7 +196,7 @@ def test_a_profile_gives_no_rate():
 
 def test_a_counter_decides_on_the_work():
     profile = quick(CountingDepth())
-    assert profile.cost.flops_range is None  # a count begins with the same counter each time
+    assert profile.cost.flops_range == (LAYER, 4 * LAYER)
     assert profile.tree.varies
     assert "steps-vary" in {w.id for w in profile.all_warnings}
     assert (profile.roofline, profile.bottleneck) == (None, None)

@@ -22,9 +22,9 @@ from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
 from torchgauge.measure.work.not_called import (
     ParametersRead,
+    Variation,
     not_called,
     warnings_of,
-    watched_draws,
 )
 from torchgauge.measure.work.outside import OutsideWork
 from torchgauge.measure.work.retained import retained
@@ -39,6 +39,9 @@ from torchgauge.targets.hygiene import Restoration, module_of
 from torchgauge.targets.inputs.batching import misfit
 from torchgauge.targets.inputs.inputs import Inputs
 
+# Of a call that ran no operator: whatever it did is not known. A module that returns what it was
+# given, or has itself, does nothing, as nn.Identity.
+UNSEEN = CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, has_formula=False)
 _COMPILES = {"torch._dynamo", "torch.nn.attention.flex_attention"}  # the latter when it is called
 
 
@@ -51,7 +54,7 @@ def measure(
     grad_mode: GradMode = "no_grad",
     make_counter: Callable[..., Counter] = Counter,
     flash: bool = True,
-    on_draw: Callable[[], object] | None = None,
+    variation: Variation | None = None,
 ) -> Cost:
     """Run the call once, with real, fake or meta tensors, and count what it does.
 
@@ -60,8 +63,8 @@ def measure(
     differentiable output; no loss is counted, nor what made the inputs. What torch.compile made
     runs eager. Tensors without values take the kernels of a GPU, with `flash` attention if it has
     that. `make_counter` gives what adds up the operators. The model, its gradients and the process
-    are put back. `on_draw` is called after a call that drew random numbers, before its generators
-    are put back. Raises MeasurementError where the call raises.
+    are put back. `variation` is told what may let further calls do other work, and how many calls
+    come before the one that is counted. Raises MeasurementError where the call raises.
     """
     modes = None if backward else grad_mode
     for follows in (True, False):
@@ -69,7 +72,9 @@ def measure(
         counter = make_counter(model, parameters, OwnThreads(), CudaKernels(flash=flash))
         outside = OutsideWork(counter, model, inputs, follows=follows)
         try:
-            return _measured(model, inputs, counter, outside, modes, device, on_draw)
+            return _measured(
+                model, inputs, counter, outside, modes, device, variation or Variation()
+            )
         except ModelError:  # it may not take NumPy's arrays as they are observed
             if not outside.followed or not follows:
                 raise
@@ -83,7 +88,7 @@ def _measured(
     outside: OutsideWork,
     grad_mode: GradMode | None,
     device: str,
-    on_draw: Callable[[], object] | None,
+    variation: Variation,
 ) -> Cost:
     backward = grad_mode is None
     module = module_of(model)
@@ -92,8 +97,11 @@ def _measured(
     with modes as saved_modes, _noting_what_ran(counter, device, backward=backward):
         inputs = outside.followed_inputs(inputs.leaves() if backward else inputs)
         tensors = _tensors(module, inputs)
+        with _eager(), _fake_mode(tensors), running(device):
+            for _ in range(variation.earlier_calls):
+                model(*inputs.args, **inputs.kwargs)
         with (
-            watched_draws(on_draw),
+            variation.watched_draws(),
             _eager(),
             _fake_mode(tensors),
             counter.threads.tracking(),
@@ -106,10 +114,11 @@ def _measured(
         ):
             outputs, retained_bytes = _counted(model, inputs, tensors if backward else None)
             has_results = outside.returned(outputs, inputs, tensors)
+    variation.progresses |= saved_modes.progressed
     nodes, calls = zip(*counter.calls.nodes(), strict=True)
     rows = counter.rows({call: number for number, call in enumerate(calls)})
     if not rows and (module is None or has_results):
-        rows = (_unseen(),)
+        rows = (UNSEEN,)
     uncalled = not_called(module, counter.calls.was_called, counter.parameters.read)
     return Cost(
         nodes=nodes,
@@ -161,14 +170,6 @@ def _noting_what_ran(counter: Counter, device: str, *, backward: bool) -> Iterat
             nodes=nodes, rows=rows, backward=backward, counted_on=device, warnings=(failed,)
         )
         raise
-
-
-def _unseen() -> CostRow:
-    """Return the row of a call that ran no operator: whatever it did is not known.
-
-    A module that returns what it was given, or has itself, does nothing, as nn.Identity.
-    """
-    return CostRow(node=0, operator=OUTSIDE, phase="forward", dtype="", calls=1, has_formula=False)
 
 
 def _counted(

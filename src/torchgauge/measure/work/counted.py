@@ -19,7 +19,7 @@ from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.not_called import counted_calls
 from torchgauge.records.record import GradMode, MeasurementWarning
-from torchgauge.records.work.cost import OUTSIDE, Cost, CostNode, CostRow
+from torchgauge.records.work.cost import Cost, CostNode
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
@@ -53,14 +53,14 @@ def measure_cost(placement: Placement, *, backward: bool, flash: bool = True) ->
 
     def measure(grad_mode: GradMode) -> Cost:
         return counted_calls(
-            lambda on_draw: cost_probe.measure(
+            lambda variation: cost_probe.measure(
                 placement.model,
                 placement.inputs,
                 backward=backward,
                 device=placement.device,
                 grad_mode=grad_mode,
                 flash=flash,
-                on_draw=on_draw,
+                variation=variation,
             )
         )
 
@@ -79,15 +79,10 @@ def _unknown(target: Target) -> Cost:
     """Return the cost of a compiled library: it calls few of torch's operators, and tells none."""
     return Cost(
         nodes=(CostNode(name=target.name, path="", kind="", parent=-1, calls=1, parameters=None),),
-        rows=(
-            CostRow(
-                node=0, operator=OUTSIDE, phase="forward", dtype="",
-                calls=1, has_formula=False,
-            ),
-        ),
+        rows=(cost_probe.UNSEEN,),
         backward=False,
         counted_on=target.kind,
-    )  # fmt: skip
+    )
 
 
 def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:

@@ -115,13 +115,30 @@ SECONDS = 1.0  # that further calls take together where none differs
 LEAST_DIFFERING = 4
 
 
-@contextlib.contextmanager
-def watched_draws(on_draw: Callable[[], object] | None) -> Iterator[None]:
-    """Call `on_draw` after a block that drew random numbers and did not raise."""
-    state = None if on_draw is None else _random_state()
-    yield
-    if on_draw is not None and _random_state() != state:
-        on_draw()
+class Variation:
+    """What may let a model's calls do other work each time, as seen in those counted so far.
+
+    `draw_again` puts the random generators where the last call that drew left them; `progresses`:
+    calls leave the model with other attributes or values than they found.
+    """
+
+    def __init__(self) -> None:
+        self.draw_again: Callable[[], None] | None = None
+        self.progresses = False
+        self.counted = 0
+
+    @property
+    def earlier_calls(self) -> int:
+        """How many calls run before the next one is counted, since each begins with the model."""
+        return self.counted if self.progresses else 0
+
+    @contextlib.contextmanager
+    def watched_draws(self) -> Iterator[None]:
+        """Look whether a block that does not raise draws random numbers."""
+        state = _random_state()
+        yield
+        if _random_state() != state:
+            self.draw_again = save_randomness()
 
 
 def _random_state() -> bytes:
@@ -133,31 +150,28 @@ def _random_state() -> bytes:
     return pickle.dumps((random.getstate(), np.random.get_state(), tensors))
 
 
-def counted_calls(measure: Callable[[Callable[[], object]], Cost]) -> Cost:
+def counted_calls(measure: Callable[[Variation], Cost]) -> Cost:
     """Return the cost of a call, with the range of FLOPs of others where they do other work.
 
-    Others are counted if the call drew random numbers. What the first alone does, such as making
-    the parameters of a lazy module, is no difference between calls.
+    Others are counted if the call drew random numbers, or changed the model. What the first alone
+    does, such as making the parameters of a lazy module, is no difference between calls.
 
     Args:
-        measure: Counts a call; it calls its argument after one that drew random numbers.
+        measure: Counts a call, and notes what may let others do other work.
     """
-    draws: list[Callable[[], None]] = []  # each puts the generators where a call left them
-
-    def on_draw() -> None:
-        draws.append(save_randomness())
-
-    first = measure(on_draw)
-    further: list[Cost] = []
+    variation, further = Variation(), list[Cost]()
+    first = measure(variation)
     restore, end = save_randomness(), time.perf_counter() + SECONDS
     try:
-        while draws and len(further) < MOST_CALLS:
+        while (variation.draw_again or variation.progresses) and len(further) < MOST_CALLS:
             differ = any(cost.rows != first.rows for cost in further)
             enough = len(further) >= (LEAST_DIFFERING if differ else 1)
             if enough and time.perf_counter() > end:
                 break
-            draws[-1]()
-            further.append(measure(on_draw))
+            if variation.draw_again:
+                variation.draw_again()
+            variation.counted += 1
+            further.append(measure(variation))
     except ModelError:  # the first call succeeded: what a later one does not like is no figure's
         pass
     finally:
@@ -181,10 +195,11 @@ def _with_range(first: Cost, further: list[Cost]) -> Cost:
         message=f"Calls do other work each time: {len(flops)} that were counted have "
         f"{units.count(flops[0])} to {units.count(flops[-1])} FLOP.",
         probe="cost",
-        cause="Random numbers decide what the forward computes. Counts belong to one call, times "
+        cause="Random numbers, or what earlier calls left in the model, decide what the forward "
+        "computes. Counts belong to one call, times "
         "to many: they give no rate and no bottleneck, unless they differ by less than a "
         "hundredth.",
-        remedy="Fix what is drawn (the depth, the layers) to measure one kind of call.",
+        remedy="Fix what decides (the depth, the layers) to measure one kind of call.",
     )
     warnings = [warning for warning in first.warnings if warning.id != ID]
     return msgspec.structs.replace(

@@ -178,8 +178,9 @@ class Cost(Record, frozen=True, kw_only=True):
     `kernels` counts the forward's calls of the kernels that were assumed of a GPU, where tensors
     without values were counted: "flash attention", "efficient attention", "math attention", "cuDNN
     LSTM" and others.
-    `flops_range` is the least and the most FLOPs of several calls, where random numbers decide on
-    their work: all other figures are of the first; None where each call does the same.
+    `flops_range` is the least and the most FLOPs of several calls, where random numbers or the
+    calls before decide on their work: all other figures are of the first; None where each call does
+    the same.
     """
 
     nodes: tuple[CostNode, ...]

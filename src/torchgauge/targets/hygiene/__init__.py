@@ -63,7 +63,7 @@ def untouched(
         put_back("functions", save_functions(module))
         put_back("hooks of all modules", save_hooks())
         if module is not None:
-            put_back("attributes", save_structure(module))
+            put_back("attributes", save_structure(module, restoration))
             put_back("gradients", save_gradients(module))
         state = save_state(model, module, inputs, restoration)
         put_back("what attributes hold", state.restore)

@@ -24,7 +24,9 @@ class Restoration:
 
     `restored` and `altered` are parameters, buffers, gradients and attributes that an inference
     changed and that were, or could not be, put back; `inputs` are inputs (True: put back); `failed`
-    are the steps of putting back that raised, with their errors. All are known after the block.
+    are the steps of putting back that raised, with their errors. `progressed`: the model came out
+    of the work with other attributes or values, training flags and what training writes left out.
+    All are known after the block.
     """
 
     host: int = 0
@@ -33,6 +35,7 @@ class Restoration:
     altered: list[str] = dataclasses.field(default_factory=list)
     inputs: dict[str, bool] = dataclasses.field(default_factory=dict)
     failed: list[str] = dataclasses.field(default_factory=list)
+    progressed: bool = False
 
     def count(self, saved: torch.Tensor) -> None:
         """Add a copy to the bytes of its place."""

@@ -60,7 +60,7 @@ _OWN = frozenset({"_parameters", "_buffers", "_modules"})  # restored one by one
 _HOOKS = tuple(name for name in vars(_module_globals) if name.startswith("_global_"))
 
 
-def save_structure(model: torch.nn.Module) -> Callable[[], None]:
+def save_structure(model: torch.nn.Module, restoration: Restoration) -> Callable[[], None]:
     """Save every submodule's attributes; containers among them one level deep."""
     before = []
     for module in model.modules():
@@ -73,7 +73,7 @@ def save_structure(model: torch.nn.Module) -> Callable[[], None]:
         before.append((module, type(module), flag, attributes, contents, empty))
 
     def restore() -> None:
-        run_all(partial(_restore_module, *saved) for saved in before)
+        run_all(partial(_restore_module, restoration, *saved) for saved in before)
 
     return restore
 
@@ -138,6 +138,7 @@ def save_state(  # noqa: C901 - one pass over all there is
 
 
 def _restore_module(
+    restoration: Restoration,
     module: torch.nn.Module,
     kind: type[torch.nn.Module],
     flag: bool | None,
@@ -149,14 +150,12 @@ def _restore_module(
     # would make them: with those put back it would be broken.
     if type(module) is not kind and not issubclass(kind, LazyModuleMixin):
         object.__setattr__(module, "__class__", kind)
-    if type(module) is kind and not mirrors(kind):
-        for container, content in contents:
-            _refill(container, content)
-        for container in filter(None, empty):
-            container.clear()
-        _refill(vars(module), attributes)
     if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
         module.training = flag
+    if type(module) is kind and not mirrors(kind):
+        filled = [(container, {}) for container in filter(None, empty)]
+        for container, content in (*contents, *filled, (vars(module), attributes)):
+            restoration.progressed |= _refill(container, content)
 
 
 def _restore_gradient(
@@ -176,19 +175,20 @@ def _copy(value: Any) -> Any:
     return value.copy() if _is_container(value) else value
 
 
-def _refill(container: Any, content: Any) -> None:
-    """Give `container` its former content, and leave it alone where it still has it.
+def _refill(container: Any, content: Any) -> bool:
+    """Give `container` its former content, and return False where it still has it.
 
     Compared by identity: tensors have no truth value, and caches keyed on an attribute
     dictionary's version (Dynamo's guards) stay valid.
     """
     if not _is_container(container) or _same_content(container, content):
-        return
+        return False
     container.clear()
     if isinstance(container, list):
         container.extend(content)
     else:
         container.update(content)
+    return True
 
 
 def _same_content(first: Any, second: Any) -> bool:

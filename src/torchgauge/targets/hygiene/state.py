@@ -70,6 +70,7 @@ class State:
     def _restore(self, noted: _Noted) -> None:
         if noted.kind.matches(noted.container, noted.content):
             return
+        self._restoration.progressed |= noted.root != INPUT
         if noted.kind.refill is None:
             self._changed(noted.root)
         else:

@@ -213,6 +213,7 @@ def _put_back(item: _Watched, restoration: Restoration, *, training: bool) -> No
     if item.role == "input":
         restoration.inputs[item.name] = put_back and restoration.inputs.get(item.name, True)
     elif not training or not put_back:
+        restoration.progressed = True
         (restoration.restored if put_back else restoration.altered).append(item.name)
 
 
