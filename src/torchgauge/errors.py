@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from typing import Any
 
 from torchgauge.visible import visible, visible_lines
@@ -115,8 +114,9 @@ def text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-# What operators say of shapes, in messages that have no other field.
-_SHAPES = re.compile(r"shape|size|dimension|\bdims?\b|channels|broadcast|\b[1-5]D\b")
+SAME_CALL = (
+    "Call the model with the same inputs outside torchgauge; its traceback says where it fails."
+)
 
 
 def by_operator(error: BaseException) -> bool:
@@ -132,15 +132,6 @@ def by_operator(error: BaseException) -> bool:
         return True
     instruction = last.tb_frame.f_code.co_code[last.tb_lasti]
     return dis.opname[instruction] not in ("RAISE_VARARGS", "RERAISE")
-
-
-def same_call(error: BaseException | None = None) -> str:
-    """Return the remedy to call the model alone; the inputs may not fit where shapes do not."""
-    reason = "its traceback says where it fails"
-    kinds = RuntimeError | ValueError | IndexError
-    if isinstance(error, kinds) and by_operator(error) and _SHAPES.search(text_of(error)):
-        reason = "they may not fit it"
-    return f"Call the model with the same inputs outside torchgauge; {reason}."
 
 
 def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:

@@ -15,7 +15,7 @@ import torch
 
 from torchgauge import units
 from torchgauge.device.counters import data_segment, memory_available
-from torchgauge.errors import ModelError, by_operator, same_call, text_of
+from torchgauge.errors import SAME_CALL, ModelError, by_operator, text_of
 from torchgauge.forks import Owner, translating
 from torchgauge.quantities import reported_size
 from torchgauge.targets.hygiene.recursion import recursion_limit
@@ -134,7 +134,7 @@ def translated(
             cause=cause,
             remedy="Use another precision (float32 always works), or another device.",
         )
-    remedy = (misfit is not None and misfit(error)) or same_call()
+    remedy = (misfit is not None and misfit(error)) or SAME_CALL
     if device == "meta" and by_operator(error):
         remedy = f"{WITHOUT_VALUES} {remedy}"
     return ModelError(

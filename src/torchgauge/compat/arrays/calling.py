@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from torchgauge.errors import InputError, MeasurementError, ModelError, same_call, text_of
+from torchgauge.errors import SAME_CALL, InputError, MeasurementError, ModelError, text_of
 from torchgauge.forks import translating
 from torchgauge.measure.arrays.members import Array, array_of, objects, parameters
 from torchgauge.targets.deferred import finished
@@ -69,7 +69,7 @@ def translated(error: BaseException) -> ModelError:
         f"The model's forward raised {type(error).__name__}.",
         id="forward-raised",
         cause=text_of(error),
-        remedy=same_call(error),
+        remedy=SAME_CALL,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import re
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from torchgauge.errors import InputError, by_operator, same_call, text_of
+from torchgauge.errors import InputError, by_operator
 from torchgauge.similar import similar
 from torchgauge.targets import members
+from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.inputs import Inputs
 
 LONGEST_SIGNATURE = 200
-_OF_TYPES = re.compile(r"dtype|scalar type|Input type")
 
 
 def check_call(model: Callable[..., Any], inputs: Inputs) -> None:
@@ -70,7 +70,8 @@ def unfit(inputs: Inputs) -> str:
 def misfit(model: Callable[..., Any], inputs: Inputs, error: BaseException) -> str:
     """Return what to change about the inputs of a model that raised, "" where they may well fit.
 
-    They do not where an operator did not take them, or an attribute of theirs was looked for.
+    They do not where an operator took no input, or none of their type, or an attribute of theirs
+    was looked for.
     """
     values = [*inputs.args, *inputs.kwargs.values()]
     if isinstance(error, AttributeError):
@@ -80,16 +81,34 @@ def misfit(model: Callable[..., Any], inputs: Inputs, error: BaseException) -> s
         return ""
     if not values or isinstance(error, TypeError):
         return unfit(inputs)
-    if not _OF_TYPES.search(text_of(error)):
-        return same_call(error)
-    input_types = _dtypes([tensor for _, tensor in inputs.tensors()])
+    dtypes = {tensor.dtype for _, tensor in inputs.tensors()}
+    if not _types_differ(error, dtypes):
+        return ""
     module = module_of(model)
-    parameter_types = "" if module is None else _dtypes(members.parameters(module))
+    parameters = () if module is None else members.parameters(module)
+    input_types, parameter_types = _names(dtypes), _names({p.dtype for p in parameters})
     weights = f" and its parameters {parameter_types}" if parameter_types else ""
     return (
         f"Convert the inputs to the type that the model takes: they are {input_types}{weights} "
         "(layers of token ids take int64)."
     )
+
+
+def _types_differ(error: BaseException, input_types: set[torch.dtype]) -> bool:
+    """Whether the innermost layer that raised was given one of these types, and takes another."""
+    calls = [
+        frame.f_locals
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_code is nn.Module._call_impl.__code__  # noqa: SLF001 - each call passes here
+    ]
+    if not calls:
+        return False
+    layer = calls[-1]["self"]
+    given_types = {tensor.dtype for tensor in tensors_in((calls[-1]["args"], calls[-1]["kwargs"]))}
+    if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+        return any(dtype.is_floating_point for dtype in given_types & input_types)
+    weights = {parameter.dtype for parameter in layer.parameters(recurse=False)}
+    return bool(weights) and weights.isdisjoint(given_types) and input_types.issuperset(given_types)
 
 
 def written(call: Callable[..., Any]) -> str:
@@ -136,9 +155,8 @@ def _nearest(signature: inspect.Signature, inputs: Inputs) -> str:
     return ""
 
 
-def _dtypes(tensors: list[torch.Tensor]) -> str:
-    names = dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
-    return ", ".join(names)
+def _names(dtypes: set[torch.dtype]) -> str:
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
 
 
 def with_batch(inputs: Inputs, batch: int) -> Inputs:
