@@ -126,6 +126,17 @@ def group():
 def everything():
     os.kill(0, signal.SIGKILL)
 
+def by_shell():
+    subprocess.run("kill -9 0", shell=True, check=True)
+
+def by_system():
+    raise ValueError(f"ended by {os.WTERMSIG(os.system('kill -9 0'))}, {os.system('exit 3') >> 8}")
+
+def with_own_session():
+    for options in ({"start_new_session": True}, {"preexec_fn": os.setsid}):
+        subprocess.run("kill -9 0", shell=True, **options)
+    raise ValueError("still here")
+
 def aborting():
     os.abort()
 
@@ -182,6 +193,9 @@ def test_a_target_that_ends_the_process_while_it_is_loaded_is_an_error(models, v
     [
         ("group", "os.killpg("),
         ("everything", "os.kill(0, "),
+        ("by_shell", "died with <Signals.SIGKILL: 9>"),
+        ("by_system", "ended by 9, 3"),
+        ("with_own_session", "still here"),
         ("aborting", "os.abort()"),
         ("own_exception", "Own: its own words"),
         ("without_stderr", "its own words"),

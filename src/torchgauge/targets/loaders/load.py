@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +17,7 @@ from torchgauge.errors import InputError
 from torchgauge.files import check_readable, path_remedy
 from torchgauge.folders import expanded
 from torchgauge.garbage import no_collections
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 from torchgauge.similar import did_you_mean
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.fake_tensors import SEED
@@ -58,7 +61,7 @@ def load(request: TargetRequest) -> Target:
         InputError: the target, its inputs or its weights cannot be used; the `id` says which.
         MissingExtraError: the library the target comes from is not installed.
     """
-    with _seeded(request.device):
+    with _seeded(request.device), _programs_apart():
         target = _load(request)
     if request.weights is not None:
         load_weights(target.model, request.weights)
@@ -145,6 +148,30 @@ def _seeded(device: str) -> Iterator[None]:
         finally:
             random.setstate(python_state)
             np.random.set_state(numpy_state)
+
+
+@restoring
+def _programs_apart() -> Iterator[None]:
+    """Start programs in process groups of their own: `kill 0` in one ends that group, and not us.
+
+    Not at a terminal, where programs may ask: a group in the background cannot read.
+    """
+    if not hasattr(os, "setpgid") or os.isatty(0):
+        yield
+        return
+    start = subprocess.Popen.__init__
+
+    def start_in_group(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not kwargs.get("start_new_session") and kwargs.get("preexec_fn") is None:
+            kwargs.setdefault("process_group", 0)
+        start(self, *args, **kwargs)
+
+    def system(command: Any) -> int:
+        code = subprocess.call(command, shell=True)  # noqa: S602 - the target's own command
+        return -code if code < 0 else code << 8
+
+    with replaced([(subprocess.Popen, "__init__", start_in_group), (os, "system", system)]):
+        yield
 
 
 def _unknown(spec: str, cause: str, likely: Sequence[str] = ()) -> InputError:
