@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).resolve().parent
 STATE_VARIABLE = "TORCHGAUGE_STATE"
 
 
-def _working_folder() -> str | None:
+def current_folder() -> str | None:
+    """Return the working folder as the system has it; None where it was removed."""
     try:
         return os.getcwd()  # noqa: PTH109 - a text, as the path of a text is made of it
     except OSError:  # it was removed
@@ -21,18 +22,18 @@ def _working_folder() -> str | None:
 
 
 # Relative names that were typed are meant from here; the user's code may go elsewhere.
-STARTED_IN = _working_folder()
+STARTED_IN = current_folder()
 
 
 def start_here() -> None:
     """Take the working directory as the one in which the next command was typed."""
     global STARTED_IN
-    STARTED_IN = _working_folder()
+    STARTED_IN = current_folder()
 
 
 def working_folder() -> Path:
     """Return the working directory. Raises InputError `folder-removed` where it is gone."""
-    folder = _working_folder()
+    folder = current_folder()
     if folder is None:
         raise InputError(
             "The working directory no longer exists.",
@@ -55,7 +56,7 @@ def expanded(path: str | Path) -> Path:
 
 def display_path(path: Path) -> str:
     """Return a path as messages name it: short while the user's folder is the process's, too."""
-    if STARTED_IN is not None and _working_folder() == STARTED_IN:
+    if STARTED_IN is not None and current_folder() == STARTED_IN:
         with contextlib.suppress(ValueError):
             return str(path.relative_to(STARTED_IN))
     return str(path)

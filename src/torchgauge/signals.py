@@ -159,6 +159,16 @@ def restoring(
 
 
 @restoring
+def started(recorder: Any) -> Iterator[None]:
+    """Start what has `start` and `stop`, and stop it when the block ends."""
+    recorder.start()
+    try:
+        yield
+    finally:
+        recorder.stop()
+
+
+@restoring
 def replaced(attributes: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
     """Give each owner, a class or a module, an attribute of this name until the block ends."""
     before: list[tuple[Any, str, Any]] = []

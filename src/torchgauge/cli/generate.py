@@ -17,13 +17,14 @@ from torchgauge.cli.options.target import (
     target_request,
 )
 from torchgauge.cli.options.tree import add_energy_option, add_view_options, shown_options
-from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
     from torchgauge.measure.generation.generation_options import GenerationOptions
     from torchgauge.records.generation.generation import Generation
     from torchgauge.records.verdict import Limit, Verdict
+    from torchgauge.report.content.document import Document
 
 DESCRIPTION = """\
 Measure how a language model generates: time to the first token, time per token, tokens per second,
@@ -152,7 +153,6 @@ def run(options: argparse.Namespace) -> int:
     limits = _checked(options)
     from torchgauge.analyze.gate.shape_gate import judged_shapes
     from torchgauge.api.generations import generation_request
-    from torchgauge.measure.interrupts import Interrupts
 
     request = target_request(options, precision=options.precision)
     assistant = None
@@ -162,12 +162,9 @@ def run(options: argparse.Namespace) -> int:
     with prints_to_stderr():
         generation = generation_request(request, _generation_options(options), assistant)
     verdict = judged_shapes(limits, generation) if limits else None
-    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        tell_all = functools.partial(tell, generation, verdict, options)
-        written = verdicts.write_or_tell(generation, verdict, options, "generation", tell_all)
-    tell_all()
-    formats.say(written)
-    return code(generation, verdict, interrupted=interrupts.noted)
+    document = functools.partial(_document, generation, options)
+    interrupted = verdicts.report(generation, verdict, options, "generation", document)
+    return code(generation, verdict, interrupted=interrupted)
 
 
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
@@ -198,31 +195,11 @@ def _generation_options(options: argparse.Namespace) -> GenerationOptions:
     )
 
 
-def tell(generation: Generation, verdict: Verdict | None, options: argparse.Namespace) -> None:
-    """Print the record, then the verdict; in a workflow tell GitHub."""
-    show(generation, options)
-    if verdict is not None:
-        verdicts.show(verdict, to_stderr=options.json)
-        verdicts.tell_github(verdict, generation.target.spec)
-
-
-def show(generation: Generation, options: argparse.Namespace) -> None:
-    """Print the record as JSON, or the summary; colours on a terminal only."""
-    from torchgauge.records import rendering
-
-    for warning in generation.all_warnings:
-        if warning.traceback:
-            tell_lines(warning.traceback)
-    if options.json:
-        emit(rendering.text(generation, "json"))
-        return
+def _document(generation: Generation, options: argparse.Namespace) -> Document:
     from torchgauge.cli.steps.next_steps import with_next_steps
     from torchgauge.report import kinds
-    from torchgauge.report.console import blocks
 
-    document = kinds.document(generation, shown_options(options))
-    document = with_next_steps(document, generation, options)
-    print_view(lambda width: blocks.view(document, width))
+    return with_next_steps(kinds.document(generation, shown_options(options)), generation, options)
 
 
 def code(generation: Generation, verdict: Verdict | None, *, interrupted: bool) -> ExitCode:

@@ -22,12 +22,13 @@ from torchgauge.cli.options.target import (
     settle,
     target_request,
 )
-from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
     from torchgauge.records.serving.serving import Serving
     from torchgauge.records.verdict import Limit, Verdict
+    from torchgauge.report.content.document import Document
 
 DESCRIPTION = """\
 Send requests to a model or an endpoint as users do, by the clock and not one after the other, and
@@ -76,7 +77,6 @@ def run(options: argparse.Namespace) -> int:
     load_settings = settings(options)
     from torchgauge.analyze.gate.load_gate import judged_levels
     from torchgauge.api.servings import serving_request
-    from torchgauge.measure.interrupts import Interrupts
 
     subject = options.target
     if not is_address(options.target):
@@ -87,12 +87,9 @@ def run(options: argparse.Namespace) -> int:
     verdict = None
     if limits:
         verdict = judged_levels(limits, serving, up_to=_highest_judged(serving))
-    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        tell_all = functools.partial(tell, serving, verdict, options)
-        written = verdicts.write_or_tell(serving, verdict, options, "load", tell_all)
-    tell_all()
-    formats.say(written)
-    return code(serving, verdict, interrupted=interrupts.noted)
+    document = functools.partial(_document, serving, options)
+    interrupted = verdicts.report(serving, verdict, options, "load", document)
+    return code(serving, verdict, interrupted=interrupted)
 
 
 def _highest_judged(serving: Serving) -> float | None:
@@ -117,34 +114,11 @@ def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     return limits
 
 
-def tell(serving: Serving, verdict: Verdict | None, options: argparse.Namespace) -> None:
-    """Print the record, then the verdict; in a workflow tell GitHub."""
-    show(serving, options)
-    if verdict is not None:
-        verdicts.show(verdict, to_stderr=bool(options.json or options.csv))
-        verdicts.tell_github(verdict, serving.target.spec)
-
-
-def show(serving: Serving, options: argparse.Namespace) -> None:
-    """Print the record as JSON or CSV, or the summary; colours on a terminal only."""
-    from torchgauge.records import rendering
-
-    for warning in serving.all_warnings:
-        if warning.traceback:
-            tell_lines(warning.traceback)
-    if options.json:
-        emit(rendering.text(serving, "json"))
-        return
-    if options.csv:
-        table = "requests" if options.csv == "requests" else "figures"
-        emit(rendering.text(serving, "csv", table=table))
-        return
+def _document(serving: Serving, options: argparse.Namespace) -> Document:
     from torchgauge.cli.steps.load_steps import with_load_steps
     from torchgauge.report import kinds
-    from torchgauge.report.console import blocks
 
-    document = with_load_steps(kinds.document(serving), serving, options)
-    print_view(lambda width: blocks.view(document, width))
+    return with_load_steps(kinds.document(serving), serving, options)
 
 
 def code(serving: Serving, verdict: Verdict | None, *, interrupted: bool) -> ExitCode:

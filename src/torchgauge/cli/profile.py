@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
@@ -24,12 +25,13 @@ from torchgauge.cli.options.tree import (
     shown_options,
     timeline_options,
 )
-from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.cli.output import prints_to_stderr
+from torchgauge.errors import ExitCode
 
 if TYPE_CHECKING:
     from torchgauge.records.profile import Profile
-    from torchgauge.records.verdict import Limit, Verdict
+    from torchgauge.records.verdict import Limit
+    from torchgauge.report.content.document import Document
 
 DESCRIPTION = """\
 Measure a model: size, latency, throughput, memory by part, and use of the machine.
@@ -77,12 +79,7 @@ def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
     check_training(options)
     limits = settle(options)
-    if "junit" in (*(options.formats or ()), *dict(options.outputs)) and not limits:
-        raise InputError(
-            "JUnit tells which limits hold, and there is none.",
-            id="option-conflict",
-            remedy="Add --threshold, such as --threshold latency:100ms.",
-        )
+    verdicts.check_junit(options, limits, "latency:100ms")
     formats.check(options)
     return limits
 
@@ -100,33 +97,16 @@ def run(options: argparse.Namespace) -> int:
             timeline_options(options),
         )
     verdict = judged(limits, profile) if limits else None
-    from torchgauge.measure.interrupts import Interrupts
-
-    with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
-        try:
-            # First, since the reader of our output may go away.
-            written = verdicts.write(profile, verdict, options, "profile")
-        except InputError:
-            tell(profile, verdict, options)  # or the measurement would be lost
-            options.json = False  # standard output holds one document
-            raise
-    tell(profile, verdict, options)
+    interrupted = verdicts.report(
+        profile, verdict, options, "profile", functools.partial(_document, profile, options)
+    )
     if options.trace is not None and probe_ran(profile, "trace"):
-        written.append(options.trace)
-    formats.say(written)
-    if profile.interrupted or interrupts.noted:
+        formats.say([options.trace])
+    if profile.interrupted or interrupted:
         return ExitCode.INTERRUPTED
     if not profile.complete:
         return ExitCode.MEASUREMENT_FAILED
     return ExitCode.DONE if verdict is None else verdict.exit_code
-
-
-def tell(profile: Profile, verdict: Verdict | None, options: argparse.Namespace) -> None:
-    """Print the record, then the verdict; in a workflow tell GitHub."""
-    show(profile, options)
-    if verdict is not None:
-        verdicts.show(verdict, to_stderr=options.json)
-        verdicts.tell_github(verdict, profile.target.spec)
 
 
 def probe_ran(profile: Profile, probe: str) -> bool:
@@ -135,20 +115,8 @@ def probe_ran(profile: Profile, probe: str) -> bool:
     return not failed and any(probe_pass.probe == probe for probe_pass in profile.passes)
 
 
-def show(profile: Profile, options: argparse.Namespace) -> None:
-    """Print the record as JSON, or the summary; colours on a terminal only."""
-    from torchgauge.records import rendering
-
-    for warning in profile.all_warnings:
-        if warning.traceback:
-            tell_lines(warning.traceback)
-    if options.json:
-        emit(rendering.text(profile, "json"))
-        return
+def _document(profile: Profile, options: argparse.Namespace) -> Document:
     from torchgauge.cli.steps.next_steps import with_next_steps
     from torchgauge.report import kinds
-    from torchgauge.report.console import blocks
 
-    document = kinds.document(profile, shown_options(options))
-    document = with_next_steps(document, profile, options)
-    print_view(lambda width: blocks.view(document, width))
+    return with_next_steps(kinds.document(profile, shown_options(options)), profile, options)

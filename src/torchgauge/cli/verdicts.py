@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
-from torchgauge.cli.output import annotate, print_view, tell, tell_lines
+from torchgauge.cli.output import annotate, emit, print_view, tell, tell_lines
 from torchgauge.errors import InputError
 from torchgauge.files import append
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.records.codec import Saved
+    from torchgauge.records.generation.generation import Generation
+    from torchgauge.records.profile import Profile
+    from torchgauge.records.serving.serving import Serving
     from torchgauge.records.verdict import Limit, Verdict
+    from torchgauge.report.content.document import Document
 
 OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
 
@@ -54,24 +58,58 @@ def write(
             formats.say(formats.write(verdict, chosen, "verdict"))
 
 
-def write_or_tell(
-    record: Saved,
+def report(
+    record: Profile | Generation | Serving,
     verdict: Verdict | None,
     options: argparse.Namespace,
     stem: str,
-    tell_record: Callable[[], None],
-) -> list[Path]:
-    """Write as `write` does, first, since the reader of our output may go away.
+    document: Callable[[], Document],
+) -> bool:
+    """Write the record, then print it and its verdict; return whether Ctrl-C came meanwhile.
 
-    Where that fails the record is told, or the measurement would be lost, and standard output holds
-    no second document.
+    What was measured is written before a Ctrl-C ends it, and before the reader of our output may go
+    away. Where that fails the record is printed, or the measurement would be lost, and standard
+    output holds no second document.
     """
-    try:
-        return write(record, verdict, options, stem)
-    except InputError:
-        tell_record()
-        options.json, options.csv = False, None
-        raise
+    from torchgauge.measure.interrupts import Interrupts
+
+    with Interrupts() as interrupts:
+        try:
+            written = write(record, verdict, options, stem)
+        except InputError:
+            _tell(record, verdict, options, document)
+            options.json, options.csv = False, None
+            raise
+    _tell(record, verdict, options, document)
+    formats.say(written)
+    return interrupts.noted
+
+
+def _tell(
+    record: Profile | Generation | Serving,
+    verdict: Verdict | None,
+    options: argparse.Namespace,
+    document: Callable[[], Document],
+) -> None:
+    """Print the record in the form requested, then the verdict; in a workflow tell GitHub."""
+    from torchgauge.records import rendering
+
+    for warning in record.all_warnings:
+        if warning.traceback:
+            tell_lines(warning.traceback)
+    csv = getattr(options, "csv", None)
+    if options.json:
+        emit(rendering.text(record, "json"))
+    elif csv:
+        emit(rendering.text(record, "csv", table="requests" if csv == "requests" else "figures"))
+    else:
+        from torchgauge.report.console import blocks
+
+        content = document()
+        print_view(lambda width: blocks.view(content, width))
+    if verdict is not None:
+        show(verdict, to_stderr=bool(options.json or csv))
+        tell_github(verdict, record.target.spec)
 
 
 def show(verdict: Verdict, *, to_stderr: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torchgauge.clock import Clock, SystemClock
@@ -14,7 +14,7 @@ from torchgauge.device.cpu import cores_granted
 from torchgauge.device.load import GpuMetrics, GpuReading, NoGpu
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.system import GpuSample, GpuUse, System, SystemSample, Use
-from torchgauge.signals import restoring
+from torchgauge.signals import started
 
 INTERVAL = 0.05
 DURATION = 0.5
@@ -65,15 +65,6 @@ class Sampler(threading.Thread):
         self.join()
 
 
-@restoring
-def _running(sampler: Sampler) -> Iterator[None]:
-    sampler.start()
-    try:
-        yield
-    finally:
-        sampler.stop()
-
-
 def measure(
     call: Callable[[], object],
     *,
@@ -94,7 +85,7 @@ def measure(
     # Not in ticks as `spent`, of which a short run on a busy machine has none.
     start, used = clock.now(), time.process_time()
     calls = 0
-    with _running(sampler):
+    with started(sampler):
         while calls == 0 or (clock.now() - start) * 1e-9 < duration:
             call()
             calls += 1

@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
 from torchgauge.forks import Owner
-from torchgauge.signals import restoring
+from torchgauge.signals import restoring, started
 from torchgauge.temporary import temporary_folder
 
 # Nsight Systems sets it in the process that it watches.
@@ -207,7 +207,7 @@ def record(
     """
     recorder = Recorder(memory=memory, shapes=shapes, device=device, all_threads=all_threads)
     owner = Owner()
-    with _started(recorder):
+    with started(recorder):
         work()
     owner.end_fork()  # which has no recording to export
     with temporary_folder() as folder:
@@ -231,15 +231,6 @@ def _end_forks_early() -> None:
 
     if hasattr(libc, "on_exit"):  # glibc
         os.register_at_fork(after_in_child=end_early)
-
-
-@restoring
-def _started(recorder: Recorder) -> Iterator[None]:
-    recorder.start()
-    try:
-        yield
-    finally:
-        recorder.stop()
 
 
 def _distributed() -> bool:

@@ -20,6 +20,7 @@ import torch
 from torch import _tensor_str
 
 from torchgauge.device import settings
+from torchgauge.folders import current_folder
 from torchgauge.signals import handler_of, run_all, set_handler
 
 # Nobody can set these two.
@@ -98,13 +99,6 @@ def _collect(enabled: bool) -> None:
     (gc.enable if enabled else gc.disable)()
 
 
-def _folder() -> str | None:
-    try:
-        return os.getcwd()  # noqa: PTH109 - a string compares with less work
-    except OSError:  # it was deleted
-        return None
-
-
 def _go_back(folder: str | None) -> None:
     if folder is not None:
         os.chdir(folder)
@@ -174,7 +168,7 @@ _STATES: _States = (
     (sys.gettrace, sys.settrace),
     (sys.getprofile, sys.setprofile),
     (_traced, _trace),
-    (_folder, _go_back),
+    (current_folder, _go_back),
     (lambda: locale.setlocale(locale.LC_ALL), lambda text: locale.setlocale(locale.LC_ALL, text)),
     (lambda: [*sys.path], lambda path: sys.path.__setitem__(slice(None), path)),
     (_handlers, _handle),

@@ -153,7 +153,7 @@ def _restore_module(
     if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
         module.training = flag
     if type(module) is kind and not mirrors(kind):
-        filled = [(container, {}) for container in filter(None, empty)]
+        filled: list[tuple[Any, Any]] = [(container, {}) for container in filter(None, empty)]
         for container, content in (*contents, *filled, (vars(module), attributes)):
             restoration.progressed |= _refill(container, content)
 
