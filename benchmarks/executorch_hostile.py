@@ -22,9 +22,9 @@ import msgspec
 from tests.support import executorch_files
 
 from torchgauge.analyze.executorch.program_graph import program_graph
-from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.node_tree import TimedNode, node_rows
+from torchgauge.analyze.onnx.node_work import graph_cost
 from torchgauge.errors import InputError
 from torchgauge.readers.dialects.etdump import as_kineto
 from torchgauge.readers.executorch.lowering_file import read_lowering

@@ -29,10 +29,9 @@ from benchmarks.onnx_values import Origins, recorded, values_of
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.analyze.onnx.graph_size import graph_size, parameter_elements
 from torchgauge.analyze.onnx.layers import with_layers
-from torchgauge.analyze.onnx.node_work import with_work
+from torchgauge.analyze.onnx.node_work import graph_cost, with_work
 from torchgauge.readers.onnx.onnx_file import read_graph
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.records.work.cost import Cost

@@ -36,10 +36,9 @@ from google.protobuf.message import Message
 from onnx import ModelProto
 from tests.support import onnx_files
 
-from torchgauge.analyze.onnx.graph_cost import graph_cost
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.layers import with_layers
-from torchgauge.analyze.onnx.node_work import with_work
+from torchgauge.analyze.onnx.node_work import graph_cost, with_work
 from torchgauge.errors import TorchgaugeError
 from torchgauge.readers.onnx.onnx_file import (
     MEMORY_BASE,

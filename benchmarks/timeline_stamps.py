@@ -21,10 +21,9 @@ from torch import nn
 from small_models import SMALL, Sized
 from timeline_accuracy import called, clock, in_place, own_time, say
 from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
-from torchgauge.analyze.timeline.stamp_cost import FREE, StampCost, scaled_to_steps, stamp_cost
+from torchgauge.analyze.timeline.residual import FREE, StampCost, scaled_to_steps, stamp_cost
 from torchgauge.measure.recording.modules import Modules
-from torchgauge.measure.timeline.stamp_cost import calibrated
-from torchgauge.measure.timeline.stamps import Stamps
+from torchgauge.measure.timeline.stamps import Stamps, calibrated
 
 SETTLING = 6  # steps
 TIMED = 6

@@ -28,7 +28,7 @@ from interval_coverage import NAMES, subject
 from torchgauge.analyze.gate.stored import HostNoise, Welch, corrected
 from torchgauge.analyze.latency.correction import correction
 from torchgauge.analyze.latency.run_spread import run_spread
-from torchgauge.device.past_runs import PastRuns
+from torchgauge.device.calibration import PastRuns
 
 WINDOW = 0.15
 CALLS = 5

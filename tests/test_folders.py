@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchgauge import folders
-from torchgauge.device import calibration, past_runs
+from torchgauge.device import calibration
 from torchgauge.errors import InputError
 from torchgauge.records.latency.latency import PastRun
 
@@ -79,8 +79,8 @@ def test_without_a_home_nothing_is_kept_and_no_folder_made_up(tmp_path, monkeypa
     for name in (folders.STATE_VARIABLE, "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     run = PastRun(target="t", created="2026-01-02T03:04:05+00:00", medians=(0.1,))
-    assert past_runs.past_runs("m") == ()
-    assert past_runs.remember("m", run) is None
+    assert calibration.past_runs("m") == ()
+    assert calibration.remember("m", run) is None
     assert list(tmp_path.iterdir()) == []
     assert not Path("/.local/state/torchgauge").exists()
 

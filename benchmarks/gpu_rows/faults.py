@@ -174,7 +174,7 @@ def full_fp32(machine: Machine, faulty: bool) -> Named:
     """Multiply in float32 without TF32, or with it."""
     import torch
 
-    from torchgauge.device.fp32 import tf32
+    from torchgauge.device.settings import tf32
 
     x = _operand(machine, 4096, torch.float32)
     with tf32(allowed=not faulty):

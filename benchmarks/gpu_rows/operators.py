@@ -94,10 +94,9 @@ def lines(machine: Machine) -> Iterator[Line]:
 
     import torchgauge as tg
     from torchgauge.analyze.work.bottleneck import bottleneck
-    from torchgauge.analyze.work.lower_bound import Fp32
-    from torchgauge.analyze.work.roofline import roofline
-    from torchgauge.device.fp32 import switches
+    from torchgauge.analyze.work.lower_bound import Fp32, roofline
     from torchgauge.device.roofs.roofs import known_roofs, quick
+    from torchgauge.device.settings import switches
 
     limits = known_roofs(machine.device) or quick(machine.device)
     fp32: Fp32 = switches()

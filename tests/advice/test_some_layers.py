@@ -16,9 +16,9 @@ from torchgauge.advice.candidate import ByLayer
 from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Block
-from torchgauge.measure.advice.check import CheckResult
-from torchgauge.measure.advice.layer_choice import (
+from torchgauge.measure.advice.check import (
     MOST_GROUPS,
+    CheckResult,
     LayerChoice,
     LayerChoiceSource,
     chosen,

@@ -181,7 +181,7 @@ def cached_trace(dice, folder):
 @reader
 def recorded_allocations(dice, folder):
     from torchgauge.analyze.memory.allocations import pair
-    from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_operators
+    from torchgauge.analyze.memory.tree_memory import named_ranges, outermost_operators
     from torchgauge.readers.kineto.kineto import read_events
 
     path = folder / "made.json"
@@ -496,8 +496,7 @@ def kept():
     import msgspec
     from tests.support.past_runs import run as past
 
-    from torchgauge.device.calibration import Calibration
-    from torchgauge.device.past_runs import PastRuns
+    from torchgauge.device.calibration import Calibration, PastRuns
     from torchgauge.device.roofs.roofs import StoredRoofs
     from torchgauge.records.doctor import NoiseRun
     from torchgauge.records.work.roofline import BandwidthPoint, Roofs
@@ -529,7 +528,7 @@ def state_files(dice, folder):
     import msgspec
 
     from torchgauge.analyze.latency.noise import with_speed
-    from torchgauge.device import calibration, past_runs
+    from torchgauge.device import calibration
     from torchgauge.device.roofs.roofs import store
     from torchgauge.records.doctor import NoiseRun
     from torchgauge.records.latency.latency import Yardstick
@@ -544,8 +543,10 @@ def state_files(dice, folder):
     calibration.keep("m", noise, folder / "calibration.json")
     found = store(roofs, folder / "roofs.json")
     found.bandwidth_at(2**20)
-    known = past_runs.past_runs("m", file=folder / "past_runs.json")
-    past_runs.remember("m", msgspec.structs.replace(past(), target="t"), folder / "past_runs.json")
+    known = calibration.past_runs("m", file=folder / "past_runs.json")
+    calibration.remember(
+        "m", msgspec.structs.replace(past(), target="t"), folder / "past_runs.json"
+    )
     with_speed(Yardstick(times={"matmul": 1e-4, "copy": 1e-4, "python": 1e-4}), known, "mlp")
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from torchgauge.device.environment import environment
-from torchgauge.device.fp32 import switches, tf32
+from torchgauge.device.settings import switches, tf32
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from torchgauge.device.cpu import SystemFiles
-from torchgauge.device.memory_rooms import memory_rooms
+from torchgauge.device.process_counters import memory_rooms
 
 MEMINFO = "MemTotal: 1000 kB\nMemAvailable: 250 kB\n"
 V2 = {

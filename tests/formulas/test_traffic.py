@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from torchgauge.formulas.operand import Described
-from torchgauge.formulas.touched import touched
+from torchgauge.formulas.operand import Described, touched
 from torchgauge.formulas.traffic import _RULES, bytes_of
 
 aten = torch.ops.aten

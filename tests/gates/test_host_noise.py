@@ -9,7 +9,7 @@ from tests.support.latency_runs import timed
 
 from torchgauge.analyze.latency.run_spread import past_target
 from torchgauge.api.comparisons import compare, detect_regressions
-from torchgauge.device import past_runs
+from torchgauge.device import calibration
 from torchgauge.gates.host_noise import host_noise
 from torchgauge.records.latency.latency import PastRun, Yardstick
 
@@ -40,7 +40,7 @@ def name_of(found):
 
 
 def remembered(found, busy=False):
-    past_runs.remember(
+    calibration.remember(
         found.environment.machine.fingerprint,
         PastRun(
             target=name_of(found),

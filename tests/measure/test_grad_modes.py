@@ -10,7 +10,7 @@ from torchgauge.measure.latency import latency
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory
 from torchgauge.measure.step import prepared
-from torchgauge.measure.work.counted import measure_cost
+from torchgauge.measure.work.count import measure_cost
 from torchgauge.targets.builds.source import Source
 
 

@@ -9,7 +9,7 @@ from tests.support.operator_costs import ROOFS, cost, latency, row
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.share_rules import farthest_from_roof
 from torchgauge.analyze.work.bottleneck import bottleneck
-from torchgauge.analyze.work.roofline import roofline
+from torchgauge.analyze.work.lower_bound import roofline
 from torchgauge.report.page import page_profile
 from torchgauge.report.page import page_profile as page_roofline
 from torchgauge.report.page import page_series as page_method

@@ -6,8 +6,7 @@ import random
 from torchgauge.advice.budget import BudgetOver
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.advice.world import Block
-from torchgauge.measure.advice.check import CheckResult
-from torchgauge.measure.advice.layer_choice import LayerChoice
+from torchgauge.measure.advice.check import CheckResult, LayerChoice
 from torchgauge.records.advice import OutputCheck
 from torchgauge.records.target import Facts, TargetDescription
 

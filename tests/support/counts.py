@@ -1,8 +1,7 @@
 """The count of a language model, made by hand."""
 
-from torchgauge.analyze.memory.training_memory import Trainable, training_memory
-from torchgauge.analyze.memory.training_passes import Passes
-from torchgauge.analyze.work.other_device import estimate_on_device
+from torchgauge.analyze.memory.training_memory import Passes, Trainable, training_memory
+from torchgauge.analyze.work.lower_bound import estimate_on_device
 from torchgauge.device.roofs import peaks
 from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.records.work.cost import Cost, CostNode, CostRow

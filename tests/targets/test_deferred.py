@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.analyze.work.plausible_rates import implausible
+from torchgauge.analyze.work.roof_quality import implausible
 from torchgauge.compat.arrays.counting import count
 from torchgauge.device.environment import environment
 from torchgauge.errors import MeasurementError

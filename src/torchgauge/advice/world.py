@@ -17,8 +17,7 @@ from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import ORDERS, ByLayer, Candidate
 from torchgauge.analyze.statistics.permuted_blocks import FourLogs
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.advice.check import CheckResult, CheckSource
-from torchgauge.measure.advice.layer_choice import LayerChoice, LayerChoiceSource
+from torchgauge.measure.advice.check import CheckResult, CheckSource, LayerChoice, LayerChoiceSource
 from torchgauge.measure.latency.blocks import ABBA, Pace, Timed, block
 from torchgauge.measure.processes.fork_server import ForkServer
 from torchgauge.measure.processes.processes import ChildAnswer, Work, ask

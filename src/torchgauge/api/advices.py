@@ -65,7 +65,7 @@ def advise_request(
 
 
 def _advised(build: Build, options: AdviceOptions, progress: bool | None) -> Advice:
-    from torchgauge.advice.search import advised
+    from torchgauge.advice.experiment import advised
 
     with measuring(progress) as display:
         return advised(build, options, display)

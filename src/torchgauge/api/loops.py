@@ -72,6 +72,6 @@ def nvtx(model: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
         ...     y = model(x)  # below `nsys profile`, where there is a GPU
     """
     require_torch()
-    from torchgauge.measure.timeline.nvtx import nvtx as marked
+    from torchgauge.measure.timeline.ranges import nvtx as marked
 
     return marked(model)

@@ -63,8 +63,8 @@ def count_parallel(
     """
     require_torch()
     from torchgauge.device.roofs import peaks
-    from torchgauge.measure.parallel.parallel_count import count_object
     from torchgauge.measure.parallel.parallel_options import ParallelOptions, mesh_of
+    from torchgauge.measure.parallel.rank_count import count_object
 
     options = ParallelOptions(
         mesh=mesh_of(mesh),
@@ -85,7 +85,7 @@ def count_parallel_request(request: TargetRequest, options: ParallelOptions) -> 
     Raises InputError `loss-unknown`, and what loading and sharding raise.
     """
     require_torch()
-    from torchgauge.measure.parallel.parallel_count import count_requested
+    from torchgauge.measure.parallel.rank_count import count_requested
 
     with measuring(None) as display:
         return count_requested(request, options, display)

@@ -206,6 +206,6 @@ def _check(timeline: TimelineOptions) -> None:
     if timeline.trace is not None:
         check_replaceable(timeline.trace)
     if timeline.nvtx:
-        from torchgauge.measure.timeline.nvtx import check_available
+        from torchgauge.measure.timeline.ranges import check_available
 
         check_available()

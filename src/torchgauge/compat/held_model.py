@@ -187,15 +187,15 @@ class HeldModel:
 
     def nvtx(self, input_data: Any) -> None:
         """Run some steps with layers as NVTX ranges. Raises MeasurementError `nvtx-unavailable`."""
-        from torchgauge.measure.timeline import nvtx
+        from torchgauge.measure.timeline import ranges
 
-        nvtx.check_available()
+        ranges.check_available()
         from torchgauge.targets.builds.source import Source
 
         source = Source.of_object(
             self.model, self.inputs(input_data), device=self.device, precision=self.precision
         )
-        nvtx.run(source.open(), train=None)
+        ranges.run(source.open(), train=None)
 
 
 def _resolved(device: str | None, *, named: bool) -> str | None:

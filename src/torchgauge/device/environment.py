@@ -127,7 +127,7 @@ def _settings() -> Settings:
     torch = sys.modules.get("torch")
     if torch is None:
         return Settings(variables=variables)
-    from torchgauge.device.fp32 import switches
+    from torchgauge.device.settings import switches
 
     matmul, convolution = switches()
     return Settings(

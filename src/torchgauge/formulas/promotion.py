@@ -13,12 +13,13 @@ from torchgauge.formulas.operand import (
     MissingTensor,
     MissingValue,
     Work,
+    elements_of,
     is_complex,
     is_integer,
+    tensors,
     vector,
 )
 from torchgauge.formulas.shapes import broadcast, like
-from torchgauge.formulas.touched import elements_of, tensors
 
 ElementType = tuple[str, int]  # torch's name and the bytes of an element
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torchgauge.formulas import onnx_kinds
 from torchgauge.formulas.free import STILL
-from torchgauge.formulas.touched import elements_of, tensors, touched
+from torchgauge.formulas.operand import elements_of, tensors, touched
 
 Arguments = tuple[Any, ...]
 Named = dict[str, Any]

@@ -19,15 +19,7 @@ from torchgauge.formulas.operand import (
     is_complex,
     is_integer,
 )
-from torchgauge.formulas.promotion import (
-    BOOL,
-    FLOAT32,
-    INT64,
-    ElementType,
-    common,
-    in_type,
-    typed,
-)
+from torchgauge.formulas.promotion import BOOL, FLOAT32, INT64, ElementType, common, in_type, typed
 from torchgauge.formulas.shapes import broadcast, like, outputs
 
 Rule = Callable[..., Any]

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torchgauge.analyze.gate.limits import parse_limit
-from torchgauge.analyze.gate.tolerances import (
-    USUAL_METRICS,
-    default_tolerance,
-    parse_tolerance,
-)
+from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
 from torchgauge.errors import InputError
 from torchgauge.records.metric import METRICS, metric
 from torchgauge.records.verdict import Limit, Tolerance
-
-if TYPE_CHECKING:
-    pass
-
 
 USUAL_BLOCKS = 8
 MOST_BLOCKS = 40

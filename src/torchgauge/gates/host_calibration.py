@@ -13,9 +13,8 @@ from torchgauge.device import calibration
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.gates.gate_options import LEAST_BLOCKS
 from torchgauge.gates.paired_gate import first_look, pace_for
-from torchgauge.measure.latency.blocks import Timed, block
+from torchgauge.measure.latency.blocks import Timed, block, run
 from torchgauge.measure.latency.noise import watch_others
-from torchgauge.measure.latency.paired_run import run
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.progress import Progress
 from torchgauge.records.doctor import Noise, NoiseRun

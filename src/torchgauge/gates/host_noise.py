@@ -9,7 +9,7 @@ from torchgauge.analyze.latency.correction import Correction, correction
 from torchgauge.analyze.latency.noise import workload, yardsticks_of
 from torchgauge.analyze.latency.run_spread import past_target, run_spread
 from torchgauge.device import calibration
-from torchgauge.device.past_runs import past_runs
+from torchgauge.device.calibration import past_runs
 from torchgauge.records.latency.latency import PastRun
 
 if TYPE_CHECKING:

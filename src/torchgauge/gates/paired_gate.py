@@ -39,9 +39,8 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.verdict import Block, Limit, Ruling, Tolerance, Verdict, overall
 
 if TYPE_CHECKING:
-    from torchgauge.measure.latency.blocks import Pace, Timed
+    from torchgauge.measure.latency.blocks import Pace, PairedRun, Timed
     from torchgauge.measure.latency.latency_options import LatencyOptions
-    from torchgauge.measure.latency.paired_run import PairedRun
     from torchgauge.measure.processes.waiting_process import Build
 
 
@@ -189,9 +188,8 @@ class _Gate:
         planned = self._plan()
         if planned is None:
             return
-        from torchgauge.measure.latency.blocks import block
+        from torchgauge.measure.latency.blocks import block, run
         from torchgauge.measure.latency.noise import watch_share
-        from torchgauge.measure.latency.paired_run import run
         from torchgauge.measure.latency.step_times import is_busy, other_load
 
         pace = pace_for(self.records)

@@ -6,8 +6,7 @@ import msgspec
 
 from torchgauge.analyze.latency.training_phases import training_time
 from torchgauge.analyze.work.bottleneck import bottleneck, contradicted, step_bottleneck
-from torchgauge.analyze.work.lower_bound import Fp32
-from torchgauge.analyze.work.roofline import roofline
+from torchgauge.analyze.work.lower_bound import Fp32, roofline
 from torchgauge.analyze.work.tree_costs import layer_times, with_bounds, with_costs
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.measure.latency.latency_options import LatencyOptions

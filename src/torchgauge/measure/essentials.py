@@ -14,7 +14,7 @@ from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory as memory_probe
 from torchgauge.measure.plan import measure_latency
 from torchgauge.measure.runner import Runner
-from torchgauge.measure.work.counted import measure_cost
+from torchgauge.measure.work.count import measure_cost
 from torchgauge.progress import Silent
 from torchgauge.records.profile import ProbeRun, Profile
 from torchgauge.targets.builds.source import Source

@@ -21,17 +21,12 @@ from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.latency.training_phases import throughput
 from torchgauge.analyze.timeline.launches import NamedSpans
 from torchgauge.analyze.timeline.residual import with_headline_ratio
-from torchgauge.analyze.work.plausible_rates import implausible, of_each_call
+from torchgauge.analyze.work.roof_quality import implausible, of_each_call
 from torchgauge.device.environment import environment
 from torchgauge.device.load import gpu_metrics
 from torchgauge.device.roofs import roofs as machine
 from torchgauge.device.select import open_device
-from torchgauge.measure.derived import (
-    bounds,
-    judged,
-    meta_device,
-    phases,
-)
+from torchgauge.measure.derived import bounds, judged, meta_device, phases
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
@@ -45,14 +40,14 @@ from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import guarded, prepared
 from torchgauge.measure.timeline import compilation as compilation_probe
 from torchgauge.measure.timeline import eager_comparison as eager_probe
-from torchgauge.measure.timeline import nvtx as nvtx_probe
+from torchgauge.measure.timeline import ranges as nvtx_probe
 from torchgauge.measure.timeline import runtime_timeline
 from torchgauge.measure.timeline import timeline as timeline_probe
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work import energy as energy_probe
 from torchgauge.measure.work import roofs as roofs_probe
 from torchgauge.measure.work import sized
-from torchgauge.measure.work.counted import counted, what_ran
+from torchgauge.measure.work.count import counted, what_ran
 from torchgauge.measure.work.utilization import step_utilization
 from torchgauge.progress import Progress
 from torchgauge.records import rendering

@@ -17,8 +17,7 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
 from torchgauge.measure.interrupts import Interrupts
-from torchgauge.measure.processes.separate_process import serve_in_separate_process
-from torchgauge.measure.processes.serving_source import ServingSource
+from torchgauge.measure.processes.separate_process import ServingSource, serve_in_separate_process
 from torchgauge.measure.step import Step, prepared
 from torchgauge.progress import Progress, Silent
 from torchgauge.records.record import MeasurementWarning

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from torchgauge.analyze.onnx.graph_size import floating_precision
-from torchgauge.device.fp32 import tf32
+from torchgauge.device.settings import tf32
 from torchgauge.errors import InputError
 from torchgauge.records.record import GradMode
 from torchgauge.targets import members

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchgauge.analyze.trace.device_work import attributed
-from torchgauge.analyze.trace.recorded_call import recorded_call
+from torchgauge.analyze.trace.recording import recorded_call
 from torchgauge.progress import Progress
 from torchgauge.records.trace.replay import RecordedCall, Replay
 from torchgauge.traces.rank_file import events_of

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from torchgauge.analyze.communication.collectives import Calls
 from torchgauge.analyze.trace.rank_trace import rank_trace
-from torchgauge.analyze.trace.recording import recording
+from torchgauge.analyze.trace.recording import devices, recording
 from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others
-from torchgauge.analyze.trace.window import devices
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.readers.kineto.heads import PythonDetail

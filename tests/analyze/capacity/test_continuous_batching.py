@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from torchgauge.analyze.capacity.continuous_batching import (
+from torchgauge.analyze.capacity.token_model import (
     Limits,
     StageCost,
     _steps_until,

@@ -6,11 +6,10 @@ import pytest
 from tests.support import executorch_files
 from tests.support.executorch_files import lowered_node, number, program, several, tensor
 
-from torchgauge.analyze.executorch.dump_nodes import recorded_call
-from torchgauge.analyze.executorch.program_graph import program_graph
-from torchgauge.analyze.onnx.graph_cost import graph_cost
+from torchgauge.analyze.executorch.program_graph import program_graph, recorded_call
 from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.node_tree import node_rows
+from torchgauge.analyze.onnx.node_work import graph_cost
 from torchgauge.errors import InputError
 from torchgauge.readers.dialects.etdump import as_kineto
 from torchgauge.readers.executorch.flatbuffer import read_runs

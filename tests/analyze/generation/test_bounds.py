@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from torchgauge.analyze.generation.bounds import bounded
+from torchgauge.analyze.generation.cells import bounded
 from torchgauge.records.generation.cell import StageWork
 from torchgauge.records.work.roofline import BandwidthPoint, Roofs
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support import records
 from tests.support.generation_grids import grid_cell
 
-from torchgauge.analyze.generation.bounds import largest_batch
+from torchgauge.analyze.generation.cells import largest_batch
 
 MIB = 1 << 20
 

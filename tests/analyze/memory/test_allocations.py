@@ -11,7 +11,7 @@ from tests.support.paths import public_trace
 
 from torchgauge.analyze.memory import allocations as memory
 from torchgauge.analyze.memory.allocations import NamedStorage, StepTimes, pair, step_memory
-from torchgauge.analyze.memory.recorded_ranges import Ranges, outermost_operators
+from torchgauge.analyze.memory.tree_memory import Ranges, outermost_operators
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.trace.events import MemoryEvents
 

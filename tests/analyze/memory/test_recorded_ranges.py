@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.support.paths import public_trace
 
-from torchgauge.analyze.memory.recorded_ranges import named_ranges, outermost_operators
+from torchgauge.analyze.memory.tree_memory import named_ranges, outermost_operators
 from torchgauge.errors import InputError
 from torchgauge.readers.kineto.kineto import read_events
 

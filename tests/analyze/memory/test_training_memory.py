@@ -11,13 +11,13 @@ from torchgauge.analyze.memory.training_memory import (
     MASTERS,
     OPTIMIZERS,
     STATE_TENSORS,
+    Passes,
     Trainable,
     optimizer_named,
     states,
     temporaries,
     training_memory,
 )
-from torchgauge.analyze.memory.training_passes import Passes
 from torchgauge.errors import InputError
 
 REAL = {

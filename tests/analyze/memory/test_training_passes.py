@@ -1,6 +1,6 @@
 """What is alive when, by hand."""
 
-from torchgauge.analyze.memory.training_passes import Block, BlockLifetimes, passes
+from torchgauge.analyze.memory.training_memory import Block, BlockLifetimes, passes
 
 
 def two_passes():

@@ -11,10 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.support import onnx_files
 from tests.support.onnx_files import model, node, weight
 
-from torchgauge.analyze.onnx.graph_cost import NO_LAYER, graph_cost, graph_facts
 from torchgauge.analyze.onnx.graph_size import floating_precision, graph_size, made_up
 from torchgauge.analyze.onnx.layers import common, scope_path, with_layers
-from torchgauge.analyze.onnx.node_work import with_work
+from torchgauge.analyze.onnx.node_work import NO_LAYER, graph_cost, graph_facts, with_work
 from torchgauge.readers.onnx.graph_reader import read
 from torchgauge.readers.onnx.input_shapes import RequestedShapes
 from torchgauge.records.onnx.graph import Graph

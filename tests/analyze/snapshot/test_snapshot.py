@@ -8,7 +8,7 @@ from tests.support import snapshots as made
 from tests.support.snapshots import ADAM, BASE, LOG, MIB, PUBLIC, TRAIN, block, segment, whole
 
 from torchgauge.analyze.snapshot.growth import growth
-from torchgauge.analyze.snapshot.segment_ranges import Free, Ranges, cause, gaps
+from torchgauge.analyze.snapshot.replay import Free, Ranges, cause, gaps
 from torchgauge.analyze.snapshot.snapshot import snapshot
 from torchgauge.readers.snapshot.snapshot import read_recording
 from torchgauge.records import codec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchgauge.analyze.timeline.generated_code import KernelCall, identity, kernel_calls
+from torchgauge.analyze.timeline.compared_layers import KernelCall, identity, kernel_calls
 
 KNOWN = {"add", "relu", "threshold_backward", "_unsafe_view", "view", "sum", "mm"}
 CPU = """\

@@ -3,8 +3,13 @@
 import pytest
 
 from torchgauge.analyze.timeline.call_tree import Call, CallTree, NamedModule
-from torchgauge.analyze.timeline.residual import layer_times
-from torchgauge.analyze.timeline.stamp_cost import FREE, StampCost, scaled_to_steps, stamp_cost
+from torchgauge.analyze.timeline.residual import (
+    FREE,
+    StampCost,
+    layer_times,
+    scaled_to_steps,
+    stamp_cost,
+)
 
 NET, BLOCK, CONV, RELU = range(4)
 NAMES = [NamedModule((name,), "L") for name in ("", "block", "block.conv", "block.relu")]

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 from tests.support.kineto_events import kernel, launch, op, read, span
 
 from torchgauge.analyze.trace.critical_path import critical_path
-from torchgauge.analyze.trace.dependencies import Dependencies
+from torchgauge.analyze.trace.dependencies import Dependencies, Waits
 from torchgauge.analyze.trace.device_work import COMPUTE, Activities
 from torchgauge.analyze.trace.rank_trace import rank_trace
-from torchgauge.analyze.trace.synchronisations import Waits
 from torchgauge.records.trace.events import ABSENT
 
 NOTHING = np.zeros(0, np.int64)

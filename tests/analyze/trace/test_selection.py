@@ -9,9 +9,8 @@ from tests.support.paths import public_trace
 from tests.support.span_parts import EVENTS, TEXT
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
-from torchgauge.analyze.trace.recording import recording
+from torchgauge.analyze.trace.recording import recording, window
 from torchgauge.analyze.trace.selection import Part, select, selected_events, waits_for_others
-from torchgauge.analyze.trace.window import window
 from torchgauge.errors import InputError
 from torchgauge.readers.kineto.kineto import read_events
 

@@ -2,9 +2,8 @@ import msgspec
 import pytest
 from tests.support.operator_costs import ROOFS, cost, row, size
 
-from torchgauge.analyze.memory.training_memory import Trainable, training_memory
-from torchgauge.analyze.memory.training_passes import Passes
-from torchgauge.analyze.work.other_device import estimate_on_device
+from torchgauge.analyze.memory.training_memory import Passes, Trainable, training_memory
+from torchgauge.analyze.work.lower_bound import estimate_on_device
 from torchgauge.device.roofs import peaks
 
 MADE = cost(row(matmul_flops=10**9, bytes=10**6))

@@ -4,9 +4,13 @@ import math
 
 import pytest
 
-from torchgauge.analyze.work.recorded_operands import arguments, element_type
-from torchgauge.formulas.operand import MissingOperandError, MissingTensor, MissingValue
-from torchgauge.formulas.touched import elements_of
+from torchgauge.analyze.work.recorded_work import arguments, element_type
+from torchgauge.formulas.operand import (
+    MissingOperandError,
+    MissingTensor,
+    MissingValue,
+    elements_of,
+)
 
 
 @pytest.mark.parametrize(

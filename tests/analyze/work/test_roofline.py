@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.operator_costs import MIB, ROOFS, cost, latency, node, row
 
-from torchgauge.analyze.work.lower_bound import row_bounds, summed
-from torchgauge.analyze.work.roofline import roofline
+from torchgauge.analyze.work.lower_bound import roofline, row_bounds, summed
 from torchgauge.records.work.roofline import BandwidthPoint, Roofline
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from torchgauge.formulas import registry
 from torchgauge.formulas.onnx_kinds import ELEMENTWISE, MOVING, REDUCED, STILL
-from torchgauge.formulas.operand import Described, Work
-from torchgauge.formulas.touched import touched
+from torchgauge.formulas.operand import Described, Work, touched
 from torchgauge.formulas.traffic import bytes_of
 
 MS = "com.microsoft::"

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.latency.blocks import Pace, Timed
-from torchgauge.measure.latency.paired_run import run
+from torchgauge.measure.latency.blocks import Pace, Timed, run
 from torchgauge.progress import Silent
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.support import records
 
-from torchgauge.device import past_runs
+from torchgauge.device import calibration
 from torchgauge.device.environment import environment
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.latency_runs import LatencyRuns, combined
@@ -31,7 +31,7 @@ def test_the_yardstick_is_remembered_and_tells_the_speed_of_the_sixth_run(monkey
         found = latency(1.0)
         assert found.yardstick.times == WORK
         assert found.yardstick.speed is None
-        kept = past_runs.past_runs(environment().machine.fingerprint)
+        kept = calibration.past_runs(environment().machine.fingerprint)
         assert [run.yardstick for run in kept] == [WORK] * (number + 1)
     slow = latency(1.25).yardstick
     assert slow.speed == pytest.approx(0.8)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.measure.loop import compilation_costs
-from torchgauge.measure.loop.compilation_costs import CompilationCosts
+from torchgauge.measure.loop import interruptions
+from torchgauge.measure.loop.interruptions import CompilationCosts
 
 BREAK = "Call to `print`\n  Explanation: It prints.\n  Hint: Do not."
 
@@ -37,7 +37,7 @@ def dynamo(monkeypatch):
         get_compilation_metrics=lambda: metrics[-64:],
         graph_break_reasons=[SimpleNamespace(reason=BREAK, user_stack=frames)],
     )
-    monkeypatch.setattr(compilation_costs.internals, "dynamo", lambda: utils)
+    monkeypatch.setattr(interruptions.internals, "dynamo", lambda: utils)
     return metrics
 
 

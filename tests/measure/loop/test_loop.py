@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
 import torchgauge as tg
-from torchgauge.analyze.timeline.stamp_cost import StampCost
+from torchgauge.analyze.timeline.residual import StampCost
 from torchgauge.measure.loop import loop_record, loop_steps, mark
 from torchgauge.measure.loop.schedule import STAMPED
 from torchgauge.records import codec

@@ -10,8 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, dataloader
 
 from torchgauge.measure.loop import step_clock
-from torchgauge.measure.loop.scalar_calls import ScalarReads
-from torchgauge.measure.loop.step_clock import StepClock
+from torchgauge.measure.loop.step_clock import ScalarReads, StepClock
 from torchgauge.records.timeline.loop import STEP_KINDS
 
 

@@ -4,11 +4,11 @@ import torch
 from tests.support.step_memory import ADAM, measured
 from torch import nn
 
-from torchgauge.analyze.memory.recorded_ranges import Ranges
 from torchgauge.analyze.memory.tree_memory import (
     MAX_ROWS,
     OTHERS_NAME,
     AliveStorage,
+    Ranges,
     alive_tensors,
 )
 from torchgauge.report.console import blocks

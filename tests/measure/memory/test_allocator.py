@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.memory.allocator import allocated, watched
+from torchgauge.measure.memory.process_memory import allocated, watched
 
 GPU = torch.device("cuda", 1)
 STATS = {

@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import Call
-from torchgauge.analyze.timeline.generated_code import kernel_calls
+from torchgauge.analyze.timeline.compared_layers import kernel_calls
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.timeline.compilation import KernelSite
 from torchgauge.measure.timeline.kernel_stamps import KernelStamps

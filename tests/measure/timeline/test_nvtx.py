@@ -8,7 +8,7 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.cli.main import main
-from torchgauge.measure.timeline.nvtx import STEPS, nvtx
+from torchgauge.measure.timeline.ranges import STEPS, nvtx
 
 
 class Fake:

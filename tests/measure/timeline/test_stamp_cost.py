@@ -8,7 +8,7 @@ from torchgauge.clock import SystemClock
 from torchgauge.measure.plan import opened
 from torchgauge.measure.timeline import timeline
 from torchgauge.measure.timeline.layer_times import own_times
-from torchgauge.measure.timeline.stamp_cost import calibrated
+from torchgauge.measure.timeline.stamps import calibrated
 from torchgauge.targets.builds.source import Source
 
 READING = 100

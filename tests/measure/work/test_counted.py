@@ -8,7 +8,7 @@ import torchgauge as tg
 from torchgauge.api.measurements import count_request
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.measure.forward import opened
-from torchgauge.measure.work import counted
+from torchgauge.measure.work import count
 from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.loaders.load import load
@@ -99,7 +99,7 @@ def test_what_fails_on_real_tensors_too_says_their_error():
 
 
 def test_a_model_too_large_for_values_says_what_helps(monkeypatch):
-    monkeypatch.setattr(counted, "LARGEST", 59)  # the layer has 15 float32
+    monkeypatch.setattr(count, "LARGEST", 59)  # the layer has 15 float32
     inputs = on_meta(lambda: (torch.ones(2, 4), torch.ones(2)))
     with pytest.raises(MeasurementError) as caught:
         tg.count_cost(on_meta(Reads), inputs)

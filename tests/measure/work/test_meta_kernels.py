@@ -9,8 +9,8 @@ import torchgauge as tg
 from torchgauge.api.measurements import count_request
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.forward import opened
+from torchgauge.measure.work.count import measure_cost
 from torchgauge.measure.work.count_options import CountOptions
-from torchgauge.measure.work.counted import measure_cost
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import TargetRequest
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.analyze.work.roofline import roofline
+from torchgauge.analyze.work.lower_bound import roofline
 from torchgauge.records import rendering
 from torchgauge.records.figures import COST, figures
 from torchgauge.records.work.cost import OUTSIDE

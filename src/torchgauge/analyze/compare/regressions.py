@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from torchgauge.analyze.compare.compare import compare
 from torchgauge.analyze.compare.shapes import compare_generations
 from torchgauge.analyze.gate.stored import HostNoise
-from torchgauge.analyze.gate.tolerances import (
-    GENERATION_METRICS,
-    USUAL_METRICS,
-    default_tolerance,
-)
+from torchgauge.analyze.gate.tolerances import GENERATION_METRICS, USUAL_METRICS, default_tolerance
 from torchgauge.records.comparison import Change, Comparison, Regressions
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile

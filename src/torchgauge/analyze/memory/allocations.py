@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from torchgauge.analyze.memory.recorded_ranges import Ranges
-from torchgauge.analyze.memory.tree_memory import AliveStorage
+from torchgauge.analyze.memory.tree_memory import AliveStorage, Ranges
 from torchgauge.records.memory.memory import PARTS, MemoryPoint
 from torchgauge.records.memory.out_of_memory import Part
 from torchgauge.records.trace.events import Integers, MemoryEvents

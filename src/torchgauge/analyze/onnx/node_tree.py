@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from torchgauge.analyze.onnx.graph_cost import NO_LAYER
-from torchgauge.analyze.onnx.node_work import moved_bytes
+from torchgauge.analyze.onnx.node_work import NO_LAYER, moved_bytes
 from torchgauge.formulas.onnx_kinds import MOVING
 from torchgauge.records.onnx.graph import Graph, GraphNode, LayerRule
 from torchgauge.records.timeline.node import TreeRow

@@ -10,8 +10,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from torchgauge.analyze.snapshot import growth as layout
-from torchgauge.analyze.snapshot.replay import UNKNOWN, Replay, replay
-from torchgauge.analyze.snapshot.segment_ranges import failed_allocations
+from torchgauge.analyze.snapshot.replay import UNKNOWN, Replay, failed_allocations, replay
 from torchgauge.analyze.snapshot.snapshot_findings import findings
 from torchgauge.analyze.snapshot.user_frames import Stacks
 from torchgauge.readers.snapshot.snapshot_contents import Events, RecordedSegment, Recording

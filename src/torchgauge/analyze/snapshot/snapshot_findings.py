@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.snapshot.segment_ranges import segment_for
+from torchgauge.analyze.snapshot.replay import segment_for
 from torchgauge.records.finding import Finding
 from torchgauge.records.snapshot import DeviceMemory, Oom, OomCause, Snapshot, Stack
 

@@ -28,7 +28,7 @@ from torchgauge.analyze.timeline.device_time import (
 from torchgauge.analyze.timeline.launches import has_all_launches, launched
 from torchgauge.analyze.timeline.steps import Steps, marked, single_step
 from torchgauge.analyze.trace.kernel_facts import Facts
-from torchgauge.analyze.work.recorded_operands import input_types
+from torchgauge.analyze.work.recorded_work import input_types
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import DeviceUse
 from torchgauge.records.trace.breakdown import Kernel

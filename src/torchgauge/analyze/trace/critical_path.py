@@ -21,9 +21,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 import numpy as np
 
 from torchgauge.analyze.trace.copies import packed
-from torchgauge.analyze.trace.dependencies import Dependencies
+from torchgauge.analyze.trace.dependencies import Dependencies, Waits
 from torchgauge.analyze.trace.device_work import COMMUNICATION, Activities
-from torchgauge.analyze.trace.synchronisations import Waits
 from torchgauge.records.trace.breakdown import CriticalPath, Link, PathItem
 from torchgauge.records.trace.events import ABSENT, Integers
 

@@ -31,7 +31,13 @@ from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.trace.copies import copies, packed
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
-from torchgauge.analyze.trace.dependencies import Dependencies, dependencies
+from torchgauge.analyze.trace.dependencies import (
+    Dependencies,
+    dependencies,
+    operator,
+    synchronisations,
+    waits,
+)
 from torchgauge.analyze.trace.device_work import (
     COMMUNICATION,
     Activities,
@@ -43,8 +49,7 @@ from torchgauge.analyze.trace.device_work import (
 )
 from torchgauge.analyze.trace.kernel_facts import Facts, serving_phases
 from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
-from torchgauge.analyze.trace.synchronisations import operator, synchronisations, waits
-from torchgauge.analyze.trace.window import contents, devices, not_recorded, origin, window
+from torchgauge.analyze.trace.recording import contents, devices, not_recorded, origin, window
 from torchgauge.analyze.work.event_costs import event_costs
 from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products, StepTime, peak_used, utilization

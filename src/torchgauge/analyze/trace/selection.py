@@ -13,8 +13,7 @@ import numpy as np
 
 from torchgauge import units
 from torchgauge.analyze.timeline.attribution import NONE
-from torchgauge.analyze.trace.recording import Recording
-from torchgauge.analyze.trace.window import window
+from torchgauge.analyze.trace.recording import Recording, window
 from torchgauge.errors import InputError
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 from torchgauge.similar import similar

@@ -1,14 +1,24 @@
-"""The least time that counted work can take on a device: operator by operator, under its roofs."""
+"""A call beside the roofs of its device, or of one that is not here: least time, rates, fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from torchgauge.records.work.cost import Cost, CostRow
-from torchgauge.records.work.roofline import Roofs
+from torchgauge.analyze.memory.training_memory import HIGH, LOW
+from torchgauge.records.latency.latency import Latency
+from torchgauge.records.memory.training_memory import TrainingMemory
+from torchgauge.records.work.cost import Cost, CostRow, LayerCost, Phase, Work
+from torchgauge.records.work.roofline import LayerRoofline, OtherDevice, Roofline, Roofs
+from torchgauge.records.work.size import Size
 
 _ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "complex64": 8}
+_EXECUTED: tuple[Phase, ...] = ("forward", "backward", "recompute")
+METHOD = (
+    "Lower bound: for each operator the longer of operations over the dtype's dense peak and bytes "
+    "over the memory's bandwidth, summed. Memory: parameters, buffers and inputs; of a training "
+    "step the peak, with the workspaces of the CPU's kernels."
+)
 
 
 def beyond_cache(cost: Cost, cache: int | None) -> dict[int, float]:
@@ -145,3 +155,120 @@ def _rounded(operator: str, fp32: Fp32) -> bool:
     matmul, convolution = fp32
     of_cudnn = "conv" in operator or "rnn" in operator
     return (convolution if of_cudnn else matmul) == "tf32"
+
+
+def roofline(
+    cost: Cost,
+    latency: Latency | None,
+    roofs: Roofs,
+    *,
+    layer_times: Mapping[int, float] | None = None,
+    fp32: Fp32 = TORCH_DEFAULT,
+) -> Roofline | None:
+    """Return how near the measured median comes to the lower bound of `lower_bound.py`.
+
+    `cost` and `latency` must be of the same call: a forward, or a step without its optimizer.
+    `layer_times` is seconds per call of the model by index of `Cost.nodes`. Rates are of executed
+    work, attention counted in full. Without `latency` the times and what follows are None.
+    There is no roofline of a call of whose work nothing is known.
+    """
+    bounds = row_bounds(cost, roofs, fp32)
+    bound = summed(bounds)
+    if bound.at_least and not bound.time:
+        return None
+    work = cost.total(_EXECUTED)
+    time = latency.median if latency is not None and latency.median > 0 else None
+    return Roofline(
+        roofs=roofs,
+        intensity=work.intensity,
+        lower_bound=bound.time,
+        time=time,
+        flops_per_second=_per(work.flops, time),
+        bytes_per_second=_per(work.bytes, time),
+        efficiency=_per(bound.time, time),
+        at_least=bound.at_least,
+        layers=_layers(cost, bounds, layer_times or {}),
+    )
+
+
+def _layers(
+    cost: Cost, bounds: tuple[RowBound, ...], times: Mapping[int, float]
+) -> tuple[LayerRoofline, ...]:
+    """Return one entry for each node, with all below it, in the nodes' order."""
+    if not cost.nodes:
+        return ()
+    own: list[list[RowBound]] = [[] for _ in cost.nodes]
+    for row, bound in zip(cost.rows, bounds, strict=True):
+        own[row.node].append(bound)
+    sums = [summed(group)[:2] for group in own]
+    for index in range(len(cost.nodes) - 1, 0, -1):  # a parent comes before its children
+        parent = cost.nodes[index].parent
+        sums[parent] = (sums[parent][0] + sums[index][0], sums[parent][1] + sums[index][1])
+    works = {layer.number: layer for _, layer in cost.tree.walk()}
+    return tuple(
+        _layer(works[index], sums[index], times.get(index)) for index in range(len(cost.nodes))
+    )
+
+
+def _layer(layer: LayerCost, sums: tuple[float, float], time: float | None) -> LayerRoofline:
+    work: Work = layer.work
+    compute, memory = sums
+    return LayerRoofline(
+        node=layer.number,
+        intensity=work.intensity,
+        lower_bound=compute + memory,
+        bound=None if not compute + memory else ("compute" if compute > memory else "memory"),
+        time=time,
+        flops_per_second=_per(work.flops, time),
+        bytes_per_second=_per(work.bytes, time),
+        efficiency=_per(compute + memory, time),
+    )
+
+
+def _per(amount: float, time: float | None) -> float | None:
+    return amount / time if time else None
+
+
+def estimate_on_device(
+    cost: Cost,
+    size: Size,
+    roofs: Roofs,
+    training: TrainingMemory | None = None,
+    *,
+    inputs: int = 0,
+    fp32: Fp32 = TORCH_DEFAULT,
+) -> OtherDevice:
+    """Return the least latency of `cost` on a device, the memory it needs, and whether that fits.
+
+    Latency is the sum over operators of the longer of two times: their operations at the dense peak
+    of their dtype, and their bytes at the memory's bandwidth. Kernels reach 40 to 80 % of that, and
+    launching them takes time too: expect longer. Shorter is possible where fusion or a cache saves
+    traffic between operators. Memory is that of `training` with the optimizer it assumes; without
+    it, or where no total is known, a lower bound: it can show that a call does not fit, never that
+    it does. A step that is estimated nearer to the device's memory than estimates are to what was
+    measured may fit or not.
+    """
+    bound = summed(row_bounds(cost, roofs, fp32))
+    minimum_memory, total = size.bytes + inputs, None
+    if training is not None:
+        minimum_memory, total = training.assumed.lower_bound, training.assumed.total
+    at_least = total is None or bool(size.uninitialized)
+    memory = minimum_memory if total is None else total
+    fits: bool | None = None
+    if roofs.memory is not None and (
+        minimum_memory > roofs.memory or (total or 0) / HIGH > roofs.memory
+    ):
+        fits = False
+    elif roofs.memory is not None and not at_least and memory / LOW <= roofs.memory:
+        fits = True
+    return OtherDevice(
+        device=roofs.device,
+        latency=bound.time if bound.time or not bound.at_least else None,
+        memory=memory,
+        memory_available=roofs.memory,
+        fits=fits,
+        latency_at_least=bound.at_least,
+        memory_at_least=at_least,
+        method=METHOD,
+        sources=roofs.sources,
+    )

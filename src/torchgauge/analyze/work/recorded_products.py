@@ -15,7 +15,7 @@ from torchgauge.analyze.timeline.attribution import (
 )
 from torchgauge.analyze.timeline.steps import Steps
 from torchgauge.analyze.work.event_costs import EventCosts
-from torchgauge.analyze.work.recorded_operands import floating_types
+from torchgauge.analyze.work.recorded_work import floating_types
 from torchgauge.analyze.work.utilization import Products, multiplies_activations
 from torchgauge.records.trace.events import ABSENT, Events, Integers
 

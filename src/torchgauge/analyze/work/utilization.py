@@ -15,12 +15,7 @@ from torchgauge.analyze.work.lower_bound import TORCH_DEFAULT, Fp32
 from torchgauge.records.record import Interval
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.roofline import Roofs
-from torchgauge.records.work.utilization import (
-    FieldFormula,
-    FormulaPart,
-    PeakUsed,
-    Utilization,
-)
+from torchgauge.records.work.utilization import FieldFormula, FormulaPart, PeakUsed, Utilization
 
 # FLOPs for each weight and token: a multiply-add forward, and two of them backward.
 FORWARD = 2

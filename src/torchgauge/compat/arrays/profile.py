@@ -6,8 +6,8 @@ from typing import Any
 
 from torchgauge.analyze.latency.training_phases import throughput
 from torchgauge.analyze.work.bottleneck import bottleneck
-from torchgauge.analyze.work.plausible_rates import implausible
-from torchgauge.analyze.work.roofline import roofline
+from torchgauge.analyze.work.lower_bound import roofline
+from torchgauge.analyze.work.roof_quality import implausible
 from torchgauge.compat.arrays import counting, latency, memory
 from torchgauge.compat.arrays.calling import batch_of, run
 from torchgauge.compat.arrays.kept import preserved

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from torchgauge.device.counters import memory_available
-from torchgauge.device.fp32 import tf32
+from torchgauge.device.settings import tf32
 
 Call = Callable[[], object]
 

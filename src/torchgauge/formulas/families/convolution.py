@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import FREE, Operand, Work, product, vector
+from torchgauge.formulas.operand import FREE, Operand, Work, elements_of, product, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 
 def _macs(output: Operand, weight: Operand) -> int:

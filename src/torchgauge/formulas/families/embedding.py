@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import FREE, Operand, Work, elements, vector
+from torchgauge.formulas.operand import FREE, Operand, Work, elements, elements_of, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 SUM, MEAN, MAX = 0, 1, 2  # modes of a bag
 

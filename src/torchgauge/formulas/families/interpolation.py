@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, elements, product, vector
+from torchgauge.formulas.operand import Operand, Work, elements, product, tensors, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import tensors
 
 MULTIPLY_ADD = 2
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2  # grid_sampler's modes

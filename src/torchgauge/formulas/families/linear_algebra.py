@@ -8,9 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, elements, is_complex, product
+from torchgauge.formulas.operand import Operand, Work, elements, is_complex, product, tensors
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import tensors
 
 
 def _estimate(per_matrix: float, operand: Operand) -> Work:

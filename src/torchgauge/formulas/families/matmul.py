@@ -8,9 +8,17 @@ import math
 from typing import Any
 
 from torchgauge.formulas.families.sparse import is_sparse, sparse_sparse
-from torchgauge.formulas.operand import FREE, Operand, Work, is_nested, parts, product, vector
+from torchgauge.formulas.operand import (
+    FREE,
+    Operand,
+    Work,
+    elements_of,
+    is_nested,
+    parts,
+    product,
+    vector,
+)
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 # Rows from which on torch computes Euclidean distances by a matrix product (cdist's own rule).
 CDIST_ROWS = 25

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import FREE, Operand, Work, vector
+from torchgauge.formulas.operand import FREE, Operand, Work, elements_of, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 MEAN, VARIANCE, NORMALISE = 1, 3, 2
 # Normalised value again (2); the sums of the gradient (1) and of its product with that value (2);

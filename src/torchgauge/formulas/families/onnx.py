@@ -14,10 +14,18 @@ from torchgauge.formulas.families import attention, convolution, interpolation, 
 from torchgauge.formulas.families.normalization import batch_norm_evaluation, layer_norm, rms_norm
 from torchgauge.formulas.families.reduction import topk as torch_topk
 from torchgauge.formulas.onnx_kinds import CONTAINERS, ELEMENTWISE, MOVING, REDUCED, STILL
-from torchgauge.formulas.operand import FREE, Described, Operand, Work, elements, product, vector
+from torchgauge.formulas.operand import (
+    FREE,
+    Described,
+    Operand,
+    Work,
+    elements,
+    product,
+    tensors,
+    vector,
+)
 from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import find, formula
-from torchgauge.formulas.touched import tensors
 
 # How many neighbours each resized dimension has, by a mode's name.
 NEIGHBOURS = {"linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}

@@ -9,10 +9,9 @@ from typing import Any
 
 from torchgauge.formulas.families.normalization import layer_norm, rms_norm
 from torchgauge.formulas.families.onnx import attended, by_heads
-from torchgauge.formulas.operand import Described, Operand, Work, elements, product, vector
+from torchgauge.formulas.operand import Described, Operand, Work, elements, product, tensors, vector
 from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import tensors
 
 
 def _present(*operands: Any) -> int:

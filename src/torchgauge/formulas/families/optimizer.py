@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import Work
+from torchgauge.formulas.operand import Work, elements_of
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 # lerp, mul, addcmul, sqrt, div, add, addcdiv.
 ADAM = 7

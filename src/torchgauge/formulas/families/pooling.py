@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, elements, vector
+from torchgauge.formulas.operand import Operand, Work, elements, tensors, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import tensors
 
 
 def _window(kernel: Any, dimensions: int) -> int:

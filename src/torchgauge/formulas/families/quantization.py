@@ -8,10 +8,17 @@ import math
 from typing import Any
 
 from torchgauge.formulas.families.recurrent import CELLS, GATES, GRU, LSTM, PLAIN, PLAIN_CELL
-from torchgauge.formulas.operand import FREE, REAL_MAC, Operand, Work, elements, is_integer
+from torchgauge.formulas.operand import (
+    FREE,
+    REAL_MAC,
+    Operand,
+    Work,
+    elements,
+    elements_of,
+    is_integer,
+)
 from torchgauge.formulas.promotion import pointwise_work
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 CASTS = [
     "aten::quantize_per_tensor",

@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, product, vector
+from torchgauge.formulas.operand import Operand, Work, elements_of, product, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 # Per hidden unit of an LSTM: two sums for each of four gates are 8, four activations, f·c + i·g
 # are 3, tanh and o·tanh(c) are 2. Of a GRU: two sums for three gates 6, three activations,

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, elements, vector
+from torchgauge.formulas.operand import Operand, Work, elements, elements_of, vector
 from torchgauge.formulas.promotion import reduction_work
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 
 @formula(

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, vector
+from torchgauge.formulas.operand import Operand, Work, elements_of, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 FORWARD, BACKWARD, LOG_OF_SUM = 5, 4, 4
 

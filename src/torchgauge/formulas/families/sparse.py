@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, product
+from torchgauge.formulas.operand import Operand, Work, elements_of, product
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import elements_of
 
 
 def is_sparse(operand: Any) -> bool:

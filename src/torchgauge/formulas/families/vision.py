@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, elements, product, vector
+from torchgauge.formulas.operand import Operand, Work, elements, product, tensors, vector
 from torchgauge.formulas.registry import formula
-from torchgauge.formulas.touched import tensors
 
 SAMPLE = 8
 # Two maxima, two minima, two differences clamped at zero, three products, a sum, a difference, a

@@ -14,11 +14,7 @@ from torch import nn
 from torchgauge.forks import Owner, after_fork_in_child
 from torchgauge.measure.generation.call_records import generate_record, loop_record
 from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, timed
-from torchgauge.measure.generation.generate_calls import (
-    GenerateCall,
-    compiled_calls_timed,
-    watched,
-)
+from torchgauge.measure.generation.generate_calls import GenerateCall, compiled_calls_timed, watched
 from torchgauge.measure.generation.loops import LoopCaches, loops
 from torchgauge.measure.generation.watched_modules import (
     encoders_of,

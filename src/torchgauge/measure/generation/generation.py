@@ -16,7 +16,7 @@ import torch
 from msgspec.structs import replace
 
 from torchgauge.analyze.findings.catalogue import findings
-from torchgauge.analyze.generation.bounds import bounded, largest_batch
+from torchgauge.analyze.generation.cells import bounded, largest_batch
 from torchgauge.analyze.generation.cells import cell as cell_of_calls
 from torchgauge.analyze.generation.fits import fits
 from torchgauge.analyze.generation.predictions import predict
@@ -26,12 +26,12 @@ from torchgauge.device.roofs import roofs as machine
 from torchgauge.measure.description import describe
 from torchgauge.measure.effort import effort_named
 from torchgauge.measure.forward import opened
-from torchgauge.measure.generation.cell_stages import CellStages
 from torchgauge.measure.generation.generation_options import GenerationOptions
 from torchgauge.measure.generation.generator import generator
 from torchgauge.measure.generation.grid import WARMUP, CellRun, Grid
 from torchgauge.measure.generation.prompts import Prompts
-from torchgauge.measure.generation.watch_record import timer_cost
+from torchgauge.measure.generation.stage_work import CellStages
+from torchgauge.measure.generation.watch import timer_cost
 from torchgauge.measure.generation.watched_modules import without_wrapper
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.latency.step_times import load_warnings

@@ -18,9 +18,9 @@ from torchgauge import units
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.analyze.latency.noise import with_speed, yardsticks_of
 from torchgauge.analyze.latency.run_spread import MIN_PROCESSES, past_target, run_spread
+from torchgauge.device.calibration import past_runs, remember
 from torchgauge.device.counters import memory_available
 from torchgauge.device.environment import environment
-from torchgauge.device.past_runs import past_runs, remember
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency import latency as probe

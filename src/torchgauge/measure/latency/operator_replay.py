@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchgauge.analyze.work.recorded_operands import arguments
+from torchgauge.analyze.work.recorded_work import arguments
 from torchgauge.errors import InputError
 from torchgauge.formulas.kinds import kind
 from torchgauge.formulas.operand import Described, MissingValue

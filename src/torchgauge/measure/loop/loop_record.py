@@ -24,7 +24,7 @@ from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_steps import LoopSteps
 from torchgauge.measure.loop.step_ends import By
-from torchgauge.measure.timeline.stamp_cost import calibrated
+from torchgauge.measure.timeline.stamps import calibrated
 from torchgauge.measure.work.utilization import loop_utilization
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.record import MeasurementWarning

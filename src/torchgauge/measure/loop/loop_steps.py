@@ -16,13 +16,11 @@ from torch._C._profiler import _RecordFunctionFast
 from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
-from torchgauge.measure.loop.compilation_costs import CompilationCosts
-from torchgauge.measure.loop.interruptions import Interruptions
+from torchgauge.measure.loop.interruptions import CompilationCosts, Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
 from torchgauge.measure.loop.loop_modules import ExcludedThreads, InnerRanges, LoopModules
-from torchgauge.measure.loop.scalar_calls import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
-from torchgauge.measure.loop.step_clock import StepClock
+from torchgauge.measure.loop.step_clock import ScalarReads, StepClock
 from torchgauge.measure.recording import capture_limit as capture
 from torchgauge.measure.recording.recording import Recorder
 from torchgauge.measure.timeline.ranges import step_range

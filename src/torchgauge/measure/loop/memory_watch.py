@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from torchgauge.device.memory_rooms import MemoryRoom
+from torchgauge.device.process_counters import MemoryRoom
 from torchgauge.signals import restoring
 
 NEAR = 0.9  # of a limit

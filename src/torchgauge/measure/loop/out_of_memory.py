@@ -17,7 +17,7 @@ from torch import nn
 from torchgauge import units
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.device.environment import environment
-from torchgauge.device.memory_rooms import MemoryRoom, memory_rooms
+from torchgauge.device.process_counters import MemoryRoom, memory_rooms
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.files import write_atomically
 from torchgauge.forks import Owner

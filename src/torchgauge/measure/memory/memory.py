@@ -16,13 +16,17 @@ from torchgauge.analyze.memory.allocations import (
     pair,
     step_memory,
 )
-from torchgauge.analyze.memory.recorded_ranges import Ranges, named_ranges, outermost_operators
-from torchgauge.analyze.memory.tree_memory import alive_tensors
+from torchgauge.analyze.memory.tree_memory import (
+    Ranges,
+    alive_tensors,
+    named_ranges,
+    outermost_operators,
+)
 from torchgauge.analyze.timeline.typical_step import varying_warning
 from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
-from torchgauge.measure.memory import allocator, process_memory
+from torchgauge.measure.memory import process_memory
 from torchgauge.measure.memory.layer_memory import (
     DEVICE_TYPES,
     numbers,
@@ -84,7 +88,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         with (
             step.threads.tracking(),
             watched_resident() as process,
-            allocator.watched(device, step.subject) as reported,
+            process_memory.watched(device, step.subject) as reported,
         ):
             step()
         recorded = _Recording(placement, step, device, caller_storages, own).read()
@@ -219,7 +223,7 @@ class _Recording:
                 self.step.ready()
                 collect()  # cycles of an earlier step would end at a time of their own
                 self._name()
-                self.allocated = allocator.allocated(self.device)
+                self.allocated = process_memory.allocated(self.device)
                 outputs = self.step(self._mark)
                 self._name(outputs)
                 del outputs

@@ -15,10 +15,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from torchgauge.analyze.memory.training_passes import Block, BlockLifetimes, Passes, passes
+from torchgauge.analyze.memory.training_memory import Block, BlockLifetimes, Passes, passes
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas import saved as scratch
-from torchgauge.formulas.touched import tensors
+from torchgauge.formulas.operand import tensors
 from torchgauge.measure.forward import running
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import (

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
-from torchgauge.formulas.touched import tensors
+from torchgauge.formulas.operand import tensors
 from torchgauge.measure.work.internals import graph_task, storage_key
 from torchgauge.records.parallel.parallel import CollectiveKind, CollectiveRow, Exposure
 from torchgauge.records.parallel.rank_memory import StepPhase

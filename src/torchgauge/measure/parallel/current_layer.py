@@ -7,12 +7,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from torchgauge.formulas.touched import tensors
+from torchgauge.formulas.operand import tensors
 from torchgauge.measure.work.internals import graph_task
 from torchgauge.signals import restoring
 

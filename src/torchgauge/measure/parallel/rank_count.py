@@ -1,22 +1,26 @@
-"""Counting a job on many devices: one rank of each kind, and the smallest mesh that fits."""
+"""Counting a job on many devices, in a process of its own: one rank of each kind."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from torchgauge.analyze.parallel.rank_lifetimes import groups_of, rank_at
 from torchgauge.analyze.parallel.step_bound import device_fit, step_bound
 from torchgauge.device.roofs import peaks
-from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
+from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.memory.simulated_step import StandIns, stand_ins
 from torchgauge.measure.parallel.alternatives import Variant, alternatives, offloaded
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
@@ -29,19 +33,19 @@ from torchgauge.measure.parallel.rank_step import (
     note_step,
 )
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
+from torchgauge.measure.processes.processes import ask, fresh_folder
 from torchgauge.measure.work.cuda_kernels import CudaKernels
+from torchgauge.progress import Progress
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
-from torchgauge.records.parallel.rank_memory import (
-    Alternative,
-    DeviceFit,
-    SmallestMesh,
-    Verdict,
-)
+from torchgauge.records.parallel.rank_memory import Alternative, DeviceFit, SmallestMesh, Verdict
 from torchgauge.records.target import TargetDescription
+from torchgauge.signals import restoring
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 from torchgauge.targets.placement import Placement, native_precision
-from torchgauge.targets.target import Target
+from torchgauge.targets.target import Target, TargetRequest
+from torchgauge.targets.training.named_training import named_training
 from torchgauge.targets.training.training import Training
 
 PIPELINE = "pp"
@@ -49,6 +53,7 @@ PIPELINE = "pp"
 DATA_PARALLEL = ("fsdp", "dp_shard", "dp", "ddp", "dp_replicate")
 LARGEST_SIZE = 4096
 SEARCH_SECONDS = 300.0
+SHOWN_EVERY = 0.5  # seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,3 +262,71 @@ def _optimizer_name(counted: ShardedTarget) -> str:
     return getattr(optimizer, "__name__", "") or getattr(
         getattr(optimizer, "func", None), "__name__", type(optimizer).__name__
     )
+
+
+def count_requested(
+    request: TargetRequest, options: ParallelOptions, progress: Progress
+) -> Parallel:
+    """Count a job whose model, or function that shards, is named as on the command line.
+
+    Raises what loading and sharding raise, `loss-unknown`, and as `processes.ask`.
+    """
+    train = None
+    if request.loss is not None:
+        train = named_training(request.loss, None, precision=None, device="cpu")
+    return _in_fresh_process(ParallelSource(request, options=options, train=train), progress)
+
+
+def count_object(
+    model: Any,
+    inputs: Any,
+    options: ParallelOptions,
+    train: Training | None,
+    progress: Progress,
+) -> Parallel:
+    """Count a job of a model of the caller's, which stays as it is, or of a function that shards.
+
+    The model travels without values. Raises as `count_requested`.
+    """
+    target = Source.of_object(model, inputs, training=True).target
+    module = module_of(model)
+    if module is not None and isinstance(target, Target):
+        without_values = StandIns(contextlib.nullcontext(), "meta")
+        copy, copied_inputs = stand_ins(module, target.inputs, without_values)
+        target = dataclasses.replace(target, model=copy, inputs=copied_inputs)
+    return _in_fresh_process(ParallelSource(target, options=options, train=train), progress)
+
+
+def _in_fresh_process(source: ParallelSource, progress: Progress) -> Parallel:
+    progress.start("counting")
+    with fresh_folder() as folder, _followed(folder / "progress", progress):
+        source = dataclasses.replace(source, progress=folder / "progress")
+        answer, interrupted = ask("parallel", source, LatencyOptions())
+    if interrupted:
+        raise KeyboardInterrupt
+    if answer.parallel is None:
+        raise MeasurementError(
+            "A counting process ended without a record.",
+            id="child-failed",
+            remedy="Run it again; if it stays so, please report it.",
+        )
+    return answer.parallel
+
+
+@restoring
+def _followed(file: Path, progress: Progress) -> Iterator[None]:
+    """Show what the counting process writes to a file, by a thread: nothing is measured here."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(SHOWN_EVERY):
+            with contextlib.suppress(OSError):
+                progress.update(file.read_text())
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -12,9 +12,8 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
 from torchgauge.analyze.parallel.rank_lifetimes import Lifetimes, Storage
 from torchgauge.errors import MeasurementError
-from torchgauge.formulas.operand import Work
+from torchgauge.formulas.operand import Work, tensors
 from torchgauge.formulas.registry import as_work
-from torchgauge.formulas.touched import tensors
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.measure.parallel.collectives import (
     NAMESPACES,

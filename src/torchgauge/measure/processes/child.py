@@ -35,7 +35,7 @@ def main(folder: str, parent: str, work: str) -> None:
         return
 
     if work == "fork":
-        from torchgauge.measure.processes.fork_child import serve as fork_for_each
+        from torchgauge.measure.processes.waiting_child import serve_forks as fork_for_each
 
         request.close()
         fork_for_each(place["modules"], end_with, take_the_first)

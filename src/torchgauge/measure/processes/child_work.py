@@ -41,12 +41,10 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         assert isinstance(source, check.CheckSource)  # noqa: S101 - it comes with this work
         return ChildAnswer(checked=check.check(source, original(source, parent_settings), options))
     if work == "layers":
-        from torchgauge.measure.advice import layer_choice
+        from torchgauge.measure.advice import check
 
-        assert isinstance(source, layer_choice.LayerChoiceSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(
-            layers=layer_choice.chosen(source, original(source, parent_settings), options)
-        )
+        assert isinstance(source, check.LayerChoiceSource)  # noqa: S101 - it comes with this work
+        return ChildAnswer(layers=check.chosen(source, original(source, parent_settings), options))
     if work == "count":
         from torchgauge.measure.processes.separate_process import count_in_separate_process
         from torchgauge.measure.work import count
@@ -61,7 +59,7 @@ def measured(request: BinaryIO, work: str) -> ChildAnswer:
         assert isinstance(source, rank_count.ParallelSource)  # noqa: S101 - it comes with this work
         return ChildAnswer(parallel=rank_count.count_ranks(source))
     if work == "serving":
-        from torchgauge.measure.processes.serving_source import ServingSource
+        from torchgauge.measure.processes.separate_process import ServingSource
 
         assert isinstance(source, ServingSource)  # noqa: S101 - it comes with this work
         return ChildAnswer(serving=source.serving())

@@ -2,14 +2,17 @@
 
 A child leads a process group of its own (Linux), which a terminal's Ctrl-C does not reach: this
 process passes it on. Elsewhere it reaches both, and the child takes the first only (see `child`).
+
+A temporary folder for messages between this process and a fresh one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -19,11 +22,9 @@ import msgspec
 
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
-from torchgauge.measure.advice.check import CheckResult
-from torchgauge.measure.advice.layer_choice import LayerChoice
+from torchgauge.measure.advice.check import CheckResult, LayerChoice
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import ChildEnd, ForkServer
-from torchgauge.measure.processes.fresh_folder import fresh_folder
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.progress import Progress
 from torchgauge.records.finding import Failure
@@ -37,6 +38,7 @@ from torchgauge.records.work.size import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
+from torchgauge.temporary import temporary_folder
 from torchgauge.workers import NOWHERE, killed_after, worker
 
 CHILD = Path(__file__).with_name("child.py")
@@ -288,3 +290,21 @@ def died(code: int, error_text: str) -> MeasurementError:
         cause=f"Exit code {code}. {error_text}".strip(),
         remedy="Run it with --processes 1 to see what the model does.",
     )
+
+
+@contextlib.contextmanager
+def fresh_folder() -> Iterator[Path]:
+    """Yield a new folder that is gone after the block.
+
+    Raises InputError `output-unwritable` where it, or what the block writes there, has no room.
+    """
+    try:
+        with temporary_folder() as folder:
+            yield folder
+    except OSError as error:
+        raise InputError(
+            "A measuring process could not be started.",
+            id="output-unwritable",
+            cause=": ".join(filter(None, (error.strerror or str(error), error.filename))),
+            remedy="Free space, or set TMPDIR to a folder that has some.",
+        ) from error

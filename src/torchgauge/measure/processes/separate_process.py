@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
+import dataclasses
+
 import msgspec
 
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
-from torchgauge.measure.processes.serving_source import ServingSource
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.measure.work.count import CountSource
 from torchgauge.progress import Progress
@@ -71,3 +73,12 @@ def _without_record() -> MeasurementError:
         id="child-failed",
         remedy="Run it again; if it stays so, please report it.",
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingSource(Source, abc.ABC):
+    """A source that is put under load in a process of its own; a room above knows how."""
+
+    @abc.abstractmethod
+    def serving(self) -> Serving:
+        """Load the target, put it under load, and return the record."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchgauge.analyze.timeline.generated_code import KernelCall, identity, kernel_calls
+from torchgauge.analyze.timeline.compared_layers import KernelCall, identity, kernel_calls
 from torchgauge.measure.work import internals
 from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
 from torchgauge.targets.hygiene import module_of

@@ -17,8 +17,7 @@ import torch
 from torchgauge.analyze.statistics.paired import estimate
 from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
 from torchgauge.analyze.timeline.compared_layers import KernelTime, SideTimes, compared_layers
-from torchgauge.analyze.timeline.residual import layer_times
-from torchgauge.analyze.timeline.stamp_cost import StampCost
+from torchgauge.analyze.timeline.residual import StampCost, layer_times
 from torchgauge.clock import SystemClock
 from torchgauge.device.select import open_device
 from torchgauge.measure.effort import Effort
@@ -28,8 +27,7 @@ from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.compilation import Watch, plain_path
 from torchgauge.measure.timeline.kernel_stamps import KernelStamps
 from torchgauge.measure.timeline.layer_times import synchronized_clock
-from torchgauge.measure.timeline.stamp_cost import calibrated
-from torchgauge.measure.timeline.stamps import Stamps
+from torchgauge.measure.timeline.stamps import Stamps, calibrated
 from torchgauge.measure.timeline.timeline import min_rounds
 from torchgauge.measure.work import internals
 from torchgauge.records.record import Interval

@@ -17,8 +17,7 @@ from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.step import Step, guarded, prepared
 from torchgauge.measure.timeline import runtime_timeline
-from torchgauge.measure.timeline.stamp_cost import calibrated
-from torchgauge.measure.timeline.stamps import Stamps
+from torchgauge.measure.timeline.stamps import Stamps, calibrated
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
 from torchgauge.targets.training.training import Training

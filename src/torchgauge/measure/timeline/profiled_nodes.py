@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchgauge.analyze.onnx.layers import with_layers
-from torchgauge.analyze.timeline.node_times import (
-    GraphPart,
-    NodeTimes,
-    RecordingCost,
-    node_times,
-)
+from torchgauge.analyze.timeline.node_times import GraphPart, NodeTimes, RecordingCost, node_times
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.effort import Effort
 from torchgauge.measure.timeline.graph_parts import RanGraph, graph_parts

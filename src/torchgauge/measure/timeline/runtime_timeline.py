@@ -11,24 +11,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from torchgauge import units
-from torchgauge.analyze.executorch.dump_nodes import recorded_call
-from torchgauge.analyze.onnx.graph_cost import graph_cost, graph_facts
+from torchgauge.analyze.executorch.program_graph import recorded_call
 from torchgauge.analyze.onnx.node_tree import TimedNode, as_run, node_rows
+from torchgauge.analyze.onnx.node_work import graph_cost, graph_facts
 from torchgauge.analyze.onnx.origins import counted_nodes, timed_nodes
 from torchgauge.analyze.statistics.median import median_interval
-from torchgauge.analyze.timeline.node_times import (
-    NodeTimes,
-)
+from torchgauge.analyze.timeline.node_times import NodeTimes
 from torchgauge.clock import Clock, SystemClock
 from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.measure.runner import Runner
 from torchgauge.measure.step import Step, prepared
-from torchgauge.measure.timeline.profiled_nodes import (
-    Turns,
-    model_call,
-    profile_nodes,
-    take_turns,
-)
+from torchgauge.measure.timeline.profiled_nodes import Turns, model_call, profile_nodes, take_turns
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.readers.onnxruntime_profile import RecordedNode
 from torchgauge.records.onnx.graph import Graph, GraphFacts, LayerRule

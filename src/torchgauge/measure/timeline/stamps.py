@@ -1,8 +1,9 @@
-"""Stamps: when each module call began and ended, with nothing else attached."""
+"""Stamps: when each module call began and ended, with nothing else attached; what they cost."""
 
 from __future__ import annotations
 
 import contextlib
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import Call
+from torchgauge.analyze.timeline.residual import StampCost
 from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.recording.scope import wrapped
@@ -19,6 +21,8 @@ from torchgauge.measure.work.internals import graph_task
 from torchgauge.targets.hygiene import module_of
 
 Note = tuple[nn.Module, int, int, int, bool]
+ROUNDS = 9
+CALLS = 100
 
 
 class Stamps:
@@ -26,7 +30,7 @@ class Stamps:
 
     With `threads` those of other threads are dropped, but for what autograd's recompute.
     It costs 0.6 to 1.4 µs a call, by how warm the caches are: one note, made when the call ends.
-    What it costs in a model is told by two of these at once; see `analyze/timeline/stamp_cost.py`.
+    What it costs in a model is told by two of these at once; see `analyze/timeline/residual.py`.
     """
 
     def __init__(
@@ -89,3 +93,45 @@ def stamping(
             note((self, thread(), start, end, recomputed))
 
     return __call__
+
+
+class _Callee:
+    """Called as a module is, and no module: torch's and the user's hooks never see it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing."""
+
+
+def calibrated(now: Callable[[], int]) -> StampCost:
+    """Return the cost of a stamp with warm caches, and the share of it inside its readings.
+
+    The share also holds in a model, where a stamp costs more; see `analyze/timeline/residual.py`.
+    """
+    notes: list[Note] = []
+    call = stamping(_Callee.__call__, frozenset(), notes.append, now)
+    stamped_type = type("_StampedCallee", (), {"__call__": call})
+    empty_loop, bare, stamped, read = [], [], [], []
+    for _ in range(ROUNDS):
+        empty_loop.append(_turn_time(None, now))
+        bare.append(_turn_time(_Callee(), now))
+        notes.clear()
+        stamped.append(_turn_time(stamped_type(), now))
+        read += [end - start for _, _, start, end, _ in notes]
+    a_call = statistics.median(bare) - statistics.median(empty_loop)
+    stamp_time = statistics.median(stamped) - statistics.median(bare)
+    within = statistics.median(read) - a_call
+    if stamp_time <= 0:  # a clock too coarse to tell
+        return StampCost(by_layer={}, median=0.0, inside=0.0)
+    return StampCost(by_layer={}, median=stamp_time, inside=min(1.0, max(0.0, within / stamp_time)))
+
+
+def _turn_time(callee: Callable[[], object] | None, now: Callable[[], int]) -> float:
+    """Return the ns of one turn of a loop that makes the call, or of one that makes none."""
+    start = now()
+    if callee is None:
+        for _ in range(CALLS):
+            pass
+    else:
+        for _ in range(CALLS):
+            callee()
+    return (now() - start) / CALLS

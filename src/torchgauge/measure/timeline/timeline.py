@@ -17,8 +17,13 @@ from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import Call, CallTree
 from torchgauge.analyze.timeline.launches import NamedSpans, named_spans
-from torchgauge.analyze.timeline.residual import LayerTimes, layer_times, stamped_tree
-from torchgauge.analyze.timeline.stamp_cost import scaled_to_steps, stamp_cost
+from torchgauge.analyze.timeline.residual import (
+    LayerTimes,
+    layer_times,
+    scaled_to_steps,
+    stamp_cost,
+    stamped_tree,
+)
 from torchgauge.analyze.timeline.tree import NodeTable, node_table
 from torchgauge.analyze.timeline.typical_step import PhaseTimes, typical
 from torchgauge.clock import Clock, SystemClock
@@ -31,8 +36,7 @@ from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.recording.recording import record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import STEP, Ranges, step_range
-from torchgauge.measure.timeline.stamp_cost import calibrated
-from torchgauge.measure.timeline.stamps import Stamps
+from torchgauge.measure.timeline.stamps import Stamps, calibrated
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.timeline.timeline import Timeline
 from torchgauge.records.timeline.tree import Pass, Tree

@@ -20,7 +20,7 @@ from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchgauge.formulas.families.sparse import is_sparse
-from torchgauge.formulas.touched import elements_of
+from torchgauge.formulas.operand import elements_of
 
 # float64 is left out: kernels made for half precision often lack it in earnest.
 _REFUSED = (torch.float32, torch.float16)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.analyze.work.plausible_rates import of_each_call
-from torchgauge.analyze.work.roof_quality import description, shortcomings
+from torchgauge.analyze.work.roof_quality import description, of_each_call, shortcomings
 from torchgauge.records.environment import Settings
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.memory.memory import Memory

@@ -18,9 +18,8 @@ from torchgauge.analyze.timeline.device_time import owners
 from torchgauge.analyze.timeline.tree import BUCKETS, OUTSIDE_MODEL, NodeDraft, node_table
 from torchgauge.analyze.trace.device_work import STEP
 from torchgauge.analyze.trace.kernel_facts import Facts
-from torchgauge.analyze.trace.recording import Recording
+from torchgauge.analyze.trace.recording import Recording, window
 from torchgauge.analyze.trace.selection import Selection
-from torchgauge.analyze.trace.window import window
 from torchgauge.readers.tables import cut_ends
 from torchgauge.records.trace.events import ABSENT, Rows
 from torchgauge.report.export.stacks import Stack, layer_label
