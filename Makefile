@@ -76,7 +76,7 @@ docs: $(VENV)/dev
 
 bench: $(VENV)/dev $(VENV)/peers
 	for name in startup overhead training training_memory latency_peers latency_simulation models hygiene exported_programs \
-		costs_speed costs_torchvision costs_models costs_events decode readers timeline_overhead \
+		costs_speed costs_torchvision costs_models costs_on_meta costs_events decode readers timeline_overhead \
 		timeline_speed timeline_trees loop_memory sweep_fit history_trends history_writers \
 		generation_fit generation_hand_timing generation_held_out load_client monitor_cost trainers \
 		load_coverage; do \

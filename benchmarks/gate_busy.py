@@ -77,7 +77,7 @@ def changed_layers(recorded, chosen, orders):
 
 def show(recorded, blocks, changes, gates):
     """Print how gates of one model ended."""
-    for statistic, rule in (("typical", student), ("undisturbed", ours)):
+    for statistic, rule in (("typical", student), ("typical", ours), ("undisturbed", ours)):
         cells = []
         for change in changes:
             rng, ends, used, layers = np.random.default_rng(1), Counter(), 0, 0
