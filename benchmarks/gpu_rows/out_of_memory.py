@@ -12,7 +12,7 @@ from gpu_rows.line import Line, absent, judged
 
 if TYPE_CHECKING:
     from gpu_rows.machine import Machine
-    from torchgauge.records.memory.out_of_memory import OutOfMemory
+    from torchgauge.records.memory.memory import OutOfMemory
 
 # The share of the memory that the process may take, and calls after which it is surely full.
 FRACTION = 0.05

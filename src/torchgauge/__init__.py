@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from torchgauge.api.gates import gate as gate
     from torchgauge.api.generations import measure_generation as measure_generation
     from torchgauge.api.generations import watch_generation as watch_generation
-    from torchgauge.api.loops import nvtx as nvtx
-    from torchgauge.api.loops import timeline as timeline
     from torchgauge.api.measurements import count_cost as count_cost
     from torchgauge.api.measurements import diagnose as diagnose
     from torchgauge.api.measurements import measure_energy as measure_energy
@@ -27,11 +25,13 @@ if TYPE_CHECKING:
     from torchgauge.api.measurements import measure_size as measure_size
     from torchgauge.api.monitors import monitor as monitor
     from torchgauge.api.parallels import count_parallel as count_parallel
+    from torchgauge.api.profiles import nvtx as nvtx
     from torchgauge.api.profiles import profile as profile
+    from torchgauge.api.profiles import timeline as timeline
     from torchgauge.api.records import load as load
     from torchgauge.api.records import load_baseline as load_baseline
+    from torchgauge.api.records import read_snapshot as read_snapshot
     from torchgauge.api.servings import measure_serving as measure_serving
-    from torchgauge.api.snapshots import read_snapshot as read_snapshot
     from torchgauge.api.sweeps import sweep as sweep
     from torchgauge.api.traces import convert_trace as convert_trace
     from torchgauge.api.traces import read_trace as read_trace
@@ -79,10 +79,6 @@ _HOMES = {
         "measure_generation",
         "watch_generation",
     ),
-    "torchgauge.api.loops": (
-        "nvtx",
-        "timeline",
-    ),
     "torchgauge.api.measurements": (
         "count_cost",
         "diagnose",
@@ -93,13 +89,17 @@ _HOMES = {
     ),
     "torchgauge.api.monitors": ("monitor",),
     "torchgauge.api.parallels": ("count_parallel",),
-    "torchgauge.api.profiles": ("profile",),
+    "torchgauge.api.profiles": (
+        "nvtx",
+        "profile",
+        "timeline",
+    ),
     "torchgauge.api.records": (
         "load",
         "load_baseline",
+        "read_snapshot",
     ),
     "torchgauge.api.servings": ("measure_serving",),
-    "torchgauge.api.snapshots": ("read_snapshot",),
     "torchgauge.api.sweeps": ("sweep",),
     "torchgauge.api.traces": (
         "convert_trace",

@@ -28,7 +28,7 @@ from torchgauge.measure.advice.outputs import DIFFERS
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.progress import Silent
 from torchgauge.records.advice import LeftOut, OutputCheck, Trial
-from torchgauge.report.content import advice_words as words
+from torchgauge.report.content import advice as words
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.changed_target import changed
 

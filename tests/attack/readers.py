@@ -127,7 +127,7 @@ def rocprof(dice, folder):
 @reader
 def ranks_of_traces(dice, folder):
     """The files of a job's ranks, each read as its own process would."""
-    from torchgauge.traces import rank_answer
+    from torchgauge.traces import rank_file
     from torchgauge.traces.rank_files import job_trace
     from torchgauge.traces.read_options import ReadOptions
     from torchgauge.traces.trace_files import trace_files
@@ -137,9 +137,7 @@ def ranks_of_traces(dice, folder):
         (folder / f"rank{number}.json").write_bytes(data)
     files = trace_files(folder)
     options = ReadOptions()
-    read = [
-        rank_answer.decoded(str(file), rank_answer.answered(str(file), options)) for file in files
-    ]
+    read = [rank_file.decoded(str(file), rank_file.answered(str(file), options)) for file in files]
     record = job_trace("job", read)
     assert str(record)
     assert codec.decode(codec.encode(record)) == record
@@ -168,7 +166,7 @@ def cached_trace(dice, folder):
     from tests.support.same_events import assert_same
 
     from torchgauge.readers.kineto.kineto import read_events
-    from torchgauge.traces.trace_cache import SUFFIX, cached_events
+    from torchgauge.traces.rank_file import SUFFIX, cached_events
 
     path = folder / "made.json"
     path.write_bytes(json.dumps(dice.choice(traces())).encode())
@@ -344,7 +342,7 @@ def rows_changed(file, dice):
 def exported_lines():
     from tests.support import history_runs as runs
 
-    from torchgauge.history.kept import json_lines
+    from torchgauge.history.imports import json_lines
 
     return [json.loads(line) for line in json_lines(runs.run(day) for day in range(3))]
 

@@ -33,8 +33,7 @@ def with_everything():
     from tests.support import pages, records
 
     from torchgauge.records.latency.latency import Stage, TrainingPhase, TrainingTime, Yardstick
-    from torchgauge.records.memory.memory import Fragmentation
-    from torchgauge.records.memory.out_of_memory import AliveTensor
+    from torchgauge.records.memory.memory import AliveTensor, Fragmentation
     from torchgauge.records.record import Interval
     from torchgauge.records.timeline.compilation import Compilation, CompiledKernel
     from torchgauge.records.timeline.tree import LineTime

@@ -31,7 +31,7 @@ from torchgauge.errors import TorchgaugeError
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
 from torchgauge.records.trace.trace import Trace
-from torchgauge.traces import trace_cache
+from torchgauge.traces import rank_file
 
 DATA = Path(__file__).parents[1] / "data"
 NCCL = {"Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100,
@@ -167,5 +167,5 @@ def converted(path, dice):
                 assert arrows(events) == arrows(again)  # their order is that of chunks
                 assert_same(dataclasses.replace(events, flows=again.flows), again)
     for _ in range(2):  # written, and read
-        kept = trace_cache.cached_events(path, python="modules", partial=False)
+        kept = rank_file.cached_events(path, python="modules", partial=False)
         assert_same(events, kept)

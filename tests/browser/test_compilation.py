@@ -6,7 +6,7 @@ from tests.support import pages, records
 from tests.support.accessibility import violations
 from tests.support.hostile_texts import HOSTILE
 
-from torchgauge.records.memory.out_of_memory import AliveTensor, OutOfMemory
+from torchgauge.records.memory.memory import AliveTensor, OutOfMemory
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline.compilation import (
     ComparedLayers,

@@ -11,7 +11,7 @@ from tests.support import history_runs as runs
 
 from torchgauge.cli.main import main
 from torchgauge.errors import StoreError
-from torchgauge.history.kept import json_lines, save_to_file
+from torchgauge.history.imports import json_lines, save_to_file
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows, read_windows
 from torchgauge.records import codec

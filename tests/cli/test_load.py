@@ -14,8 +14,8 @@ from tests.support.serving_levels import closed_level
 import torchgauge as tg
 from torchgauge.cli.main import main
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Arrivals, ClientLoad
+from torchgauge.records.serving.requests import Capacity
 
 URL = "http://127.0.0.1:8000/v1/chat/completions"
 

@@ -8,8 +8,7 @@ from tests.support import history_runs as runs
 
 from torchgauge.errors import RecordError, TorchgaugeError
 from torchgauge.history.content import entry
-from torchgauge.history.imports import entries
-from torchgauge.history.kept import json_lines, rows
+from torchgauge.history.imports import entries, json_lines, rows
 from torchgauge.history.series import read_yardsticks
 from torchgauge.history.store import Store
 from torchgauge.records import codec

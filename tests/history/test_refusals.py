@@ -15,10 +15,9 @@ from tests.history.conftest import emptied
 from tests.support import history_runs as runs
 
 from torchgauge.errors import InputError, MissingExtraError, StoreError, TorchgaugeError
-from torchgauge.history import kept as kept_runs
+from torchgauge.history import imports as kept_runs
 from torchgauge.history import store as stores
-from torchgauge.history.imports import entries
-from torchgauge.history.kept import add_or_keep, open_or_keep
+from torchgauge.history.imports import add_or_keep, entries, open_or_keep
 from torchgauge.history.retention import patiently
 from torchgauge.history.store import Store
 from torchgauge.records.run import Facts
@@ -91,7 +90,7 @@ def test_no_store_can_be_made_in_a_read_only_folder(nobody, monkeypatch):
 FULL = """
 import resource, sys
 from torchgauge.errors import StoreError
-from torchgauge.history.kept import add_or_keep
+from torchgauge.history.imports import add_or_keep
 from torchgauge.history.store import Store
 from tests.support import history_runs as runs
 from tests.history.conftest import emptied

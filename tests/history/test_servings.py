@@ -10,7 +10,7 @@ from torchgauge.history.store import Store
 from torchgauge.history.trend import trend
 from torchgauge.records.record import Interval
 from torchgauge.records.run import Facts
-from torchgauge.records.serving.capacity import Capacity
+from torchgauge.records.serving.requests import Capacity
 
 
 @pytest.fixture

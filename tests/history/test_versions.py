@@ -7,7 +7,7 @@ from sqlalchemy import inspect, text
 from tests.support import history_runs as runs
 
 from torchgauge.errors import StoreError
-from torchgauge.history import versions
+from torchgauge.history import tables
 from torchgauge.history.imports import entries
 from torchgauge.history.migrations import LATEST
 from torchgauge.history.store import Store
@@ -119,7 +119,7 @@ def test_a_migration_that_fails_changes_nothing(store, monkeypatch):
             connection.execute(text("DELETE FROM layers"))
             connection.execute(text("SELECT nonsense"))
 
-    monkeypatch.setattr(versions, "STEPS", (*versions.STEPS, Broken))
+    monkeypatch.setattr(tables, "STEPS", (*tables.STEPS, Broken))
     with pytest.raises(StoreError, match="refused"):
         store.migrate(LATEST + 1)
     assert layer_rows(store) == before

@@ -4,7 +4,7 @@ import hmac
 
 import pytest
 
-from torchgauge.live.access import Access, cookie, sent_token
+from torchgauge.live.server import Access, cookie, sent_token
 
 LOOPBACK = Access.to("127.0.0.1", "127.0.0.1")
 NETWORK = Access.to("0.0.0.0", "0.0.0.0")

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from torchgauge.monitoring import compaction, process_file
-from torchgauge.monitoring.compaction import compact
-from torchgauge.monitoring.folder import MonitorFolder
+from torchgauge.monitoring import process_file
+from torchgauge.monitoring.folder import MOST_ENDED, MonitorFolder, compact
 from torchgauge.monitoring.process_file import ProcessFile
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import ProcessState, Window
@@ -91,7 +90,7 @@ def test_no_file_outside_of_the_folder_is_removed(folder):
     folder.mkdir()
     outside = folder.parent / "outside.monitor"
     outside.touch()
-    for number in range(compaction.MOST_ENDED):
+    for number in range(MOST_ENDED):
         ended(folder, number, [1.0])
     written(folder, state(replaces=("../outside.monitor", str(outside))), "hostile").close()
     compacted(folder)
@@ -140,7 +139,7 @@ def test_many_ended_files_become_one_and_nothing_changes(folder):
         before = total(MonitorFolder())
         compacted(folder)
         assert total(MonitorFolder()) == before == total(lasting)
-        assert len(list(folder.glob("*.monitor"))) <= compaction.MOST_ENDED
+        assert len(list(folder.glob("*.monitor"))) <= MOST_ENDED
     assert (before.count, before.errors) == (300, {"E": 60})
     assert lasting.windows() == []
     assert sum(window.count for window in looks) == 300
@@ -154,7 +153,7 @@ def test_readings_and_running_and_other_processes_stay(folder):
     written(folder, state(window([2.0]), monitor="other"), "other").close()
     elsewhere = state(window([3.0]), host="elsewhere", end=time.time())
     written(folder, elsewhere, "elsewhere").close()
-    for number in range(compaction.MOST_ENDED + 1):
+    for number in range(MOST_ENDED + 1):
         ended(folder, number, [1.0], last=5.0)
     compacted(folder)
     names = {path.stem for path in folder.glob("*.monitor")}
@@ -168,7 +167,7 @@ def test_readings_and_running_and_other_processes_stay(folder):
 def test_a_process_that_ends_amid_it_loses_nothing_and_counts_nothing_twice(
     folder, monkeypatch, step
 ):
-    for number in range(compaction.MOST_ENDED + 1):
+    for number in range(MOST_ENDED + 1):
         ended(folder, number, [1.0 + number / 10])
     before = total(MonitorFolder())
     steps = iter(range(step))
@@ -204,24 +203,24 @@ def test_files_that_may_not_be_removed_count_once(folder, monkeypatch):
             raise PermissionError(1, "not yours")
         unlink(path, *arguments, **options)
 
-    for number in range(2 * compaction.MOST_ENDED + 2):
+    for number in range(2 * MOST_ENDED + 2):
         ended(folder, number, [1.0])
-        if number == compaction.MOST_ENDED:
+        if number == MOST_ENDED:
             with monkeypatch.context() as patch:
                 patch.setattr(Path, "unlink", refuse)
                 compacted(folder)
     compacted(folder)
-    assert total(MonitorFolder()).count == 2 * compaction.MOST_ENDED + 2
+    assert total(MonitorFolder()).count == 2 * MOST_ENDED + 2
     assert MonitorFolder().remove_ended(time.time() + 9e9) > 0
     assert MonitorFolder().totals() == []
 
 
 def test_without_locks_nothing_is_merged(folder, monkeypatch):
-    for number in range(compaction.MOST_ENDED + 1):
+    for number in range(MOST_ENDED + 1):
         ended(folder, number, [1.0])
     monkeypatch.setattr(process_file, "fcntl", None)
     compacted(folder)
-    assert len(list(folder.glob("*.monitor"))) == compaction.MOST_ENDED + 1
+    assert len(list(folder.glob("*.monitor"))) == MOST_ENDED + 1
 
 
 def test_a_look_while_a_file_is_damaged_counts_nothing_twice(folder):

@@ -21,7 +21,7 @@ from torchgauge.monitoring.receivers.trackers import TrackerReceiver
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
 from torchgauge.report.export import tensorboard
-from torchgauge.report.windows.window_scalars import window_scalars
+from torchgauge.report.windows.families import window_scalars
 
 
 def batch(values=(1.0, 4.0), **labels):

@@ -13,8 +13,7 @@ from tests.support.poisoned_samples import SAMPLES, sample
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.compat.figures import Figures
-from torchgauge.compat.results import Results
+from torchgauge.compat.results import Figures, Results
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline.table import Table
 from torchgauge.report.console import console

@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy import text
 from tests.support import records
 
-from torchgauge.history import versions
+from torchgauge.history import tables
 from torchgauge.history.content import entry
 from torchgauge.records.latency.latency import Yardstick
 from torchgauge.records.record import Interval
@@ -71,5 +71,5 @@ def second_version(monkeypatch):
         up=lambda connection: connection.execute(text("CREATE TABLE notes (run INTEGER)")),
         down=lambda connection: connection.execute(text("DROP TABLE notes")),
     )
-    monkeypatch.setattr(versions, "STEPS", (*versions.STEPS, step))
-    monkeypatch.setattr(versions, "LATEST", len(versions.STEPS))
+    monkeypatch.setattr(tables, "STEPS", (*tables.STEPS, step))
+    monkeypatch.setattr(tables, "LATEST", len(tables.STEPS))

@@ -24,7 +24,7 @@ from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
 from torchgauge.records.doctor import Check, Diagnosis
 from torchgauge.records.finding import Finding
 from torchgauge.records.latency.latency import TrainingPhase, TrainingTime
-from torchgauge.records.memory.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
+from torchgauge.records.memory.memory import MemoryPart, OptimizerMemory, TrainingMemory
 
 
 def diagnosis():

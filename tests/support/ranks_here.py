@@ -1,7 +1,7 @@
 """The files of ranks read in the test's own process: to start another takes longer than to read."""
 
 from torchgauge.traces import rank_files
-from torchgauge.traces.rank_answer import answered
+from torchgauge.traces.rank_file import answered
 from torchgauge.traces.read_options import ReadOptions
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 from tests.support.paths import PUBLIC_TRACES, public_trace
@@ -13,8 +14,8 @@ from tests.support.span_parts import EVENTS, TEXT
 import torchgauge as tg
 from torchgauge.errors import InputError
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.traces import trace_cache
-from torchgauge.traces.trace_cache import SUFFIX, cached_events
+from torchgauge.traces import rank_file
+from torchgauge.traces.rank_file import SUFFIX, cached_events
 
 SMALL = ("h100_bert_small", "h100_qwen_0.5b")
 TRACED = [
@@ -40,10 +41,10 @@ def readings(monkeypatch):
     made = []
 
     def reading(file, **how):
-        made.append(file.name)
+        made.append(Path(file).name)
         return read_events(file, **how)
 
-    monkeypatch.setattr(trace_cache, "read_events", reading)
+    monkeypatch.setattr(rank_file, "read_events", reading)
     return made
 
 
@@ -56,7 +57,7 @@ def test_the_record_of_the_cache_is_that_of_the_file(name, tmp_path, readings):
     plain = tg.read_trace(source)
     first, again = (tg.read_trace(source, cache=True) for _ in range(2))
     assert first == again == plain
-    assert readings == [source.name]
+    assert readings == [source.name] * 2  # once without a cache
     assert_same(read_events(source), cached_events(source, python="modules", partial=False))
 
 
@@ -100,7 +101,7 @@ def test_a_foreign_cache_is_written_anew(source, readings, foreign):
     plain = tg.read_trace(source)
     assert tg.read_trace(source, cache=True) == plain
     assert tg.read_trace(source, cache=True) == plain
-    assert readings == ["trace.json"]
+    assert readings == ["trace.json"] * 2  # once without a cache
 
 
 def test_a_damaged_cache_is_written_anew(source, readings):
@@ -116,7 +117,7 @@ def test_where_none_can_be_written_a_warning_says_so(source, monkeypatch):
     def refuse(path, data):
         raise InputError(f"'{path}' could not be written.", id="output-unwritable", cause="Full.")
 
-    monkeypatch.setattr(trace_cache, "write_atomically", refuse)
+    monkeypatch.setattr(rank_file, "write_atomically", refuse)
     plain, found = tg.read_trace(source), tg.read_trace(source, cache=True)
     (warning,) = found.ranks[0].warnings
     assert warning.id == "trace-cache-unwritten"
@@ -147,7 +148,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(source, monkeypatch):
         file.write_text(TEXT + " ")
         return found
 
-    monkeypatch.setattr(trace_cache, "read_events", reading)
+    monkeypatch.setattr(rank_file, "read_events", reading)
     tg.read_trace(source, cache=True)
     assert not kept(source).exists()
 

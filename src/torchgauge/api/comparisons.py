@@ -87,7 +87,7 @@ def compare(
 
 def _compared_recordings(baseline: Any, current: Any) -> TraceDiff | Growth | None:
     """Return the comparison of two traces or snapshots, None where the sides are neither."""
-    from torchgauge.api.snapshots import compare_snapshots
+    from torchgauge.api.records import compare_snapshots
     from torchgauge.api.traces import compare_traces
     from torchgauge.readers.tables import evidence
 

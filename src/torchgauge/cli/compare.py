@@ -95,7 +95,7 @@ def _code(record: Comparison | TraceDiff) -> ExitCode:
 
 def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Namespace) -> int:
     """Show how two traces differ, or what grew between two memory snapshots."""
-    from torchgauge.api.snapshots import compare_snapshots
+    from torchgauge.api.records import compare_snapshots
     from torchgauge.api.traces import compare_traces
 
     formats.check(options, "TraceDiff" if kind == "trace" else "Growth")

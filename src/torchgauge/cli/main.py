@@ -139,8 +139,7 @@ def _suggest(error: UsageError, arguments: Sequence[str]) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Run the verb; a script of the user's may end the process as it likes."""
-    from torchgauge.cli.ending.sudden_ends import refused
-    from torchgauge.cli.ending.terminations import as_ctrl_c
+    from torchgauge.cli.ending.sudden_ends import as_ctrl_c, refused
     from torchgauge.folders import working_folder
     from torchgauge.progress import in_command
 

@@ -140,10 +140,10 @@ def run(options: argparse.Namespace) -> int:
             remedy="Add --lines.",
         )
     formats.check(options)
-    from torchgauge.api import loops
+    from torchgauge.api import profiles
     from torchgauge.measure.loop.schedule import Schedule
 
-    timeline = loops.timeline(
+    timeline = profiles.timeline(
         schedule=Schedule(options.skip, options.warmup, options.record, options.repeat),
         memory_budget=options.memory_budget,
         all_threads=options.all_threads,

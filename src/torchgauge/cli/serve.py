@@ -151,7 +151,7 @@ def _windows(
 
 def _chosen_token() -> str | None:
     """Return the token of the environment. Raises InputError `option-invalid` for a short one."""
-    from torchgauge.live.access import MIN_TOKEN
+    from torchgauge.live.server import MIN_TOKEN
 
     token = os.environ.get(TOKEN)
     if token and (len(token) < MIN_TOKEN or not token.isalnum() or not token.isascii()):

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
-    from torchgauge.api.snapshots import read_snapshot
+    from torchgauge.api.records import read_snapshot
     from torchgauge.records import rendering
     from torchgauge.report.console.console import view
     from torchgauge.report.content.document import Options

@@ -3,30 +3,136 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchgauge.cli import conversion, formats
+from torchgauge.cli import formats
+from torchgauge.cli.formats import say
 from torchgauge.cli.options.numbers import positive, size, whole_number
 from torchgauge.cli.options.tree import add_view_options, shown_options
-from torchgauge.cli.output import emit, print_view, tell
+from torchgauge.cli.output import emit, emit_bytes, print_view, tell
 from torchgauge.errors import ExitCode, InputError
+from torchgauge.folders import typed
 
 if TYPE_CHECKING:
     from torchgauge.records.trace.trace import Trace
+
+
+FORMS = {
+    "speedscope": "a profile for each stream and thread, in real time",
+    "folded": "stacks of layers, operators and kernels",
+    "parquet": "all events as a table",
+    "chrome": "the recorded events themselves, of several ranks on one clock",
+}
+_BINARY = ("parquet",)
+# Options by their places among the parsed ones.
+_CONVERSION_OPTIONS = {"output": "--output", "layer": "--layer"}
+_WRITE_OPTIONS = {"output_dir": "--output-dir", "formats": "--format", "html": "--html"}
+
+
+def add_conversion(
+    parser: argparse.ArgumentParser, printed: argparse._MutuallyExclusiveGroup
+) -> None:
+    """Declare the options; `printed` are those of which one alone says what is printed."""
+    forms_help = "; ".join(f"{form}: {description}" for form, description in FORMS.items())
+    printed.add_argument("--to", choices=FORMS, help=f"convert the trace instead ({forms_help})")
+    group = parser.add_argument_group("with --to")
+    group.add_argument(
+        "--output", type=typed, metavar="FILE", help="write it there, packed where it ends in .gz"
+    )
+    group.add_argument(
+        "--layer", metavar="PATH", help="only events in a layer, forward and backward"
+    )
+
+
+def add_part(group: argparse._ArgumentGroup) -> None:
+    """Declare the options that choose a part of the trace, which is converted or reported."""
+    group.add_argument(
+        "--from",
+        type=_time,
+        metavar="TIME",
+        dest="begin",
+        help="only events after this time, such as 0.5s",
+    )
+    group.add_argument(
+        "--until",
+        type=_time,
+        metavar="TIME",
+        dest="end",
+        help="only events before this time, such as 1.2s",
+    )
+    group.add_argument(
+        "--step", type=whole_number, metavar="N", help="only events in ProfilerStep#N"
+    )
+
+
+def _time(text: str) -> float:
+    from torchgauge.quantities import amount, meant
+
+    quantity = amount(text, "s")
+    if quantity is None:
+        better = meant(text, "s") or "0.5s"
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time (such as {better})")
+    return quantity.value
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise InputError `option-conflict` for options that have nothing to do with each other."""
+    if options.to is None and (name := _first_given(options, _CONVERSION_OPTIONS)):
+        raise _conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
+    if options.to is not None and options.memory_limit is not None:
+        raise _conflict("--to reads the whole trace.", "Leave out --memory-limit.")
+    if options.to is not None and (name := _first_given(options, _WRITE_OPTIONS)):
+        raise _conflict(f"--to converts, and {name} writes what was read.", "Use one of them.")
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Convert, and write the file or standard output; return the exit code."""
+    from torchgauge.analyze.trace.selection import Part
+    from torchgauge.traces.conversions import Conversion, converted, write
+    from torchgauge.traces.read_options import ReadOptions
+
+    if options.output is None and options.to in _BINARY and sys.stdout.isatty():
+        raise InputError(
+            f"{options.to.capitalize()} is not for terminals.",
+            id="output-binary",
+            remedy="Add --output FILE, or send standard output to a file.",
+        )
+    part = Part(options.begin, options.end, options.step, options.layer)
+    reading = ReadOptions(options.python, options.partial, options.cache)
+    parts = converted(options.path, Conversion(options.to, options.rank, part, reading))
+    if options.output is None:
+        emit_bytes(parts)
+    else:
+        say([write(parts, options.output)])
+    return ExitCode.DONE
+
+
+def _first_given(options: argparse.Namespace, names: Mapping[str, str]) -> str | None:
+    given_names = (
+        name for place, name in names.items() if getattr(options, place, None) is not None
+    )
+    return next(given_names, None)
+
+
+def _conflict(message: str, remedy: str) -> InputError:
+    return InputError(message, id="option-conflict", remedy=remedy)
+
 
 DESCRIPTION = """\
 Read a trace of torch.profiler, JAX, vLLM, Proton, rocprofv3 or an ETDump: a file, or a folder or
 archive of ranks' files.
 
-  torchgauge trace trace.json.gz
+  torchgauge trace json.gz
   torchgauge trace traces/ --rank 5
-  torchgauge trace trace.json.gz --step 7
-  torchgauge trace trace.json.gz --csv > kernels.csv
+  torchgauge trace json.gz --step 7
+  torchgauge trace json.gz --csv > kernels.csv
   torchgauge trace traces/ --output-dir results
-  torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
-  torchgauge trace trace.json.gz --to chrome --step 7 --output step.json.gz
-  torchgauge trace trace.json.gz --replay aten::mm#12
+  torchgauge trace json.gz --to speedscope --output speedscope.json
+  torchgauge trace json.gz --to chrome --step 7 --output step.json.gz
+  torchgauge trace json.gz --replay aten::mm#12
 
 Neither torch nor a GPU is needed; --replay needs torch. Figures that were not recorded are
 unknown, never 0.
@@ -54,7 +160,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     read_group.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
     )
-    conversion.add_part(parser.add_argument_group("which part of it"))
+    add_part(parser.add_argument_group("which part of it"))
     view_group = parser.add_argument_group("what the summary shows")
     view_group.add_argument("--rank", type=whole_number, metavar="R", help="details of this rank")
     add_view_options(view_group, depth=None, depth_help="2")
@@ -62,7 +168,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     formats.add_arguments(out)
     tables = ("figures", "layers", "operators", "kernels", "categories")
     printed = formats.add_printed(out, tables, "kernels", "a table of all ranks, or of --rank,")
-    conversion.add_arguments(parser, printed)
+    add_conversion(parser, printed)
     printed.add_argument(
         "--replay",
         metavar="OPERATOR[#N]",
@@ -76,7 +182,7 @@ def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
     from torchgauge.api.traces import read_trace
 
-    conversion.check(options)
+    check(options)
     if options.replay is None and options.device is not None:
         raise InputError(
             "--device says where an operator is replayed.",
@@ -84,7 +190,7 @@ def run(options: argparse.Namespace) -> int:
             remedy="Add --replay aten::mm#12.",
         )
     if options.to is not None:
-        return conversion.run(options)
+        return convert(options)
     if options.replay is not None:
         return _replay(options)
     formats.check(options, "Trace")

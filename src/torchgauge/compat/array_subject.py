@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from torchgauge.analyze.memory.training_memory import Trainable
-from torchgauge.compat.arrays import counting, latency, memory
+from torchgauge.compat.arrays import counting, memory, profile
 from torchgauge.compat.arrays.calling import accepted, batch_of, like, mapped, run
-from torchgauge.compat.arrays.kept import preserved
+from torchgauge.compat.arrays.memory import preserved
 from torchgauge.compat.quick_roofs import quick_roofs
 from torchgauge.compat.subject import Backward, Shape
 from torchgauge.device.roofs.numpy_kernels import Host, NumpyKernels
@@ -84,7 +84,7 @@ class ArraySubject:
 
     def latency(self, inputs: Inputs, warmup: int, iterations: int) -> Latency:
         """Return the time of a call."""
-        return latency.measure(self.model, inputs, SamplingPlan(warmup, iterations))
+        return profile.measure(self.model, inputs, SamplingPlan(warmup, iterations))
 
     def memory(self, inputs: Inputs) -> Memory:
         """Return the memory of a call by tracemalloc."""

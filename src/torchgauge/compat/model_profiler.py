@@ -7,10 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from torchgauge.compat import figures as layer_figures
-from torchgauge.compat.figures import Figures
+from torchgauge.compat import results as layer_figures
 from torchgauge.compat.held_model import HeldModel
-from torchgauge.compat.results import Results, rows_in_ms
+from torchgauge.compat.results import Figures, Results, rows_in_ms
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.records import rendering
 from torchgauge.records.profile import Profile

@@ -10,7 +10,7 @@ from torchgauge.analyze.latency.latency import combine
 from torchgauge.analyze.memory.training_memory import Trainable, states
 from torchgauge.analyze.work.bottleneck import bottleneck
 from torchgauge.clock import SystemClock
-from torchgauge.compat.figures import Figures
+from torchgauge.compat.results import Figures
 from torchgauge.compat.subject import (
     InvalidError,
     Shape,

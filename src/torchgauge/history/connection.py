@@ -22,8 +22,7 @@ from sqlalchemy.pool import StaticPool
 from torchgauge.errors import InputError, missing_extra
 from torchgauge.files import check_readable, is_file, is_folder
 from torchgauge.folders import expanded
-from torchgauge.history.bounds import bounded
-from torchgauge.history.faults import fault, translated_errors
+from torchgauge.history.faults import bounded, fault, translated_errors
 from torchgauge.history.retention import ONE_TRY, make_folder
 
 # A file that nobody writes: SQLite takes no lock and looks for no log.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, Select, func, literal, select, tuple_
 
-from torchgauge.history.bounds import rows
+from torchgauge.history.faults import rows
 from torchgauge.history.series import SERIES_FIELDS, series_of_runs, yardsticks_of_runs
 from torchgauge.history.store import FACTS, read_runs
 from torchgauge.history.tables import metrics, runs

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, select
 
-from torchgauge.history.bounds import rows
 from torchgauge.history.content import LAYER_METRICS
+from torchgauge.history.faults import rows
 from torchgauge.history.store import ALL_RUNS, BATCH_SIZE, Selection, select_runs
 from torchgauge.history.tables import layers, metrics, yardsticks
 from torchgauge.records.record import How, IntervalScope

@@ -13,7 +13,6 @@ from sqlalchemy.exc import IntegrityError
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history import connection as connections
-from torchgauge.history.bounds import rows
 from torchgauge.history.content import (
     layer_figures,
     metric_rows,
@@ -21,10 +20,18 @@ from torchgauge.history.content import (
     unpacked,
     yardstick_rows,
 )
-from torchgauge.history.faults import translated_errors
+from torchgauge.history.faults import rows, translated_errors
 from torchgauge.history.retention import patiently
-from torchgauge.history.tables import labels, layers, metrics, runs, yardsticks
-from torchgauge.history.versions import migrate, to_read, to_write
+from torchgauge.history.tables import (
+    labels,
+    layers,
+    metrics,
+    migrate,
+    runs,
+    to_read,
+    to_write,
+    yardsticks,
+)
 from torchgauge.records.profile import Profile
 from torchgauge.records.run import Entry, Run
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+from collections.abc import Iterator, Set
+
+import msgspec
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
+    Engine,
     Float,
     ForeignKey,
     Index,
+    Inspector,
     Integer,
     LargeBinary,
     MetaData,
     Table,
     Text,
+    func,
+    inspect,
+    select,
 )
+
+from torchgauge.errors import StoreError
+from torchgauge.history import connection as connections
+from torchgauge.history.connection import Place, reading, writing
+from torchgauge.history.faults import fault, translated_errors
+from torchgauge.history.migrations import LATEST, STEPS
+from torchgauge.history.retention import patiently
 
 metadata = MetaData()
 
@@ -97,3 +115,185 @@ windows = Table(
     Index("windows_by_end", "end"),
     sqlite_with_rowid=False,
 )
+
+
+_TABLE = Table("torchgauge_store", MetaData(), Column("version", Integer, nullable=False))
+# Only one connection at a time migrates; any number that no other program uses.
+_LOCK = 7_264_110
+
+
+def to_write(place: Place) -> Engine:
+    """Return a store in the version that this program reads; a new one gets its tables.
+
+    Raises InputError `store-url`; StoreError `store-newer`, `store-damaged`, and what writing
+    raises.
+    """
+    if connections.is_there(place):
+        _check_is_history(place)
+    engine = connections.writer(place)
+    with _dispose_on_error(engine):
+        if _current(engine, place.display_name) != LATEST:
+            patiently(lambda: migrate(engine, place.display_name, LATEST))
+    return engine
+
+
+def to_read(place: Place) -> Engine:
+    """Return a store to read from, which stays as it is: of an older one a copy is brought up.
+
+    Raises InputError `store-url`; StoreError `store-missing`, `store-older`, `store-newer`,
+    `store-damaged`, and what reading raises.
+    """
+    if not connections.is_there(place):
+        raise _missing(place.display_name)
+    _check_is_history(place)
+    engine = connections.reader(place)
+    with _dispose_on_error(engine):
+        store_version = _current(engine, place.display_name)
+        if not store_version:
+            raise _missing(place.display_name)
+        if store_version == LATEST:
+            return engine
+        if place.file is None:
+            raise _older(place.display_name, store_version)
+        with translated_errors(place.display_name):
+            copy = connections.copied(engine)
+    engine.dispose()
+    migrate(copy, place.display_name, LATEST)
+    return copy
+
+
+@contextlib.contextmanager
+def _dispose_on_error(engine: Engine) -> Iterator[None]:
+    """Close the connections where the block raises."""
+    try:
+        yield
+    except BaseException:  # Ctrl-C as well must leave no connection open
+        engine.dispose()
+        raise
+
+
+def _check_is_history(place: Place) -> None:
+    """Raise StoreError `store-damaged` for another program's file, of which nothing is touched."""
+    if place.file is None:
+        return
+    with contextlib.suppress(StoreError):
+        if _version_once(connections.onlooker(place), place.display_name):
+            return
+    # What makes it ours may be in the log, and pages in the file may be of different moments.
+    _version_once(
+        connections.onlooker(place, with_log=connections.has_log(place)), place.display_name
+    )
+
+
+def _missing(display_name: str) -> StoreError:
+    return StoreError(
+        f"There is no history at '{display_name}'.",
+        id="store-missing",
+        cause="No run was added yet, or it is elsewhere.",
+        remedy="Say where it is (--store), or save a run and add it:\n"
+        "torchgauge profile TARGET --output-dir results\n"
+        f"torchgauge history add --store {shlex.quote(display_name)} results/profile.json",
+    )
+
+
+def _older(display_name: str, version: int) -> StoreError:
+    return StoreError(
+        f"The history '{display_name}' has version {version}; "
+        f"this torchgauge reads version {LATEST}.",
+        id="store-older",
+        cause="An older torchgauge wrote it, and reading changes nothing.",
+        remedy="The next `torchgauge history add RUN.json` brings it up to date; no run is lost.",
+    )
+
+
+def _version_once(engine: Engine, display_name: str) -> int:
+    try:
+        return _current(engine, display_name)
+    finally:
+        engine.dispose()
+
+
+def _current(engine: Engine, display_name: str) -> int:
+    def current() -> int:
+        with reading(engine, display_name) as connection:
+            return version(connection, display_name)
+
+    return patiently(current)
+
+
+def version(connection: Connection, display_name: str) -> int:
+    """Return the store's version, 0 where there is nothing yet.
+
+    Raises StoreError `store-newer`; `store-damaged` where there are tables of another program, or
+    not those of the version.
+    """
+    inspector = inspect(connection)
+    names = set(inspector.get_table_names())
+    if _TABLE.name not in names:
+        if _is_foreign(connection, names):
+            raise fault("store-damaged", display_name, "It is another program's.")
+        return 0
+    numbers = connection.execute(select(_TABLE.c.version)).scalars().all()
+    # A damaged file may hold anything there, NULL as well.
+    number = msgspec.convert(numbers[0] if len(numbers) == 1 else None, int)
+    if number == LATEST:
+        _check_tables(inspector, display_name)
+    if number < 1:
+        raise fault("store-damaged", display_name, f"It says that its version is {number}.")
+    if number > LATEST:
+        raise StoreError(
+            f"The history '{display_name}' has version {number}; "
+            f"this torchgauge reads up to {LATEST}.",
+            id="store-newer",
+            cause="A newer torchgauge wrote it.",
+            remedy="pip install --upgrade torchgauge",
+        )
+    return number
+
+
+def _is_foreign(connection: Connection, tables: Set[str]) -> bool:
+    """Return whether a database other than a history holds anything of another program."""
+    if connection.dialect.name != "sqlite":
+        # A server's may be shared with others, as long as no names collide.
+        return bool(tables & metadata.tables.keys())
+    marks = ("SELECT count(*) FROM sqlite_master", "PRAGMA application_id", "PRAGMA user_version")
+    return any(connection.exec_driver_sql(mark).scalar_one() for mark in marks)
+
+
+def _check_tables(inspector: Inspector, display_name: str) -> None:
+    """Raise StoreError `store-damaged` where a table is missing or lacks a column."""
+    existing_columns = {
+        name: {column["name"] for column in columns}
+        for (_, name), columns in inspector.get_multi_columns(
+            filter_names=[*metadata.tables]
+        ).items()
+    }
+    for name, table in metadata.tables.items():
+        if lacking := {column.name for column in table.columns} - existing_columns.get(name, set()):
+            cause = f"Its table {name} lacks {', '.join(sorted(lacking))}."
+            raise fault("store-damaged", display_name, cause)
+
+
+def migrate(engine: Engine, display_name: str, target_version: int) -> None:
+    """Bring the store to version `target_version`, up or down, all steps in one transaction.
+
+    Version 0 is an empty database. Raises StoreError as `to_write` does.
+    """
+    with writing(engine, display_name) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        now = version(connection, display_name)
+        if now == target_version:  # another process was first
+            return
+        for step in STEPS[now:target_version]:
+            step.up(connection)
+        for step in reversed(STEPS[target_version:now]):
+            step.down(connection)
+        if not now:
+            _TABLE.create(connection)
+            connection.execute(_TABLE.insert().values(version=target_version))
+        elif target_version:
+            # Made anew, the table would seem empty to who waits to read it.
+            connection.execute(_TABLE.update().values(version=target_version))
+        else:
+            _TABLE.drop(connection)

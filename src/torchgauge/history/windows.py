@@ -20,7 +20,7 @@ from torchgauge.analyze.monitoring.window_alerts import (
     window_series,
 )
 from torchgauge.errors import RecordError
-from torchgauge.history.bounds import rows
+from torchgauge.history.faults import rows
 from torchgauge.history.store import ALL_RUNS, BATCH_SIZE, Selection, Store
 from torchgauge.history.tables import windows as table
 from torchgauge.history.trend import trend

@@ -15,10 +15,8 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from torchgauge.monitoring.background import background
-from torchgauge.monitoring.compaction import compact
-from torchgauge.monitoring.folder import MonitorFolder, new_file
-from torchgauge.monitoring.function_calls import Timing, takes_time, timed_stream
-from torchgauge.monitoring.meter import Meter, gaps
+from torchgauge.monitoring.folder import MonitorFolder, compact, new_file
+from torchgauge.monitoring.meter import Meter, Timing, gaps, takes_time, timed_stream
 from torchgauge.monitoring.monitor_options import MonitorOptions, memory_readings
 from torchgauge.monitoring.problems import (
     LAST_WAIT,
@@ -110,8 +108,12 @@ class Monitor:
 
     def attach(self, module: Any) -> None:
         """Time the calls of an `nn.Module`; until `close`, or until the module ends."""
-        from torchgauge.monitoring.layer_times import LayerTimes
-        from torchgauge.monitoring.module_calls import ModuleCalls, compiling, leave_uncompiled
+        from torchgauge.monitoring.module_calls import (
+            LayerTimes,
+            ModuleCalls,
+            compiling,
+            leave_uncompiled,
+        )
 
         layers = LayerTimes(module, self._layer_append) if self.options.layers else None
         calls, times, draw = self.call_meter({}, None if layers is None else layers.begin)

@@ -13,8 +13,8 @@ from torchgauge.records.latency.latency import Latency, Throughput, TrainingTime
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.record import MeasurementWarning, Record
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Level
+from torchgauge.records.serving.requests import Capacity
 from torchgauge.records.system import System
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.timeline.compilation import Compilation

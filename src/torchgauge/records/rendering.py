@@ -28,7 +28,7 @@ RENDERERS = {
     "markdown": "torchgauge.report.markdown.markdown_blocks",
     "notebook": "torchgauge.report.notebook.notebook",
     "openmetrics": "torchgauge.report.export.openmetrics",
-    "regressions": "torchgauge.report.content.regressions",
+    "regressions": "torchgauge.report.content.rulings",
     "speedscope": "torchgauge.report.export.speedscope",
     "table": "torchgauge.report.csv.table",
 }

@@ -142,7 +142,7 @@ def _merged(
 ) -> Iterator[bytes]:
     """Return the events of all ranks on the clock that their collectives give."""
     from torchgauge.readers.kineto.raw_events import RawEvents
-    from torchgauge.report.export import merged_trace_events
+    from torchgauge.report.export import trace_events
     from torchgauge.traces.rank_files import read
 
     with showing(progress) as display:
@@ -156,17 +156,17 @@ def _merged(
     known_begins = [begin for begin in begins if begin is not None]
     base = min(known_begins) if len(known_begins) == len(begins) else 0
 
-    def merged_ranks() -> Iterator[merged_trace_events.MergedRank]:
+    def merged_ranks() -> Iterator[trace_events.MergedRank]:
         for rank in ranks:
             _check_copied(rank)
             events = rank.recording.events
             number = rank.number or 0
             shift = (events.metadata.base_time or 0) - ahead.get(number, 0) - base
-            yield merged_trace_events.MergedRank(
+            yield trace_events.MergedRank(
                 number, RawEvents(rank.path), events, rank.selection, shift
             )
 
-    return merged_trace_events.parts(merged_ranks(), base)
+    return trace_events.merged_parts(merged_ranks(), base)
 
 
 def _check_copied(rank: _Rank) -> None:
@@ -183,7 +183,7 @@ def _check_copied(rank: _Rank) -> None:
 
 def _parquet(ranks: Iterable[_Rank]) -> Iterator[bytes]:
     from torchgauge.readers.parquet.parquet import parts
-    from torchgauge.traces.trace_cache import as_rank
+    from torchgauge.traces.rank_file import as_rank
 
     return parts(as_rank(rank.recording, rank.number, selection=rank.selection) for rank in ranks)
 

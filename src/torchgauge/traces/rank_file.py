@@ -3,22 +3,98 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from torchgauge.analyze.communication.collectives import Calls
+import msgspec
+import numpy as np
+
+from torchgauge.analyze.communication.collectives import Calls, Message
 from torchgauge.analyze.trace.rank_trace import rank_trace
-from torchgauge.analyze.trace.recording import devices, recording
-from torchgauge.analyze.trace.selection import select, selected_events, waits_for_others
+from torchgauge.analyze.trace.recording import Recording, devices, event_locations, recording
+from torchgauge.analyze.trace.selection import Selection, select, selected_events, waits_for_others
 from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.files import write_atomically
 from torchgauge.progress import Progress
-from torchgauge.readers.kineto.heads import PythonDetail
+from torchgauge.readers.kineto.categories import PythonDetail
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.readers.parquet import parquet, parquet_reading
+from torchgauge.readers.parquet.parquet_columns import Origin, facts_of
+from torchgauge.records.finding import Failure
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.events import Events
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.traces.read_options import ReadOptions
+
+SUFFIX = ".torchgauge.parquet"
+
+
+def cached_events(
+    file: Path, *, python: PythonDetail, partial: bool, progress: Progress | None = None
+) -> Events:
+    """Return what `read_events` does, from the cache where it has that, else with a new one.
+
+    A cache counts while size and time of change of the trace are those that it was made of. Of a
+    damaged trace none is kept. Where none can be written, a warning says so.
+
+    Raises MissingExtraError, and InputError as `read_events`.
+    """
+    parquet.arrow()
+    cache_file = file.with_name(file.name + SUFFIX)
+    origin = _origin(file, python)
+    if origin is not None and (cached := parquet_reading.read(cache_file, origin)) is not None:
+        return cached
+    events = read_events(file, python=python, partial=partial, progress=progress)
+    if origin is None:
+        return _unkept(events, "It lies in an archive, beside which nothing is kept.")
+    damaged = any(warning.id == "trace-damaged" for warning in events.warnings)
+    if damaged or _origin(file, python) != origin:
+        return events
+    try:
+        write_atomically(cache_file, parquet.parts([_complete_rank(events, origin)]))
+    except InputError as error:
+        return _unkept(events, f"{error.message} {error.cause}")
+    return events
+
+
+def _unkept(events: Events, cause: str) -> Events:
+    warning = MeasurementWarning(
+        id="trace-cache-unwritten",
+        message="The trace was read and not kept for the next time.",
+        cause=cause,
+        remedy="Copy the trace to a folder that can be written, or leave out --cache.",
+    )
+    return dataclasses.replace(events, warnings=(*events.warnings, warning))
+
+
+def as_rank(recorded: Recording, number: int | None, selection: Selection) -> parquet.Rank:
+    """Return what is kept of a recording as it is written."""
+    masks = (selection.spans, selection.memory, selection.flows)
+    spans, memory, flows = (int(mask.sum()) for mask in masks)
+    facts = facts_of(recorded.events, (spans, memory, flows))
+    return parquet.Rank(
+        number, recorded.events, event_locations(recorded), np.concatenate(masks), facts
+    )
+
+
+def _complete_rank(events: Events, origin: Origin) -> parquet.Rank:
+    counts = (len(events), len(events.memory.time), len(events.flows.time))
+    facts = facts_of(events, counts, origin)
+    rows = np.ones(sum(counts), np.bool_)
+    number = events.metadata.rank
+    return parquet.Rank(number, events, event_locations(recording(events)), rows, facts)
+
+
+def _origin(file: Path, python: PythonDetail) -> Origin | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return Origin(status.st_size, status.st_mtime_ns, python) if file.is_file() else None
 
 
 class RankResult(NamedTuple):
@@ -78,8 +154,6 @@ def events_of(
     if progress is not None:
         progress.start("reading")
     if options.cache:
-        from torchgauge.traces.trace_cache import cached_events
-
         return cached_events(Path(file), python=detail, partial=options.partial, progress=progress)
     return read_events(
         file,
@@ -89,3 +163,47 @@ def events_of(
         memory_limit=options.memory_limit,
         progress=progress,
     )
+
+
+# Before each answer: its bytes, and whether the process reads another file.
+HEADER = struct.Struct(">Q?")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`RankResult` as it travels between processes."""
+
+    rank: RankTrace | None = None
+    calls: tuple[tuple[Message, tuple[int, ...], tuple[int, ...]], ...] = ()
+    steps: tuple[tuple[Message, tuple[int, ...]], ...] = ()
+    failure: Failure | None = None
+
+
+def answered(file: str, options: ReadOptions) -> bytes:
+    """Read a file in this process, and return its `Answer` as bytes."""
+    try:
+        result = read_rank(file, options)
+    except TorchgaugeError as error:
+        return _encode(Answer(failure=Failure.from_error(error)))
+    calls = tuple(
+        (message, tuple(begin.tolist()), tuple(end.tolist()))
+        for message, (begin, end) in result.calls.by_message.items()
+    )
+    steps = tuple((message, tuple(step.tolist())) for message, step in result.calls.steps.items())
+    return _encode(Answer(rank=result.rank, calls=calls, steps=steps))
+
+
+def decoded(file: str, data: bytes) -> RankResult:
+    """Return what an `Answer` says. Raises `msgspec.MsgspecError` for other bytes."""
+    answer = _decode(data)
+    if answer.failure is not None:
+        return RankResult(file, error=answer.failure.error())
+    calls = {
+        message: (np.array(begin, np.int64), np.array(end, np.int64))
+        for message, begin, end in answer.calls
+    }
+    steps = {message: np.array(step, np.int64) for message, step in answer.steps}
+    return RankResult(file, answer.rank, Calls(calls, steps))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Answer).decode

@@ -27,8 +27,7 @@ from torchgauge.records import codec
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.trace.trace_diff import TraceDiff
-from torchgauge.traces.rank_answer import HEADER, decoded
-from torchgauge.traces.rank_file import RankResult, read_rank
+from torchgauge.traces.rank_file import HEADER, RankResult, decoded, read_rank
 from torchgauge.traces.read_options import ReadOptions
 from torchgauge.traces.trace_files import (
     OTHER_JSON,

@@ -23,7 +23,7 @@ def main() -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     setup = json.loads(sys.stdin.readline())
     sys.path[:] = setup["path"]
-    from torchgauge.traces.rank_answer import HEADER, answered
+    from torchgauge.traces.rank_file import HEADER, answered
     from torchgauge.traces.read_options import ReadOptions
 
     options = ReadOptions(**setup["options"])

@@ -137,8 +137,8 @@ def test_what_the_machine_explains_is_taken_out_and_shown_beside_the_measured_ch
 
 
 def test_a_gate_judges_the_corrected_change_and_says_both():
-    from torchgauge.report.content.regressions import render as regression_lines
     from torchgauge.report.content.rulings import line
+    from torchgauge.report.content.rulings import render as regression_lines
 
     tolerances = [default_tolerance("latency")]
     old, new = timed(*TEN[:3]), timed(*(1.2 * median for median in TEN[:3]))

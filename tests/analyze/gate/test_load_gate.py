@@ -14,9 +14,8 @@ from torchgauge.analyze.gate.repeated_runs import load_test
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated
 from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Arrivals, Level, Saturation, Sending
-from torchgauge.records.serving.requests import Distribution, Estimate, Percentile
+from torchgauge.records.serving.requests import Capacity, Distribution, Estimate, Percentile
 from torchgauge.records.serving.serving import ServedBy
 
 FOUND = servings.capacity_found()

@@ -17,10 +17,10 @@ from tests.support.span_parts import EVENTS, TEXT
 import torchgauge as tg
 from torchgauge.errors import MissingExtraError
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.readers.parquet import parquet, parquet_facts, parquet_reading
-from torchgauge.readers.parquet.parquet_facts import Origin, facts_of
+from torchgauge.readers.parquet import parquet, parquet_columns, parquet_reading
+from torchgauge.readers.parquet.parquet_columns import Origin, facts_of
 from torchgauge.records.trace.events import Coded
-from torchgauge.traces.trace_cache import SUFFIX
+from torchgauge.traces.rank_file import SUFFIX
 
 ORIGIN = Origin(size=1, changed=2, python="modules")
 COLLECTIVE = {
@@ -169,7 +169,7 @@ def test_of_another_origin_there_is_none(file):
 
 def test_of_another_version_there_is_none(file, monkeypatch):
     path = file(packed(odd()))
-    monkeypatch.setattr(parquet_reading, "VERSION", parquet_facts.VERSION + 1)
+    monkeypatch.setattr(parquet_reading, "VERSION", parquet_columns.VERSION + 1)
     assert parquet_reading.read(path, ORIGIN) is None
 
 
@@ -206,7 +206,7 @@ def test_a_file_made_to_mislead_has_none(file, name):
 def test_facts_that_were_changed_are_none(file):
     whole = packed(odd())
     assert (
-        whole.count(b'"version": %d,' % parquet_facts.VERSION)
+        whole.count(b'"version": %d,' % parquet_columns.VERSION)
         == whole.count(b'"begin": 1500,')
         == 1
     )

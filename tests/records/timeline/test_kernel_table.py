@@ -2,8 +2,8 @@
 
 import pytest
 
-from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import TreeRow
+from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import Kernel
 

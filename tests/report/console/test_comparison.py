@@ -15,7 +15,7 @@ from torchgauge.records import codec
 from torchgauge.records.comparison import Difference
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.report.console.console import view
-from torchgauge.report.content import changes
+from torchgauge.report.content import comparison
 from torchgauge.report.page import page_comparison
 
 
@@ -100,7 +100,7 @@ def test_no_line_is_wider_than_the_terminal(width):
     ],
 )  # fmt: skip
 def test_relative_changes(change, text):
-    assert changes.relative(change) == text
+    assert comparison.relative(change) == text
 
 
 def test_it_is_saved_and_read_back(tmp_path):

@@ -8,9 +8,8 @@ import rich.console
 from tests.support import servings
 
 from torchgauge.records.record import Interval, MeasurementWarning
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Arrivals
-from torchgauge.records.serving.requests import Goal
+from torchgauge.records.serving.requests import Capacity, Goal
 from torchgauge.report.console.console import view
 from torchgauge.report.content.document import Facts, Options, Table
 from torchgauge.report.content.serving import serving_words as words

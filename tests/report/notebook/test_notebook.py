@@ -9,7 +9,7 @@ from tests.support import exported_records, generation_pages, pages, records, sw
 from tests.support.poisoned_samples import SAMPLES
 
 from torchgauge.report.content.document import Column, Curve, Document, Row, Table
-from torchgauge.report.notebook import charts, drawings, generation_charts
+from torchgauge.report.notebook import charts, drawings, serving_charts
 from torchgauge.report.notebook.charts import Chart
 from torchgauge.report.notebook.notebook import fragment, render
 
@@ -164,24 +164,24 @@ def test_long_tables_end_with_the_number_of_other_rows():
 
 
 def test_a_generation_is_drawn_by_context_by_shape_and_by_part():
-    titles = [chart.title for chart in generation_charts.generation(generation_pages.grid())]
+    titles = [chart.title for chart in serving_charts.generation(generation_pages.grid())]
     assert titles == [
         "Decode steps by context, batch 1",
         "Cache held by positions, batch 1",
         "Time per token, batch (down) and prompt",
         "Time of a call, batch 1, prompt 128",
     ]
-    (steps, parts) = generation_charts.generation(generation_pages.watched())
+    (steps, parts) = serving_charts.generation(generation_pages.watched())
     assert (len(steps.values), steps.labels) == (23, ("context 38", "60"))
     assert sum(parts.values) == pytest.approx(generation_pages.watched().cells[0].calls[0].duration)
-    assert generation_charts.generation(generation_pages.generation()) == []
+    assert serving_charts.generation(generation_pages.generation()) == []
 
 
 def test_a_map_says_why_a_cell_has_no_figure_and_shades_by_value():
     cells = generation_pages.grid().cells[9:]  # the static ones, of which two ended
     (chart,) = [
         chart
-        for chart in generation_charts.generation(generation_pages.generation(cells))
+        for chart in serving_charts.generation(generation_pages.generation(cells))
         if chart.kind == "map"
     ]
     assert list(chart.texts[-2:]) == ["failed", "out of memory"]

@@ -9,9 +9,8 @@ from tests.support.page_data import data
 from tests.support.serving_levels import NETWORK, SERVICE, open_level
 
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Sending
-from torchgauge.records.serving.requests import Requests
+from torchgauge.records.serving.requests import Capacity, Requests
 from torchgauge.report.page.html import render
 from torchgauge.report.page.serving import load_series, tail_curves
 from torchgauge.report.page.serving import request_times as request_points

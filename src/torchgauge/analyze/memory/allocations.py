@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchgauge.analyze.memory.tree_memory import AliveStorage, Ranges
-from torchgauge.records.memory.memory import PARTS, MemoryPoint
-from torchgauge.records.memory.out_of_memory import Part
+from torchgauge.records.memory.memory import PARTS, MemoryPoint, Part
 from torchgauge.records.trace.events import Integers, MemoryEvents
 
 MAX_POINTS = 2000

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from torchgauge.errors import InputError
-from torchgauge.records.memory.training_memory import MemoryPart, OptimizerMemory, TrainingMemory
+from torchgauge.records.memory.memory import MemoryPart, OptimizerMemory, TrainingMemory
 from torchgauge.records.work.size import Size
 
 OPTIMIZER = "adamw"

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from torchgauge.records.memory.out_of_memory import AliveTensor, Part
+from torchgauge.records.memory.memory import AliveTensor, Part
 from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.events import Events, Integers

@@ -24,9 +24,8 @@ import numpy.typing as npt
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import LeftOut, Level
-from torchgauge.records.serving.requests import Goal
+from torchgauge.records.serving.requests import Capacity, Goal
 
 # Lateness is part of every latency: beyond this share of a goal's limit it decides about the goal.
 MOST_LATENESS = 0.1

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torchgauge.analyze.memory.training_memory import HIGH, LOW
 from torchgauge.records.latency.latency import Latency
-from torchgauge.records.memory.training_memory import TrainingMemory
+from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.work.cost import Cost, CostRow, LayerCost, Phase, Work
 from torchgauge.records.work.roofline import LayerRoofline, OtherDevice, Roofline, Roofs
 from torchgauge.records.work.size import Size

@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Add every run of every file; return the exit code."""
-    from torchgauge.history.imports import entries
-    from torchgauge.history.kept import add_or_keep, open_or_keep
+    from torchgauge.history.imports import add_or_keep, entries, open_or_keep
     from torchgauge.history.retention import location
 
     run_facts = facts(options)

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the runs; return the exit code."""
     from torchgauge.files import write_atomically
-    from torchgauge.history import kept as exports
+    from torchgauge.history import imports as exports
     from torchgauge.report.csv import csv
 
     with opened(options) as store:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgauge.compat.arrays.calling import like, mapped, not_callable, run
-from torchgauge.compat.arrays.kept import preserved
 from torchgauge.compat.arrays.layer_work import Call, LayerResult, Rule, rule
+from torchgauge.compat.arrays.memory import preserved
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Described, Work
 from torchgauge.measure.arrays import members

@@ -2,14 +2,250 @@
 
 from __future__ import annotations
 
+import csv
 import functools
-from collections.abc import Callable
+import io
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from torchgauge.errors import TorchgaugeError, missing_extra
-from torchgauge.integrate.agents.tools import RecordFolder, Tools
+import msgspec
+
+from torchgauge.api.comparisons import compare
+from torchgauge.api.records import load
+from torchgauge.errors import InputError, TorchgaugeError, missing_extra
+from torchgauge.files import is_folder
+from torchgauge.readers.tables import content
+from torchgauge.records import rendering
+from torchgauge.records.finding import Finding
+from torchgauge.report.content.document import Findings
+from torchgauge.report.content.findings import findings_of, has_findings
+from torchgauge.report.kinds import document
 from torchgauge.version import version
+from torchgauge.visible import one_line, printable
+
+MAX_EXAMINED = 5000  # files that a list looks into
+_FIRST = 4096
+_SCHEMA = re.compile(rb'\s*\{\s*"schema"\s*:\s*"torchgauge\.([a-z_]+)/\d+"')
+
+
+class Entry(NamedTuple):
+    """A file that can be read.
+
+    Attributes:
+        path: Its name, relative to the folder.
+        kind: "trace", "snapshot", or the kind of record, such as "profile".
+        bytes: Its size.
+        modified: Seconds since 1970.
+    """
+
+    path: str
+    kind: str
+    bytes: int
+    modified: float
+
+
+class RecordFolder:
+    """A folder whose files may be read, and nothing outside of it; nothing is written.
+
+    Raises InputError `file-missing` where there is no such folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not is_folder(folder):
+            raise InputError(
+                f"'{folder}' is not a folder.",
+                id="file-missing",
+                remedy="Name the folder that has the records.",
+            )
+        self._root = folder.resolve()
+
+    def path(self, name: str) -> Path:
+        """Return the path of a name relative to the folder.
+
+        Raises InputError `path-outside` for one that leads out of it, by "..", from the root or by
+        a link, of its own or of a file in the folder that it names.
+        """
+        try:
+            path = (self._root / name).resolve()
+            inside = path.is_relative_to(self._root) and all(
+                link.resolve().is_relative_to(self._root) for link in _links(path)
+            )
+        except (OSError, ValueError, RuntimeError):  # a name too long, a NUL, links in a circle
+            inside = False
+        if not inside:
+            raise InputError(
+                "The path leads out of the folder that is served.",
+                id="path-outside",
+                remedy="Give a path of list_records.",
+            )
+        return path
+
+    def entries(self) -> tuple[list[Entry], bool]:
+        """Return what can be read, newest first, and whether there are more files than examined."""
+        entries: list[Entry] = []
+        for examined_count, path in enumerate(self._files()):
+            if examined_count == MAX_EXAMINED:
+                return sorted(entries, key=_newest_first), True
+            if entry := self._entry(path):
+                entries.append(entry)
+        return sorted(entries, key=_newest_first), False
+
+    def _files(self) -> Iterator[Path]:
+        for folder, folders, names in os.walk(self._root):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
+
+    def _entry(self, path: Path) -> Entry | None:
+        """Return the entry of a file; None of what is neither record, trace nor snapshot."""
+        try:
+            resolved = self.path(str(path))
+            kind: str | None = content(resolved)
+            if kind == "record":
+                kind = _record_kind(resolved)
+            if kind is None:
+                return None
+            status = resolved.stat()
+        except (OSError, TorchgaugeError):
+            return None
+        name = path.relative_to(self._root).as_posix()
+        return Entry(name, kind, status.st_size, status.st_mtime)
+
+
+def _links(path: Path) -> list[Path]:
+    """Return the links that a folder's reader would follow."""
+    return [entry for entry in path.iterdir() if entry.is_symlink()] if path.is_dir() else []
+
+
+def _record_kind(path: Path) -> str | None:
+    with path.open("rb") as file:
+        schema = _SCHEMA.match(file.read(_FIRST))
+    return None if schema is None else schema[1].decode()
+
+
+def _newest_first(entry: Entry) -> tuple[float, str]:
+    return -entry.modified, entry.path
+
+
+MAX_PAGE = 100
+LONGEST = 300  # characters of a text
+TABLES = ("layers", "operators", "kernels", "figures")
+
+Page = dict[str, Any]
+
+
+class Tools:
+    """What can be asked about the records of a folder."""
+
+    def __init__(self, folder: RecordFolder) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()  # a client may ask several questions at once
+        self._read = functools.lru_cache(maxsize=4)(_read)
+
+    def list_records(self, offset: int = 0, limit: int = 50) -> Page:
+        """List the records, traces and snapshots, newest first: path, kind, bytes, modified."""
+        entries, is_cut = self._folder.entries()
+        rows = [_inert(entry._asdict()) for entry in entries]
+        return _page(rows, offset, limit) | ({"more_files": True} if is_cut else {})
+
+    def brief(self, path: str) -> str:
+        """Say in 2,000 bytes what a record, trace or snapshot holds.
+
+        What stands out comes first, then the slowest layers and other figures, each with its kind
+        (measured, counted, estimated) and interval.
+        """
+        return rendering.text(self._record(path), "brief")
+
+    def findings(self, path: str, offset: int = 0, limit: int = 20) -> Page:
+        """List what stands out in a record: severity, evidence, layer, and what to do about it."""
+        rows = [_inert(msgspec.to_builtins(finding)) for finding in _findings(self._record(path))]
+        return _page(rows, offset, limit)
+
+    def compare(self, baseline: str, current: str) -> str:
+        """Say in 2,000 bytes what changed between two profiles, traces, snapshots or the like."""
+        sides = self._record(baseline), self._record(current)
+        return rendering.text(compare(*sides), "brief")
+
+    def table(
+        self, path: str, table: str = "layers", sort: str = "", offset: int = 0, limit: int = 20
+    ) -> Page:
+        """Return rows of a table of a record, in SI units: layers, operators, kernels or figures.
+
+        `sort` is the column with the largest values first, such as host_time_self; without it
+        layers come in calling order. An empty cell is unknown.
+        """
+        if table not in TABLES:
+            raise InputError(
+                f"There is no table '{one_line(table)[:LONGEST]}'.",
+                id="table-unknown",
+                remedy=f"Ask for one of {', '.join(TABLES)}.",
+            )
+        names, *cells = csv.reader(
+            io.StringIO(rendering.text(self._record(path), "csv", table=table), newline="")
+        )
+        if sort:
+            if sort not in names:
+                raise InputError(
+                    f"The table has no column '{one_line(sort)[:LONGEST]}'.",
+                    id="column-unknown",
+                    remedy=f"Sort by one of {', '.join(names)}.",
+                )
+            cells.sort(key=functools.partial(_descending, column=names.index(sort)))
+        page = _page(cells, offset, limit)
+        page["rows"] = [_inert(dict(zip(names, row, strict=True))) for row in page["rows"]]
+        return page
+
+    def _record(self, name: str) -> Any:
+        path = self._folder.path(name)
+        if not path.exists():
+            raise InputError(
+                f"There is no '{one_line(name)[:LONGEST]}'.",
+                id="file-missing",
+                remedy="Give a path of list_records.",
+            )
+        status = path.stat()
+        with self._lock:
+            return self._read(path, status.st_mtime_ns, status.st_size)
+
+
+def _read(path: Path, _modified: int, _size: int) -> Any:
+    return load(path)
+
+
+def _findings(record: Any) -> list[Finding]:
+    blocks = [block for block in document(record).blocks if isinstance(block, Findings)]
+    if not blocks and has_findings(record):
+        return [*findings_of(record)]
+    return [finding for block in blocks for finding in block.findings]
+
+
+def _page(rows: list[Any], offset: int, limit: int) -> Page:
+    """Return some of the rows, how many there are, and where the next ones begin."""
+    first = max(offset, 0)
+    end = first + min(max(limit, 1), MAX_PAGE)
+    page: Page = {"rows": rows[first:end], "total": len(rows)}
+    return page | ({"next_offset": end} if end < len(rows) else {})
+
+
+def _descending(row: list[str], column: int) -> tuple[bool, float, str]:
+    try:
+        return False, -float(row[column]), ""
+    except ValueError:
+        return True, 0.0, row[column]
+
+
+def _inert(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose texts command nothing and are not long."""
+    return {key: _text(value) if isinstance(value, str) else value for key, value in row.items()}
+
+
+def _text(value: str) -> str:
+    text = printable(one_line(value))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
 
 INSTRUCTIONS = """\
 Measurements of PyTorch models: profiles, counts, loads, traces and memory snapshots, read-only.

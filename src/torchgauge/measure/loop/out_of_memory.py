@@ -37,7 +37,7 @@ from torchgauge.measure.loop.memory_watch import MemoryWatch
 from torchgauge.measure.memory.live_tensors import live_tensors
 from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.work.internals import never_compiled
-from torchgauge.records.memory.out_of_memory import OutOfMemory
+from torchgauge.records.memory.memory import OutOfMemory
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.signals import restoring

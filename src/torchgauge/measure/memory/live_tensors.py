@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from torchgauge.records.memory.out_of_memory import AliveTensor, Part
+from torchgauge.records.memory.memory import AliveTensor, Part
 from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.inputs.tensors import strided
 

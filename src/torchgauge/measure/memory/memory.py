@@ -49,8 +49,7 @@ from torchgauge.measure.recording.recording import MARK, Marks, record
 from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import LAYER
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.records.memory.memory import Memory
-from torchgauge.records.memory.out_of_memory import AliveTensor, Part
+from torchgauge.records.memory.memory import AliveTensor, Memory, Part
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.holdings import unregistered

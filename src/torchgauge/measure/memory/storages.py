@@ -19,7 +19,7 @@ from torchgauge.measure.recording.scope import observed, wrapped
 from torchgauge.measure.step import Step
 from torchgauge.measure.timeline.ranges import LAYER
 from torchgauge.measure.work.internals import graph_task, never_compiled
-from torchgauge.records.memory.out_of_memory import Part
+from torchgauge.records.memory.memory import Part
 from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.holdings import Held, holdings, unique
 from torchgauge.targets.hygiene import module_of

@@ -29,7 +29,7 @@ from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.not_called import counted_calls
-from torchgauge.records.memory.training_memory import TrainingMemory
+from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import Cost, CostNode
 from torchgauge.records.work.size import Count

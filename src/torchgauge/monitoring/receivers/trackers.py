@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchgauge.monitoring.problems import Batch
 from torchgauge.report.export import mlflow, tensorboard, wandb
-from torchgauge.report.windows.window_scalars import window_scalars
+from torchgauge.report.windows.families import window_scalars
 
 Log = Callable[[dict[str, float], float], None]
 

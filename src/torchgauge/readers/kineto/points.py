@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from torchgauge.readers.columns import Numbers, Parts
+from torchgauge.readers.kineto.categories import Heads
 from torchgauge.readers.kineto.decoding import Event
-from torchgauge.readers.kineto.heads import Heads
 from torchgauge.readers.kineto.times import Times, nanoseconds
 from torchgauge.readers.tables import Table
 from torchgauge.records.trace.events import Codes, Flows, Integers, MemoryEvents

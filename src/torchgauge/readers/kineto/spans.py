@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from torchgauge.readers.columns import Parts
 from torchgauge.readers.kineto.arguments import Arguments, Uncategorised
-from torchgauge.readers.kineto.categories import TABLES
+from torchgauge.readers.kineto.categories import OTHER_SPAN, TABLES, Heads
 from torchgauge.readers.kineto.decoding import Event
-from torchgauge.readers.kineto.heads import SPAN, Heads
 from torchgauge.readers.kineto.times import Times, nanoseconds
 from torchgauge.readers.tables import Table
 from torchgauge.records.trace.events import (
@@ -70,7 +69,7 @@ class Spans:
         # Negative ones stand in traces of 2022 and before, and mean nothing.
         self._duration.append(np.maximum(nanoseconds([e.dur for e in events]), 0))
         self._heads.append(heads)
-        self._add_arguments(kinds - (SPAN + 1), events)
+        self._add_arguments(kinds - (OTHER_SPAN + 1), events)
         self._count += len(events)
 
     def _add_arguments(self, tables: NDArray[np.int8], events: list[Event]) -> None:

@@ -24,12 +24,13 @@ from torchgauge.readers.parquet.parquet_columns import (
     TEXT,
     TRUTH,
     Column,
+    Facts,
     absent,
+    encoded,
     field_of,
     rows_of,
     texts,
 )
-from torchgauge.readers.parquet.parquet_facts import Facts, encoded
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 
 if TYPE_CHECKING:

@@ -22,11 +22,14 @@ from torchgauge.readers.parquet.parquet_columns import (
     SPANS,
     TEXT,
     TRUTH,
+    VERSION,
     Column,
+    Facts,
+    Origin,
     absent,
+    decoded,
     values,
 )
-from torchgauge.readers.parquet.parquet_facts import VERSION, Facts, Origin, decoded
 from torchgauge.records.trace.events import (
     ABSENT,
     Coded,

@@ -12,9 +12,8 @@ from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.parallel.parallel import Parallel, RankKind
 from torchgauge.records.record import How, Interval
-from torchgauge.records.serving.capacity import Capacity
 from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.requests import Estimate
+from torchgauge.records.serving.requests import Capacity, Estimate
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.training_run import TrainingRun
 from torchgauge.records.work.energy import Energy

@@ -14,9 +14,9 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning, Record
-from torchgauge.records.serving.capacity import Capacity as Capacity
 from torchgauge.records.serving.capacity_plan import CapacityPlan, ServiceTimes
 from torchgauge.records.serving.level import Level, ServerUse
+from torchgauge.records.serving.requests import Capacity as Capacity
 from torchgauge.records.serving.requests import Distribution, Goal, Requests
 from torchgauge.records.target import InputDescription, TargetDescription
 

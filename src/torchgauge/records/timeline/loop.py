@@ -11,7 +11,7 @@ from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
-from torchgauge.records.memory.out_of_memory import OutOfMemory
+from torchgauge.records.memory.memory import OutOfMemory
 from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.compilation import CompilationCost

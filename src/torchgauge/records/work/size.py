@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from torchgauge.records.exported import Exported
-from torchgauge.records.memory.training_memory import TrainingMemory
+from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.onnx.graph import GraphFacts
 from torchgauge.records.record import How, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription

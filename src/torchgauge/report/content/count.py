@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.analyze.memory.training_memory import MASTERS, OPTIMIZER
-from torchgauge.records.memory.training_memory import TrainingMemory
+from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.target import InputDescription
 from torchgauge.records.work.cost import NOT_RUN
 from torchgauge.records.work.roofline import OtherDevice

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge import units
-from torchgauge.records.memory.out_of_memory import OutOfMemory
+from torchgauge.records.memory.memory import OutOfMemory
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import (
     Block,
@@ -18,8 +18,8 @@ from torchgauge.report.notebook import charts
 from torchgauge.report.tables.alive_tensors import tensor_table
 from torchgauge.report.tables.category_table import categories
 from torchgauge.report.tables.compilation_tables import costs_table
+from torchgauge.report.tables.line_table import traced_lines
 from torchgauge.report.tables.loader_waits import waits
-from torchgauge.report.tables.traced_lines import traced_lines
 
 ENDS = {
     "": "no step was seen to end",

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff, TraceSide
-from torchgauge.report.content.changes import (
-    PLACES,
-    differences,
-    relative,
-    sides,
-    signed,
-)
+from torchgauge.report.content.comparison import PLACES, differences, relative, sides, signed
 from torchgauge.report.content.document import (
     Block,
     Column,

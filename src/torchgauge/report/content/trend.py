@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
-from torchgauge.report.content.changes import relative
+from torchgauge.report.content.comparison import relative
 from torchgauge.report.content.document import (
     Block,
     Column,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge.records.verdict import Outcome, Verdict
 from torchgauge.report.content import rulings
-from torchgauge.report.content.changes import side_details
+from torchgauge.report.content.comparison import side_details
 from torchgauge.report.content.document import (
     Block,
     Column,

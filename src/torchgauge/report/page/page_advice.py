@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.records.advice import Advice, Combination, SpeedUp, Trial
-from torchgauge.report.content import advice_words as words
-from torchgauge.report.page.page_overview import figure, first_screen
+from torchgauge.report.content import advice as words
+from torchgauge.report.page.page_document import figure, first_screen
 from torchgauge.visible import one_line
 
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from torchgauge.records.comparison import Change, ComparedStage, Comparison, Place
 from torchgauge.report.content import comparison as content
-from torchgauge.report.content.changes import (
+from torchgauge.report.content.comparison import (
     corrected_change,
     interval,
     not_comparable,
+    notable_places,
     relative,
     side_amount,
     side_details,
     signed,
     verdict,
 )
-from torchgauge.report.content.comparison import notable_places
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_overview import figure, finding, first_screen
+from torchgauge.report.page.page_document import figure, finding, first_screen
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column, Unit
 

@@ -8,7 +8,7 @@ from torchgauge import units
 from torchgauge.records.snapshot import Growth, StackGrowth
 from torchgauge.report.content.growth import signed
 from torchgauge.report.page.page_comparison import BARS, chart
-from torchgauge.report.page.page_overview import figure, finding, first_screen
+from torchgauge.report.page.page_document import figure, finding, first_screen
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot import first_rows
 from torchgauge.report.page.page_tables import Column, records_table

@@ -14,13 +14,12 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.findings import findings_of
+from torchgauge.report.page import page_profile, page_tables, page_tree
 from torchgauge.report.page import page_series as page_method
-from torchgauge.report.page import page_tables, page_tree
-from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
+from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_profile import ONE_STEP
 from torchgauge.report.page.page_series import rows
 from torchgauge.report.page.page_tables import Column
-from torchgauge.report.page.timeline import page_compilation
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables import loader_waits as loader_report
 
@@ -198,11 +197,11 @@ def method(loop: Loop) -> dict[str, Any]:
 
 PARTS = {
     "overview": overview,
-    "memory_ran_out": page_compilation.memory_ran_out,
+    "memory_ran_out": page_profile.memory_ran_out,
     "timeline": lambda loop: timeline(loop.tree, ONE_STEP),
     "tree": tree,
     "tables": tables,
-    "compilation": page_compilation.of_loop,
+    "compilation": page_profile.of_loop,
     "steps": steps,
     "method": method,
     "environment": page_method.environment,

@@ -13,7 +13,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Sweep
 from torchgauge.records.verdict import Limit
 from torchgauge.report.content import sweep_words as words
-from torchgauge.report.page.page_overview import figure, first_screen
+from torchgauge.report.page.page_document import figure, first_screen
 
 # Steps in which a fit's band is drawn, from the smallest batch to twice the largest.
 STEPS = 24

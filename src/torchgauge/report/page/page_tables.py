@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline import tree as line_table
-from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import (
     REPORT_COLUMNS,
@@ -16,6 +15,7 @@ from torchgauge.records.timeline.quantity import (
     RepeatedLayers,
     single_layers,
 )
+from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import TracedFunction, Tree
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.report.tables import alive_tensors as tensors

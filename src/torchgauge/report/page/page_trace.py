@@ -14,8 +14,14 @@ from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
 from torchgauge.report.content.trace import chosen_rank, facts, rank_findings, rank_warnings
 from torchgauge.report.page import page_trace_tables, page_tree
-from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_overview import bar, figure, finding_entry, first_screen
+from torchgauge.report.page.page_document import (
+    Choice,
+    Option,
+    bar,
+    figure,
+    finding_entry,
+    first_screen,
+)
 from torchgauge.report.page.page_shorter import largest, short
 from torchgauge.report.page.timeline.page_timeline import rank_timeline
 from torchgauge.report.tables.trace_devices import side_by_side

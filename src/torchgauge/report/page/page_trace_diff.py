@@ -9,11 +9,11 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff
-from torchgauge.report.content.changes import not_comparable, relative
+from torchgauge.report.content.comparison import not_comparable, relative
 from torchgauge.report.content.trace_diff import TITLES, side_details
 from torchgauge.report.page import page_comparison
 from torchgauge.report.page.page_comparison import chart
-from torchgauge.report.page.page_overview import figure, first_screen
+from torchgauge.report.page.page_document import figure, first_screen
 from torchgauge.report.page.page_shorter import short, shortened_table
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline.page_timeline import two_timelines

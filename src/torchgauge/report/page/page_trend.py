@@ -6,9 +6,9 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Trend, TrendChange, TrendSeries
-from torchgauge.report.content.changes import relative
+from torchgauge.report.content.comparison import relative
 from torchgauge.report.content.trend import line
-from torchgauge.report.page.page_overview import figure, finding, first_screen
+from torchgauge.report.page.page_document import figure, finding, first_screen
 from torchgauge.report.page.page_tables import Unit
 
 CARDS = 6

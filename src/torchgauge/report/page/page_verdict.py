@@ -6,9 +6,9 @@ from typing import Any
 
 from torchgauge.records.verdict import Ruling, Verdict
 from torchgauge.report.content import rulings
-from torchgauge.report.content.changes import side_details
+from torchgauge.report.content.comparison import side_details
 from torchgauge.report.page import page_comparison
-from torchgauge.report.page.page_overview import figure, finding, first_screen
+from torchgauge.report.page.page_document import figure, finding, first_screen
 
 
 def overview(verdict: Verdict) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.records.memory.memory import Memory
-from torchgauge.records.memory.out_of_memory import AliveTensor
+from torchgauge.records.memory.memory import AliveTensor, Memory
 from torchgauge.records.timeline.table import Table as RecordTable
 from torchgauge.report.content.document import Column, Row, Table, Value
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from torchgauge.records.timeline.tree import LineTime
-from torchgauge.report.content.document import Column, Note, Row, Table, Value
+from torchgauge import units
+from torchgauge.records.timeline.tree import LineTime, TracedFunction, TracedLine
+from torchgauge.report.content.document import Block, Column, Note, Row, Table, Value
 
 SMALLEST = 0.001  # of the step: less than a sample or two
 LONGEST = 32  # characters of a line's text
@@ -52,3 +53,61 @@ def _row(group: list[LineTime]) -> Row:
 
 def _share(group: list[LineTime]) -> float:
     return sum(line.share for line in group)
+
+
+FUNCTIONS, LINES = 5, 12
+LONGEST_TRACED = 60  # columns of a line's text at most
+TRACED_COLUMNS = (
+    Column("hits", 2, unit="count"),
+    Column("time", unit="time"),
+    Column("share", unit="share"),
+    Column("allocated", unit="bytes"),
+    Column("source", 1, left_aligned=True, recorded=True, max_width=LONGEST_TRACED, reserve=45),
+)
+
+
+def traced_lines(functions: Sequence[TracedFunction]) -> list[Block]:
+    """Return a table for each of the functions with most time."""
+    if not functions:
+        return [Note("Lines: no function of this name, or none of the script's own, ran", "faint")]
+    blocks: list[Block] = []
+    for function in functions[:FUNCTIONS]:
+        rows = [Row(str(line.line), _cells(line, function)) for line in _top_lines(function)]
+        blocks.append(
+            Table(
+                title=_title(function),
+                first="line",
+                columns=TRACED_COLUMNS,
+                rows=rows,
+                layout="fitted",
+                total_rows=len(function.lines),
+                noun="lines",
+            )
+        )
+    omitted_count = len(functions) - FUNCTIONS
+    note = Note(f"… {omitted_count:,} other functions", "faint", tight=True)
+    return [*blocks, *([note] if omitted_count > 0 else [])]
+
+
+def _title(function: TracedFunction) -> str:
+    """Return a function's name and place, its time, calls and allocated memory."""
+    calls = f"{function.calls:,} call{'' if function.calls == 1 else 's'}"
+    memory = (
+        "" if function.allocated is None else f", {units.size(function.allocated, 3)} allocated"
+    )
+    place = f"{PurePath(function.file).name}:{function.line}"
+    return f"{function.name} ({place}): {units.time(function.time, 3)}, {calls}{memory}"
+
+
+def _top_lines(function: TracedFunction) -> list[TracedLine]:
+    """Return the lines with most time and those with most memory, in source order."""
+    by_time = sorted(function.lines, key=lambda line: -line.time)[:LINES]
+    by_size = sorted(function.lines, key=lambda line: -(line.allocated or 0))[: LINES // 4]
+    line_numbers = {line.line for line in (*by_time, *(line for line in by_size if line.allocated))}
+    return [line for line in function.lines if line.line in line_numbers]
+
+
+def _cells(line: TracedLine, function: TracedFunction) -> dict[str, Value]:
+    cells: dict[str, Value] = {"hits": line.hits, "time": line.time, "source": line.source}
+    cells["share"] = line.time / function.time if function.time else ""
+    return cells | ({} if line.allocated is None else {"allocated": line.allocated})

@@ -8,7 +8,6 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.timeline import tables
-from torchgauge.records.timeline.kernel_table import kernels
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import (
     FORMATS,
@@ -16,6 +15,7 @@ from torchgauge.records.timeline.quantity import (
     RepeatedLayers,
     single_layers,
 )
+from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.size import BELOW, ITSELF, NOWHERE
 from torchgauge.report.content import sections

@@ -31,7 +31,7 @@ from torchgauge.report.content.document import (
 from torchgauge.report.content.document import cells as row_cells
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.generation import generation_words as words
-from torchgauge.report.notebook import generation_charts
+from torchgauge.report.notebook import serving_charts
 
 LABEL = 12
 
@@ -196,7 +196,7 @@ def document(generation: Generation, options: Options) -> Document:
         blocks=blocks,
         conclusion=[*in_short, *most_important(generation)],
         names=(title(generation),),
-        charts=generation_charts.generation(generation),
+        charts=serving_charts.generation(generation),
     )
 
 

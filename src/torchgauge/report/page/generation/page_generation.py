@@ -19,8 +19,14 @@ from torchgauge.report.content.generation import generation_words as words
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page import page_tables, page_tree
 from torchgauge.report.page.generation import context_growth, shapes
-from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_overview import bar, figure, finding_entry, first_screen
+from torchgauge.report.page.page_document import (
+    Choice,
+    Option,
+    bar,
+    figure,
+    finding_entry,
+    first_screen,
+)
 from torchgauge.report.page.page_shorter import short
 
 FEWEST_CALLS = 3  # for an interval

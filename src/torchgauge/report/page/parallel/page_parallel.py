@@ -10,8 +10,7 @@ from torchgauge.records.parallel.rank_memory import PARTS as MEMORY_PARTS
 from torchgauge.report.content.count import model_name
 from torchgauge.report.content.parallel import parallel, rank_blocks
 from torchgauge.report.page import page_document
-from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_overview import figure
+from torchgauge.report.page.page_document import Choice, Option, figure
 
 HEADLINES = ("at the peak", "at rest", "reserved", "FLOPs")
 METHOD = (

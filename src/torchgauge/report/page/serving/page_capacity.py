@@ -20,7 +20,7 @@ from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_overview import figure, finding_entry, first_screen
+from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.capacity_settings import front, settings

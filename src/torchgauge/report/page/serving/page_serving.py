@@ -16,8 +16,14 @@ from torchgauge.records.serving.serving import Capacity, Serving
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
-from torchgauge.report.page.page_document import Choice, Option
-from torchgauge.report.page.page_overview import bar, figure, finding_entry, first_screen
+from torchgauge.report.page.page_document import (
+    Choice,
+    Option,
+    bar,
+    figure,
+    finding_entry,
+    first_screen,
+)
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.serving import load_series, tail_curves
 from torchgauge.report.page.serving.rate_curves import rate_text, rates, state
