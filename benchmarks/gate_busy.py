@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import false_discovery_control, t
 
-from torchgauge.analyze.gate.regressed_layers import FALSE_DISCOVERIES
+from torchgauge.analyze.gate.paired_layers import FALSE_DISCOVERIES
 from torchgauge.analyze.gate.tolerances import default_tolerance
 from torchgauge.analyze.statistics.paired import ESTIMATING_BLOCKS, Paired, decide, hopeless
 from torchgauge.analyze.statistics.permuted_blocks import BlockTest

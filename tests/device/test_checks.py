@@ -11,10 +11,15 @@ from types import SimpleNamespace
 import pytest
 from tests.support.fake_machine import CLEAN, CPU, GPU, QUIET, machine
 
-from torchgauge.device.checks import activity, every, gpu_state
+from torchgauge.device.checks import activity, every, readings
 from torchgauge.device.checks.activity import Consumer, Counters, between
-from torchgauge.device.checks.gpu_state import Gpus
-from torchgauge.device.checks.readings import PythonState, TorchState, python_state, read
+from torchgauge.device.checks.readings import (
+    Gpus,
+    PythonState,
+    TorchState,
+    python_state,
+    read_inputs,
+)
 from torchgauge.device.checks.threads import ranges
 from torchgauge.device.counters import ProcessTimes
 from torchgauge.device.cpu import SystemFiles
@@ -263,7 +268,7 @@ class FakeNvml:
 
 
 def test_a_driver_is_read_in_si_units_and_its_faults_are_found(tmp_path):
-    gpus = gpu_state.read(FakeNvml())
+    gpus = readings.read_gpus(FakeNvml())
     (state,) = gpus.states
     assert (state.limit, state.default_limit) == (400.0, 700.0)
     assert (state.clock, state.highest_clock) == (345e6, 1980e6)
@@ -275,9 +280,9 @@ def test_a_driver_is_read_in_si_units_and_its_faults_are_found(tmp_path):
 
 def test_without_a_driver_there_is_no_gpu_and_a_silent_driver_is_unknown(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert gpu_state.gpus(SystemFiles(tmp_path)) == Gpus()
+    assert readings.gpus(SystemFiles(tmp_path)) == Gpus()
     driver = machine(tmp_path, files={"proc/driver/nvidia/version": "NVRM 580"}).files
-    assert "torchgauge[nvidia]" in gpu_state.gpus(driver).unknown
+    assert "torchgauge[nvidia]" in readings.gpus(driver).unknown
 
 
 def counters(busy, own, processes, **more):
@@ -351,7 +356,7 @@ def test_our_own_threads_are_no_other_load():
 
 
 def present():
-    return {finding.id for check in every.PRESENT for finding in check(read()).findings}
+    return {finding.id for check in every.PRESENT for finding in check(read_inputs()).findings}
 
 
 def test_a_real_thread_setting_is_found():
@@ -359,7 +364,7 @@ def test_a_real_thread_setting_is_found():
 
     before = torch.get_num_threads()
     assert "threads-oversubscribed" not in present()
-    torch.set_num_threads(len(read().usable) + 2)
+    torch.set_num_threads(len(read_inputs().usable) + 2)
     try:
         assert "threads-oversubscribed" in present()
         recorded = {finding.id for finding in environment().findings}

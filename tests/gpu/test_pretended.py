@@ -15,7 +15,7 @@ from gpu_rows import out_of_memory, power, snapshots
 from gpu_rows.machine import Machine
 from gpu_rows.pretended import NAME, pretended_gpu
 from torchgauge.advice.candidates.compilation import CANDIDATES
-from torchgauge.device.checks import gpu_state
+from torchgauge.device.checks import readings
 from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.energy import gpu_counters
 from torchgauge.device.load import gpus_of
@@ -104,7 +104,7 @@ def test_nvml_s_series_and_counters(monkeypatch):
     monkeypatch.setattr(power, "SECONDS", 0.05)
     with pretended_gpu():
         assert [line.of for line in power.lines(GPU)] == ["series", "throttling", "energy"]
-        (state,) = gpu_state.gpus(SystemFiles()).states
+        (state,) = readings.gpus(SystemFiles()).states
         with gpus_of((1,)) as used:
             assert used.names == {}
     assert (state.name, state.limit, state.persistent) == (NAME, 700.0, True)

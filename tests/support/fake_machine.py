@@ -3,8 +3,7 @@
 import dataclasses
 
 from torchgauge.device.checks.activity import Activity
-from torchgauge.device.checks.gpu_state import Gpus, GpuState
-from torchgauge.device.checks.readings import PythonState, Readings, TorchState
+from torchgauge.device.checks.readings import Gpus, GpuState, PythonState, Readings, TorchState
 from torchgauge.device.cpu import SystemFiles
 
 CPU = "sys/devices/system/cpu"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchgauge.analyze.compare.compare import inputs_differ, judged
-from torchgauge.analyze.gate.regressed_layers import with_layers
+from torchgauge.analyze.gate.paired_layers import with_layers
 from torchgauge.analyze.statistics.paired import Paired
 from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs, four_of
 from torchgauge.records.comparison import Change, Comparison, Judgement

@@ -10,8 +10,7 @@ from typing import Any, Literal, Self
 from torch import nn
 
 from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
-from torchgauge.measure.training.batch_shapes import Job
-from torchgauge.measure.training.fetches import watched_loader
+from torchgauge.measure.training.batch_shapes import Job, watched_loader
 from torchgauge.measure.training.model_calls import watched_calls
 
 

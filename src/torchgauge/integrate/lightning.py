@@ -9,8 +9,7 @@ from typing import Any
 
 from torchgauge.errors import missing_extra
 from torchgauge.integrate.gauged_training import AUTOCAST, GaugedTraining, guarded
-from torchgauge.measure.training.batch_shapes import Job
-from torchgauge.measure.training.fetches import watched_next
+from torchgauge.measure.training.batch_shapes import Job, watched_next
 from torchgauge.targets.inputs.inputs import Inputs
 
 try:

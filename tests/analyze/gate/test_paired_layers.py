@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from torchgauge.analyze.gate.regressed_layers import regressed_layers, with_layers
+from torchgauge.analyze.gate.paired_layers import with_layers
+from torchgauge.analyze.gate.regressed_layers import regressed_layers
 from torchgauge.records.comparison import Comparison, Place, Side
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.verdict import Ruling

@@ -5,7 +5,7 @@ import re
 from tests.support.kineto_events import kernel, launch, mark, op, read
 from tests.support.timelines import drawn
 
-from torchgauge.analyze.lanes.step_lanes import MAX_BYTES, step_timeline
+from torchgauge.analyze.lanes.recorded_lanes import MAX_BYTES, step_timeline
 from torchgauge.analyze.trace.device_work import attributed
 
 STEP = re.compile(r"tg@\d+")

@@ -4,7 +4,7 @@ from tests.support.operator_costs import ROOFS, cost, latency, row
 from tests.support.records import profile as full_profile
 
 from torchgauge.analyze.gate.limits import judged, parse_limit
-from torchgauge.analyze.latency.latency import by_process
+from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.analyze.work.bottleneck import step_bottleneck
 from torchgauge.analyze.work.utilization import (
     ModelShape,

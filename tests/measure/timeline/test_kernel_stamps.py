@@ -9,7 +9,7 @@ from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.analyze.timeline.compared_layers import kernel_calls
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.timeline.compilation import KernelSite
-from torchgauge.measure.timeline.kernel_stamps import KernelStamps
+from torchgauge.measure.timeline.eager_comparison import KernelStamps
 
 CODE = """\
 def partition_0(args):

@@ -17,8 +17,7 @@ from torchgauge.errors import InputError
 from torchgauge.measure.training import batch_shapes
 from torchgauge.measure.training import gauge as gauge_module
 from torchgauge.measure.training import model_calls as batch_flops
-from torchgauge.measure.training.batch_shapes import GaugeOptions, Job, shapes_of
-from torchgauge.measure.training.fetches import watched_loader
+from torchgauge.measure.training.batch_shapes import GaugeOptions, Job, shapes_of, watched_loader
 from torchgauge.measure.training.gauge import TrainingGauge
 from torchgauge.measure.training.model_calls import BatchFlops, watched_calls, without_values
 from torchgauge.records.timeline.training_run import TrainingRun

@@ -12,7 +12,7 @@ from torchgauge.analyze.compare.compared_memory import WITHIN_SPREAD, measured_d
 from torchgauge.analyze.compare.differences import MODEL, differences, other_model
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import HostNoise, corrected, min_repeats, uncalibrated, welch
-from torchgauge.analyze.latency.latency import by_process
+from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.records.comparison import Change, Comparison, Difference, Judgement, Side
 from torchgauge.records.figures import figures
 from torchgauge.records.headline.figure import Figure

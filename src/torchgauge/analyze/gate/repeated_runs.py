@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from torchgauge.analyze.gate.stored import HostNoise, Welch, uncalibrated
-from torchgauge.analyze.latency.latency import by_process
+from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.imports import imported
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.metric import Metric

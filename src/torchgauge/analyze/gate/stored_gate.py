@@ -19,7 +19,7 @@ from torchgauge.analyze.gate.stored import (
     uncalibrated,
     welch,
 )
-from torchgauge.analyze.latency.latency import by_process
+from torchgauge.analyze.latency.metrics_by_process import by_process
 from torchgauge.analyze.statistics.paired import holm, signed
 from torchgauge.records.comparison import Change, Comparison
 from torchgauge.records.metric import METRICS, Metric

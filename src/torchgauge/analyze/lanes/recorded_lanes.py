@@ -1,4 +1,4 @@
-"""The lanes of a recording: the critical path, devices and their streams, threads of the host."""
+"""The lanes of a recording: critical path, devices and streams, threads; those of one step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 from torchgauge.analyze.lanes.packing import MAX_EVENTS, Labels, LaneEvents, lane, packed
 from torchgauge.analyze.timeline.attribution import PHASES, RECOMPUTE_END, Spans
 from torchgauge.analyze.timeline.call_tree import CallTree
-from torchgauge.analyze.timeline.launches import Launched
+from torchgauge.analyze.timeline.launches import Launched, launched
+from torchgauge.analyze.timeline.steps import marked
 from torchgauge.analyze.trace.critical_path import Segment
-from torchgauge.analyze.trace.device_work import Activities, gaps
+from torchgauge.analyze.trace.device_work import Activities, device_activities, gaps
+from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.readers.kineto.categories import PYTHON
 from torchgauge.readers.nesting import ROUNDING
 from torchgauge.records.timeline.timeline import Kind, Timeline
@@ -26,6 +28,8 @@ _CATEGORIES: dict[str, Kind] = {"cpu_op": "operator", PYTHON: "python"}
 _CALLS = ("_runtime", "_driver")
 _DEVICE_RANGE = "gpu_user_annotation"
 _RANGES = ("user_annotation", _DEVICE_RANGE)
+MAX_SAVED_EVENTS = 20_000
+MAX_BYTES = 64_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -219,3 +223,46 @@ def _thread_name(events: Events, code: int) -> str:
     name = metadata.thread_names.get((process, thread)) or f"thread {thread}"
     title = metadata.process_names.get(process) or "process"
     return f"{title} {process}, {name}"
+
+
+def step_timeline(
+    events: Events,
+    spans: Spans,
+    tree: CallTree,
+    step: re.Pattern[str],
+    marks: Mapping[str, str] | None = None,
+) -> Timeline | None:
+    """Return the timeline of the step of middle length; None without a marked step.
+
+    Host code belongs to the step if it begins in it, device work if its launch does. `marks` are
+    the names of spans that stand for others.
+    """
+    names = events.name.take(spans.row)
+    is_step = names.where(lambda name: step.fullmatch(name) is not None)
+    steps = marked(is_step, spans.nesting.start, spans.nesting.end)
+    if not len(steps):
+        return None
+    middle = np.argsort(steps.end - steps.begin, kind="stable")[len(steps) // 2]
+    begin, end = int(steps.begin[middle]), int(steps.end[middle])
+    work = launched(events, spans)
+    rows = _rows_of(events, work, begin, end)
+    ends = events.start[rows] + np.maximum(events.duration[rows], 0)
+    recorded = Recorded(
+        events,
+        spans,
+        tree,
+        work,
+        device_activities(events, work, Facts(events, work)),
+        (begin, max(end, int(ends.max(initial=end)))),
+        marks=marks or {},
+        rows=rows,
+    )
+    return timeline(recorded, max_bytes=MAX_BYTES, max_events=MAX_SAVED_EVENTS)
+
+
+def _rows_of(events: Events, work: Launched, begin: int, end: int) -> np.ndarray:
+    """Return which events belong to the step, as a mask."""
+    time = events.start.copy()
+    begun = work.call[work.launched]
+    time[work.row[work.launched]] = events.start[begun]
+    return np.asarray((time >= begin) & (time < end))

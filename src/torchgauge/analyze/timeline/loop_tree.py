@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from torchgauge.analyze.host.host_delays import ALLOCATIONS
-from torchgauge.analyze.lanes.step_lanes import step_timeline
+from torchgauge.analyze.lanes.recorded_lanes import step_timeline
 from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.device_time import COMMUNICATION, Intervals, union

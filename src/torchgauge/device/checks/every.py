@@ -9,8 +9,7 @@ from torchgauge.device.checks import gpu, machine, software, threads
 from torchgauge.device.checks import machine as frequency
 from torchgauge.device.checks import machine as memory
 from torchgauge.device.checks.activity import watch
-from torchgauge.device.checks.gpu_state import gpus
-from torchgauge.device.checks.readings import Readings, read
+from torchgauge.device.checks.readings import Readings, gpus, read_inputs
 from torchgauge.device.cpu import SystemFiles
 from torchgauge.records.doctor import Check
 from torchgauge.records.finding import Finding
@@ -125,7 +124,7 @@ def checks(now: Readings) -> tuple[Check, ...]:
 def examine(files: SystemFiles | None = None) -> tuple[Check, ...]:
     """Watch the machine for a second, and return the answer of every check."""
     files = files or SystemFiles()
-    return checks(read(files, watch(files), gpus(files)))
+    return checks(read_inputs(files, watch(files), gpus(files)))
 
 
 def environment_findings() -> tuple[Finding, ...]:
@@ -133,5 +132,5 @@ def environment_findings() -> tuple[Finding, ...]:
 
     Load, steal time and GPUs are left out: a measurement watches them while it lasts.
     """
-    now = read()
+    now = read_inputs()
     return tuple(finding for check in PRESENT for finding in check(now).findings)

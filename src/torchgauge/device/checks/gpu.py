@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.device.checks.gpu_state import GpuState
-from torchgauge.device.checks.readings import Readings
+from torchgauge.device.checks.readings import GpuState, Readings
 from torchgauge.records.doctor import Check
 from torchgauge.records.finding import Finding
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from torchgauge.analyze.lanes.step_lanes import step_timeline
+from torchgauge.analyze.lanes.recorded_lanes import step_timeline
 from torchgauge.analyze.memory.tree_memory import with_memory
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.attribution import attribute

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.formulas.operand import FREE, Work
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.measure.recording.capture_limit import OwnThreads
-from torchgauge.measure.work.causal import CausalAttention, triangle
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import (
     DISABLED_DISPATCH,
     DispatchMode,
     backward_code,
+    current_node,
     decomposed,
     graph_task,
     modes,
     never_compiled,
+    node_number,
+    sequence_number,
 )
 from torchgauge.measure.work.layer_calls import LayerCall, LayerCalls, OwnNodes
-from torchgauge.measure.work.meta_kernels import called
 from torchgauge.measure.work.not_called import ParametersRead
-from torchgauge.measure.work.operators import Operator, operator
+from torchgauge.measure.work.operators import Operator, called, operator
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import CostRow, Phase
 from torchgauge.signals import restoring
+from torchgauge.targets.hygiene.functions import ORIGINAL
 
 _CHECKPOINT = torch.utils.checkpoint.__file__
 _WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
@@ -40,6 +46,7 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 # Sums of one row: calls, matmul, causal, vector, integer, bytes, known, estimated.
 _EMPTY = (0, 0, 0, 0, 0, 0, 1, 0)
 _NONE: dict[str, Any] = {}
+_IS_CAUSAL = 5  # its place among the arguments
 
 
 class Counter:
@@ -260,3 +267,73 @@ def _in_checkpoint() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+class CausalAttention(threading.local):
+    """Remembers, while attention that says `is_causal` runs, how many queries it has.
+
+    `queries` is None outside of it, and where there are not as many keys: the triangle is not
+    defined then. Autograd nodes made meanwhile are known by their sequence numbers. Each thread has
+    its own.
+    """
+
+    def __init__(self) -> None:
+        self.queries: int | None = None
+        self._starts: list[int] = []
+        self._calls: list[tuple[int, int]] = []  # the end of each call's nodes, and its queries
+
+    @restoring
+    def watched(self) -> Iterator[None]:
+        """Wrap `torch.nn.functional.scaled_dot_product_attention` until the block ends.
+
+        A torch function mode would see the calls by other names too, and would turn off the fast
+        paths of nn.MultiheadAttention and nn.TransformerEncoder.
+        """
+        original = functional.scaled_dot_product_attention
+
+        @functools.wraps(original)
+        def attention(*args: Any, **kwargs: Any) -> Any:
+            queries = _queries(args, kwargs)
+            if queries is None:
+                return original(*args, **kwargs)
+            self.queries, start = queries, sequence_number()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._starts.append(start)
+                self._calls.append((sequence_number(), queries))
+                self.queries = None
+
+        setattr(attention, ORIGINAL, original)
+        functional.scaled_dot_product_attention = attention
+        try:
+            yield
+        finally:
+            functional.scaled_dot_product_attention = original
+
+    def node_queries(self) -> int | None:
+        """Return the queries of the causal attention whose backward is running; None for others."""
+        if not self._starts:
+            return None
+        number = node_number(current_node())
+        index = -1 if number is None else bisect_right(self._starts, number) - 1
+        if number is None or index < 0:
+            return None
+        end, queries = self._calls[index]
+        return queries if number < end else None
+
+
+def _queries(args: Any, kwargs: Any) -> int | None:
+    causal = args[_IS_CAUSAL] if len(args) > _IS_CAUSAL else kwargs.get("is_causal", False)
+    if not causal:
+        return None
+    query = args[0] if args else kwargs["query"]
+    key = args[1] if len(args) > 1 else kwargs["key"]
+    if query.is_nested or query.shape[-2] != key.shape[-2]:
+        return None
+    return int(query.shape[-2])
+
+
+def triangle(flops: int, queries: int) -> int:
+    """Return the part of products over queries · queries pairs that is on or below the diagonal."""
+    return flops * (queries + 1) // (2 * queries) if queries else 0
