@@ -15,19 +15,7 @@ from torchgauge.advice.candidates.every import select_candidates
 from torchgauge.advice.combining import combined
 from torchgauge.advice.trying import Attempt, Durations, Measuring, by_worth, judge, speed_up_of
 from torchgauge.advice.world import Processes, Side
-from torchgauge.analyze.advice.speed_up import (
-    ALPHA,
-    FEWEST_CONFIRMING,
-    METRIC_TOLERANCE,
-    MINIMUM_GAIN,
-    SCREENING,
-    break_even,
-    confirmed,
-    confirming_blocks,
-    gain_p,
-    layers_helped,
-    promising,
-)
+from torchgauge.analyze.advice import speed_up
 from torchgauge.device.environment import environment
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure.advice.check import LayerChoice
@@ -112,7 +100,9 @@ class Experiment(Measuring):
             for attempt in attempts
             if attempt.outcome is None and attempt.screening is not None
         ]
-        return FEWEST_CONFIRMING * sum(self.durations.block(_side(attempt)) for attempt in winners)
+        return speed_up.FEWEST_CONFIRMING * sum(
+            self.durations.block(_side(attempt)) for attempt in winners
+        )
 
     def _guarded(self, attempt: Attempt, action: Callable[[Attempt], None]) -> None:
         """Let a candidate that crashes be a result, and one that was stopped be untried."""
@@ -133,16 +123,16 @@ class Experiment(Measuring):
         attempt.checked(self.check(_side(attempt), self.allowed(attempt.candidate)))
         if attempt.outcome is not None:
             return
-        attempt.fresh = self.blocks(Side(), _side(attempt), SCREENING)
-        if len(attempt.fresh) < SCREENING:
+        attempt.fresh = self.blocks(Side(), _side(attempt), speed_up.SCREENING)
+        if len(attempt.fresh) < speed_up.SCREENING:
             attempt.leave_out(self.durations.trial(attempt.candidate), self.budget.remaining())
             return
-        if attempt.candidate.goal == "time" and not promising(speed_up_of(attempt.fresh)):
+        if attempt.candidate.goal == "time" and not speed_up.promising(speed_up_of(attempt.fresh)):
             attempt.fresh += self.blocks(Side(), _side(attempt), 1)  # two would reject nothing
         attempt.screening, attempt.fresh = speed_up_of(attempt.fresh), []
         if attempt.candidate.goal == "memory":
             attempt.end("accepted", _memory(attempt))
-        elif not promising(attempt.screening):
+        elif not speed_up.promising(attempt.screening):
             attempt.end(*judge(attempt.screening, " in screening"))
         else:
             _limit(attempt)
@@ -155,15 +145,17 @@ class Experiment(Measuring):
 
         def confirm(attempt: Attempt) -> None:
             attempt.fresh = self.blocks(Side(), _side(attempt), number, layers=_has_layers(attempt))
-            if len(attempt.fresh) < FEWEST_CONFIRMING:
+            if len(attempt.fresh) < speed_up.FEWEST_CONFIRMING:
                 attempt.leave_out(number * block_seconds, self.budget.remaining())
                 return
             attempt.confirmation = speed_up_of(attempt.fresh)
-            p_values[attempt.candidate.id] = gain_p(attempt.confirmation.differences)
+            p_values[attempt.candidate.id] = speed_up.gain_p(attempt.confirmation.differences)
             attempt.trial_fields |= {
                 "p": p_values[attempt.candidate.id],
-                "break_even": break_even(attempt.trial_fields.get("one_off"), attempt.confirmation),
-                "layers": layers_helped(
+                "break_even": speed_up.break_even(
+                    attempt.trial_fields.get("one_off"), attempt.confirmation
+                ),
+                "layers": speed_up.layers_helped(
                     [block.layers for block in attempt.fresh],
                     [block.layer_seconds for block in attempt.fresh],
                 ),
@@ -172,17 +164,21 @@ class Experiment(Measuring):
         try:
             for index, attempt in enumerate(winners):
                 block_seconds, pending = self.durations.block(_side(attempt)), len(winners) - index
-                if not self.budget.fits(FEWEST_CONFIRMING * block_seconds):
-                    attempt.leave_out(FEWEST_CONFIRMING * block_seconds, self.budget.remaining())
+                if not self.budget.fits(speed_up.FEWEST_CONFIRMING * block_seconds):
+                    attempt.leave_out(
+                        speed_up.FEWEST_CONFIRMING * block_seconds, self.budget.remaining()
+                    )
                     continue
                 share = FOR_CONFIRMING if len(winners) > 1 else 1.0
-                number = confirming_blocks(self.budget.remaining(share), pending, block_seconds)
+                number = speed_up.confirming_blocks(
+                    self.budget.remaining(share), pending, block_seconds
+                )
                 self.progress.start(
                     f"confirming {attempt.candidate.id}, {index + 1} of {len(winners)}"
                 )
                 self._guarded(attempt, confirm)
         finally:
-            for name, is_confirmed in confirmed(p_values).items():
+            for name, is_confirmed in speed_up.confirmed(p_values).items():
                 _judge(by_id[name], is_confirmed=is_confirmed)
 
 
@@ -264,7 +260,7 @@ def advised(build: Build, options: AdviceOptions, progress: Progress) -> Advice:
     metric, metric_name = _metric(options)
     tolerance, budget = options.tolerance, options.budget
     if metric is not None and tolerance is None:
-        tolerance = METRIC_TOLERANCE
+        tolerance = speed_up.METRIC_TOLERANCE
     selected = select_candidates(options.candidates)
     # A cache of its own: compiling is cold in the check, and done once for all processes after it.
     with temporary_folder() as cache:
@@ -292,8 +288,8 @@ def advised(build: Build, options: AdviceOptions, progress: Progress) -> Advice:
         trials=result.trials,
         combinations=result.combinations,
         best=result.best,
-        minimum_gain=MINIMUM_GAIN,
-        alpha=ALPHA,
+        minimum_gain=speed_up.MINIMUM_GAIN,
+        alpha=speed_up.ALPHA,
         latency=_call_seconds(result.trials, facts.step),
         memory=facts.memory,
         metric=metric_name,

@@ -9,14 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from torchgauge.analyze.latency.correction import (
-    MAX_RESIDUAL_SHARE,
-    MIN_RUNS,
-    Logs,
-    fitted_weights,
-    has_kind,
-    log_work,
-)
+from torchgauge.analyze.latency import correction
 
 PRIOR_RUNS = 1.0
 """The ridge towards no correction weighs as much as this many runs."""
@@ -53,7 +46,7 @@ def series_correction(
     """
     newest = next((yardstick for yardstick in reversed(yardsticks) if yardstick), {})
     complete = [
-        value > 0 and bool(newest) and all(has_kind(yardstick, kind) for kind in newest)
+        value > 0 and bool(newest) and all(correction.has_kind(yardstick, kind) for kind in newest)
         for value, yardstick in zip(values, yardsticks, strict=True)
     ]
     complete_versions = [
@@ -62,28 +55,30 @@ def series_correction(
     indices = [
         index
         for index, is_complete in enumerate(complete)
-        if is_complete and complete_versions.count(versions[index]) > MIN_RUNS
+        if is_complete and complete_versions.count(versions[index]) > correction.MIN_RUNS
     ]
     if not indices:
         return None
     call = statistics.median(values[index] for index in indices)
-    work = np.array([log_work(yardsticks[index], tuple(newest), call) for index in indices])
+    work = np.array(
+        [correction.log_work(yardsticks[index], tuple(newest), call) for index in indices]
+    )
     version = np.array([versions[index] for index in indices])
     for name in set(version):
         work[version == name] -= np.median(work[version == name], axis=0)
-    logs = Logs(np.log([values[index] for index in indices]), work)
+    logs = correction.Logs(np.log([values[index] for index in indices]), work)
     explained = np.array(
         [
-            work[row] @ fitted_weights(logs.without(row).moves(), PRIOR_RUNS)
+            work[row] @ correction.fitted_weights(logs.without(row).moves(), PRIOR_RUNS)
             for row in range(len(indices))
         ]
     )
-    corrected_logs = Logs(logs.medians - explained, work)
+    corrected_logs = correction.Logs(logs.medians - explained, work)
     before, after = (
         math.sqrt(float((series_logs.moves().medians ** 2).mean()))
         for series_logs in (logs, corrected_logs)
     )
-    if after >= MAX_RESIDUAL_SHARE * before:  # both 0 where all runs are equal
+    if after >= correction.MAX_RESIDUAL_SHARE * before:  # both 0 where all runs are equal
         return None
     by_index = dict(zip(indices, map(float, explained), strict=True))
     ratios = tuple(by_index.get(index) for index in range(len(values)))

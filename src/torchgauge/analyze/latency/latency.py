@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from torchgauge.analyze.latency.drift import (
-    early_warnings,
-    merged_warnings,
-    page_fault_warnings,
-    percentile_warnings,
-    precision_warnings,
-    run_warnings,
-)
+from torchgauge.analyze.latency import drift
 from torchgauge.analyze.latency.noise import STUDENT_T, yardstick_of
 from torchgauge.analyze.latency.run_spread import headline, process_interval
 from torchgauge.analyze.latency.stopping import find_warmup
@@ -71,10 +64,10 @@ def run_figures(
     left_out = fixed if warmup is not None else by_data
     steady = x[left_out:]
     tau = autocorrelation_time(steady)
-    early = early_warnings(x[fixed:settled], x[settled:], warmup_given=warmup is not None)
+    early = drift.early_warnings(x[fixed:settled], x[settled:], warmup_given=warmup is not None)
     warnings_by_id = {
         warning.id: warning
-        for warning in (*early, *run_warnings(steady, detected_warmup, clock_resolution))
+        for warning in (*early, *drift.run_warnings(steady, detected_warmup, clock_resolution))
     }
     middle = float(np.median(steady))
     return LatencyRun(
@@ -169,10 +162,10 @@ def combine(
         cold_cache=cold_cache,
         warnings=(
             *failures,
-            *merged_warnings(runs),
-            *precision_warnings(interval, middle, stop, len(runs)),
-            *percentile_warnings(runs),
-            *page_fault_warnings(runs),
+            *drift.merged_warnings(runs),
+            *drift.precision_warnings(interval, middle, stop, len(runs)),
+            *drift.percentile_warnings(runs),
+            *drift.page_fault_warnings(runs),
         ),
     )
 

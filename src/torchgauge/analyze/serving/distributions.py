@@ -9,13 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.statistics.autocorrelation import (
-    CorrelatedSamples,
-    PercentileFigure,
-    enlarged,
-    initial_positive_sequence,
-    share_interval,
-)
+from torchgauge.analyze.statistics import autocorrelation
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.requests import Distribution, Estimate, Percentile
@@ -37,15 +31,15 @@ class MeanFigure(NamedTuple):
     needed: int
 
 
-def correlated_mean(samples: CorrelatedSamples) -> MeanFigure:
+def correlated_mean(samples: autocorrelation.CorrelatedSamples) -> MeanFigure:
     """Return the mean of finite samples less and plus t·s·sqrt(τ′/n), of n/τ′ − 1 degrees.
 
     τ is that of the values, or of [x > level] where that is larger: rare long queues hide how long
     the others last.
     """
     x = samples.samples
-    tau = max(initial_positive_sequence(x), samples.longest_time(0.99))
-    tau = enlarged(tau, x.size)
+    tau = max(autocorrelation.initial_positive_sequence(x), samples.longest_time(0.99))
+    tau = autocorrelation.enlarged(tau, x.size)
     value = float(x.mean())
     needed = math.ceil(MIN_INDEPENDENT * tau)
     if x.size < needed:
@@ -65,8 +59,10 @@ def correlated_share(events: npt.ArrayLike) -> tuple[float, float, float]:
     """
     x = np.asarray(events, dtype=np.float64)
     share = float(x.mean())
-    effective = max(x.size / enlarged(initial_positive_sequence(x), x.size), 1.0)
-    return (share, *share_interval(share, effective))
+    effective = max(
+        x.size / autocorrelation.enlarged(autocorrelation.initial_positive_sequence(x), x.size), 1.0
+    )
+    return (share, *autocorrelation.share_interval(share, effective))
 
 
 FRACTIONS = (0.5, 0.9, 0.95, 0.99)
@@ -79,7 +75,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 def distribution(
-    samples: CorrelatedSamples, fractions: Iterable[float] = ()
+    samples: autocorrelation.CorrelatedSamples, fractions: Iterable[float] = ()
 ) -> Distribution | None:
     """Return the distribution of times in the order of time; None without a finite one.
 
@@ -108,7 +104,7 @@ def distribution(
     )
 
 
-def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
+def _percentile(fraction: float, figure: autocorrelation.PercentileFigure) -> Percentile:
     if figure.low is None or figure.high is None:
         return Percentile(
             fraction=fraction, value=figure.value, reason=_TOO_FEW, needed=figure.needed
@@ -120,7 +116,7 @@ def _percentile(fraction: float, figure: PercentileFigure) -> Percentile:
     return Percentile(fraction=fraction, value=figure.value, interval=interval)
 
 
-def _mean(samples: CorrelatedSamples, answered: _Floats) -> Estimate:
+def _mean(samples: autocorrelation.CorrelatedSamples, answered: _Floats) -> Estimate:
     count = samples.samples.size
     if unanswered := count - answered.size:
         reason = f"{unanswered:,} of {count:,} ended without it: the mean covers the others."

@@ -9,14 +9,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from torchgauge.analyze.timeline.attribution import (
-    BACKWARD,
-    FORWARD,
-    OPTIMIZER,
-    PHASES,
-    RECOMPUTE,
-    ZERO_GRAD,
-)
+from torchgauge.analyze.timeline import attribution
 from torchgauge.analyze.timeline.residual import LayerTimes, residual_warnings
 from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING, OUTSIDE_MODEL, NodeTable
 from torchgauge.records.record import MeasurementWarning
@@ -24,8 +17,8 @@ from torchgauge.records.timeline.node import Kind, TreeRow
 from torchgauge.records.timeline.tree import Pass, Tree
 
 _GROUPS = (
-    (("backward",), (BACKWARD, RECOMPUTE), ENGINE),
-    (("zero_grad", "optimizer"), (ZERO_GRAD, OPTIMIZER), OPTIMIZING),
+    (("backward",), (attribution.BACKWARD, attribution.RECOMPUTE), ENGINE),
+    (("zero_grad", "optimizer"), (attribution.ZERO_GRAD, attribution.OPTIMIZER), OPTIMIZING),
 )
 
 
@@ -68,7 +61,7 @@ def _median(steps: Sequence[dict[str, int]], names: tuple[str, ...]) -> float:
 
 
 _COMPARED = ("model", "layer", "operator")
-_OF_OPTIMIZER = (OPTIMIZER, ZERO_GRAD)
+_OF_OPTIMIZER = (attribution.OPTIMIZER, attribution.ZERO_GRAD)
 
 
 def typical(
@@ -161,7 +154,7 @@ def _forward_nodes(table: NodeTable) -> dict[int, list[int]]:
     for number, node in enumerate(table.nodes):
         layer = node.layer if node.kind != "operator" else layer_of[node.parent]
         layer_of.append(layer)
-        if node.kind in ("model", "layer") or (layer >= 0 and node.phase == FORWARD):
+        if node.kind in ("model", "layer") or (layer >= 0 and node.phase == attribution.FORWARD):
             nodes_by_layer.setdefault(layer, []).append(number)
     return nodes_by_layer
 
@@ -233,7 +226,7 @@ def _row(
         calls=calls,
         path=node.path,
         type=node.type,
-        phase=PHASES[node.phase] if node.phase >= 0 else "",
+        phase=attribution.PHASES[node.phase] if node.phase >= 0 else "",
         shapes=node.shapes,
         dtype=node.dtype,
         host=host,

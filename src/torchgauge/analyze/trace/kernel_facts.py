@@ -18,17 +18,10 @@ import numpy as np
 from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
-from torchgauge.records.trace.breakdown import (
-    Collective,
-    Kernel,
-    Limiter,
-    ServingPhase,
-    Triple,
-    Work,
-)
+from torchgauge.records.trace import breakdown
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 
-_WORK: dict[str, Work] = dict(zip(KINDS, ("kernel", "copy", "memory set"), strict=True))
+_WORK: dict[str, breakdown.Work] = dict(zip(KINDS, ("kernel", "copy", "memory set"), strict=True))
 
 HOST_PREFIX = "nccl:"
 
@@ -85,12 +78,12 @@ class Facts:
             self.group_size,
         ]
 
-    def kernel(self, group: Rows) -> Kernel:
+    def kernel(self, group: Rows) -> breakdown.Kernel:
         """Return the record of calls that have these columns in common."""
         first = int(group[0])
         work = _WORK[str(self._category[first])]
         occupied, limiter = self._occupancy(first)
-        return Kernel(
+        return breakdown.Kernel(
             durations=tuple(np.sort(self._durations[self._work.row[group]]).tolist()),
             work=work,
             device=_or_none(self.device[first]),
@@ -110,7 +103,7 @@ class Facts:
             collective=self._message(first),
         )
 
-    def _occupancy(self, index: int) -> tuple[float | None, Limiter | None]:
+    def _occupancy(self, index: int) -> tuple[float | None, breakdown.Limiter | None]:
         """Return occupancy and its limiter; the trace's own figure where no rule is known."""
         device = self._limits.get(int(self.device[index]))
         grid, block = self._triple("grid", index), self._triple("block", index)
@@ -128,18 +121,18 @@ class Facts:
         entry = self._work.entry[index]
         return None if entry == ABSENT else _or_none(getattr(self._table, name)[entry])
 
-    def _triple(self, name: str, index: int) -> Triple | None:
+    def _triple(self, name: str, index: int) -> breakdown.Triple | None:
         entry = self._work.entry[index]
         if entry == ABSENT:
             return None
         x, y, z = getattr(self._table, name)[entry].tolist()
         return None if ABSENT in (x, y, z) else (x, y, z)
 
-    def _message(self, index: int) -> Collective | None:
+    def _message(self, index: int) -> breakdown.Collective | None:
         name = self.collective[index]
         if name is None:
             return None
-        return Collective(
+        return breakdown.Collective(
             name=name,
             dtype=self.dtype[index],
             elements=_or_none(self.elements[index]),
@@ -222,7 +215,7 @@ class _Batch(NamedTuple):
     tokens: int | None
 
 
-def serving_phases(events: Events, work: Launched) -> tuple[ServingPhase, ...]:
+def serving_phases(events: Events, work: Launched) -> tuple[breakdown.ServingPhase, ...]:
     """Return the phases of the server's steps that were recorded; none of other programs."""
     is_range = events.category.where(lambda category: category == "user_annotation")
     batches = {
@@ -259,12 +252,12 @@ def _phase(
     host: np.ndarray,
     device: np.ndarray,
     distance: np.ndarray,
-) -> ServingPhase:
+) -> breakdown.ServingPhase:
     batches = [steps[index] for index in np.flatnonzero(chosen)]
     tokens = [batch.tokens for batch in batches]
     host, device, distance = host[chosen], device[chosen], distance[chosen]
     followed = distance[~np.isnan(distance)]
-    return ServingPhase(
+    return breakdown.ServingPhase(
         phase=phase,
         steps=len(batches),
         requests=sum(batch.requests for batch in batches),

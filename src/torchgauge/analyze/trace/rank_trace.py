@@ -29,6 +29,7 @@ from torchgauge.analyze.timeline.attribution import Spans
 from torchgauge.analyze.timeline.host_work import OUTSIDE, HostWork, operators
 from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.timeline.module_calls import Modules
+from torchgauge.analyze.trace import device_work
 from torchgauge.analyze.trace.copies import copies, packed
 from torchgauge.analyze.trace.critical_path import Segment, critical_path, summary
 from torchgauge.analyze.trace.dependencies import (
@@ -37,15 +38,6 @@ from torchgauge.analyze.trace.dependencies import (
     operator,
     synchronisations,
     waits,
-)
-from torchgauge.analyze.trace.device_work import (
-    COMMUNICATION,
-    Activities,
-    attributed,
-    device_activities,
-    device_times,
-    launched_in_steps,
-    tree_of,
 )
 from torchgauge.analyze.trace.kernel_facts import Facts, serving_phases
 from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
@@ -132,9 +124,9 @@ _COMPUTES = re.compile(
 )
 
 
-def unknown_roles(activities: Activities, facts: Facts) -> tuple[UnknownRole, ...]:
+def unknown_roles(activities: device_work.Activities, facts: Facts) -> tuple[UnknownRole, ...]:
     """Return the kernels of unknown role by name and stream, most time first."""
-    communicates = activities.kind == COMMUNICATION
+    communicates = activities.kind == device_work.COMMUNICATION
     if not communicates.any():
         return ()
     computes = facts.name.where(lambda name: _COMPUTES.search(name) is not None) & ~communicates
@@ -183,11 +175,11 @@ def rank_trace(
     modules, spans, tree, products = _tree(events)  # needs the most for itself, and comes first
     work = launched(events, spans)
     facts = Facts(events, work)
-    activities = device_activities(events, work, facts)
+    activities = device_work.device_activities(events, work, facts)
     host_waits = waits(events)
     thread = np.where(work.launched, events.thread.codes[work.call], ABSENT)
     delays, pauses = host_delays(events, spans, work, host_pauses(activities, thread))
-    steps = launched_in_steps(events, activities)
+    steps = device_work.launched_in_steps(events, activities)
     (begin, end), duration = window(events), activities.end - activities.begin
     recorded_waits = dependencies(events, activities, facts, host_waits)
     segments = critical_path(activities, thread, host_waits, begin, recorded_waits)
@@ -202,7 +194,7 @@ def rank_trace(
         versions=events.metadata.versions,
         accelerator=events.metadata.accelerator,
         part=part,
-        times=device_times(activities),
+        times=device_work.device_times(activities),
         tree=tree,
         roofs=roofs,
         device_time=int(duration.sum()) * 1e-9,
@@ -235,14 +227,14 @@ def rank_trace(
 
 def _tree(events: Events) -> tuple[Modules, Spans, Tree, Products]:
     """Return modules and spans, the tree, and the products of the whole recording."""
-    modules, spans = attributed(events)
+    modules, spans = device_work.attributed(events)
     costs = event_costs(events, spans)
     (products,) = recorded_products(events, spans, costs)
-    return modules, spans, tree_of(events, modules, spans, costs), products
+    return modules, spans, device_work.tree_of(events, modules, spans, costs), products
 
 
 def _utilization(
-    products: Products, seconds: float, activities: Activities, roofs: Roofs | None
+    products: Products, seconds: float, activities: device_work.Activities, roofs: Roofs | None
 ) -> Utilization | None:
     """Return the MFU over the window, of all the products that were recorded."""
     return utilization(
@@ -285,7 +277,7 @@ def _critical(
     return summary(path, named, waits_are_known=bool((recorded_waits.transfer != ABSENT).any()))
 
 
-def _queues(activities: Activities) -> tuple[Queue, ...]:
+def _queues(activities: device_work.Activities) -> tuple[Queue, ...]:
     """Return the queue of each stream that has work whose launch was recorded.
 
     The two clocks differ by some microseconds: what seems to begin before its launch began with it.
@@ -293,7 +285,7 @@ def _queues(activities: Activities) -> tuple[Queue, ...]:
     return tuple(_stream_queues(activities.take(activities.launch != ABSENT)))
 
 
-def _stream_queues(activities: Activities) -> Iterator[Queue]:
+def _stream_queues(activities: device_work.Activities) -> Iterator[Queue]:
     streams = (
         (device, *stream_activities)
         for device, on_device in activities.by(activities.device)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchgauge.analyze.timeline.attribution import (
-    BACKWARD,
-    FORWARD,
-    NONE,
-    OPTIMIZER,
-    RECOMPUTE,
-    ZERO_GRAD,
-    Spans,
-)
+from torchgauge.analyze.timeline import attribution
 from torchgauge.analyze.timeline.steps import Steps
 from torchgauge.analyze.work.event_costs import EventCosts
 from torchgauge.analyze.work.recorded_work import floating_types
@@ -20,22 +12,22 @@ from torchgauge.analyze.work.utilization import Products, multiplies_activations
 from torchgauge.records.trace.events import ABSENT, Events, Integers
 
 # What an optimizer multiplies is no work of the model.
-_NOT_THE_MODEL = (OPTIMIZER, ZERO_GRAD)
-_OF_THE_MODEL = (FORWARD, BACKWARD, RECOMPUTE)
+_NOT_THE_MODEL = (attribution.OPTIMIZER, attribution.ZERO_GRAD)
+_OF_THE_MODEL = (attribution.FORWARD, attribution.BACKWARD, attribution.RECOMPUTE)
 
 
 def recorded_products(
-    events: Events, spans: Spans, costs: EventCosts, steps: Steps | None = None
+    events: Events, spans: attribution.Spans, costs: EventCosts, steps: Steps | None = None
 ) -> tuple[Products, ...]:
     """Return the products of each step, of the whole recording without steps."""
     if steps is None:
         number, count = np.zeros(len(spans.row), np.int64), 1
     else:
         number, count = steps.containing(spans.nesting.start), len(steps)
-    inside = (number != NONE) & ~np.isin(spans.phase, _NOT_THE_MODEL)
+    inside = (number != attribution.NONE) & ~np.isin(spans.phase, _NOT_THE_MODEL)
     rows = np.flatnonzero(inside & (costs.products > 0))
     flops, phase, step = costs.products[rows], spans.phase[rows], number[rows]
-    own = phase != RECOMPUTE
+    own = phase != attribution.RECOMPUTE
     names = events.name.take(spans.row[rows])
     attended = own & names.where(multiplies_activations)
     lacking = inside & costs.counts & (costs.matmul == ABSENT) & np.isin(spans.phase, _OF_THE_MODEL)
@@ -53,7 +45,7 @@ def recorded_products(
                 executed=int(flops[in_step].sum()),
                 by_dtype={dtype: amount for dtype, amount in by_dtype.items() if amount},
                 attention=int(flops[in_step & attended].sum()),
-                backward=bool((in_step & (phase == BACKWARD)).any()),
+                backward=bool((in_step & (phase == attribution.BACKWARD)).any()),
                 at_least=bool((lacking & (number == current)).any()),
             )
         )

@@ -8,15 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from torchgauge.analyze.work import lower_bound
 from torchgauge.analyze.work.bottleneck import nearest
-from torchgauge.analyze.work.lower_bound import (
-    TORCH_DEFAULT,
-    Fp32,
-    LowerBound,
-    RowBound,
-    row_bounds,
-    summed,
-)
 from torchgauge.records.timeline.node import TreeRow, base_name
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
@@ -133,7 +126,9 @@ def _split(total: int, weights: list[int]) -> list[int]:
     return parts
 
 
-def with_bounds(tree: Tree, cost: Cost, roofs: Roofs, fp32: Fp32 = TORCH_DEFAULT) -> Tree:
+def with_bounds(
+    tree: Tree, cost: Cost, roofs: Roofs, fp32: lower_bound.Fp32 = lower_bound.TORCH_DEFAULT
+) -> Tree:
     """Return the tree with `lower_bound` and `bound` on its layers.
 
     A layer's bound is that of `bottleneck.py`, of its own time with all below it; a layer of which
@@ -142,14 +137,14 @@ def with_bounds(tree: Tree, cost: Cost, roofs: Roofs, fp32: Fp32 = TORCH_DEFAULT
     if not roofs.peaks or not roofs.bandwidth:
         return tree
     row_of_layer = rows_of_layers(tree, cost)
-    own: dict[int, list[RowBound]] = {}
+    own: dict[int, list[lower_bound.RowBound]] = {}
     calls: dict[int, int] = {}
-    for work, row_bound in zip(cost.rows, row_bounds(cost, roofs, fp32), strict=True):
+    for work, row_bound in zip(cost.rows, lower_bound.row_bounds(cost, roofs, fp32), strict=True):
         layer = row_of_layer[work.node]
         own.setdefault(layer, []).append(row_bound)
         calls[layer] = calls.get(layer, 0) + work.calls
     nodes = tree.nodes
-    below = [summed(own.get(number, [])) for number in range(len(nodes))]
+    below = [lower_bound.summed(own.get(number, [])) for number in range(len(nodes))]
     rows = list(tree.rows)
     for number in range(len(rows) - 1, -1, -1):
         row, bound, time = rows[number], below[number], nodes[number].time
@@ -158,12 +153,12 @@ def with_bounds(tree: Tree, cost: Cost, roofs: Roofs, fp32: Fp32 = TORCH_DEFAULT
         has_bound = time and not bound.at_least and bound.time
         rows[number] = msgspec.structs.replace(
             row,
-            lower_bound=round(summed(own.get(number, [])).time * 1e9),
+            lower_bound=round(lower_bound.summed(own.get(number, [])).time * 1e9),
             bound=nearest(bound, time, roofs, calls.get(number, 0)) if has_bound and time else None,
         )
         if row.parent >= 0:
             around = below[row.parent]
-            below[row.parent] = LowerBound(
+            below[row.parent] = lower_bound.LowerBound(
                 around.compute + bound.compute,
                 around.memory + bound.memory,
                 around.at_least or bound.at_least,

@@ -9,13 +9,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.analyze.memory.allocations import (
-    NamedStorage,
-    StepMemory,
-    StepTimes,
-    pair,
-    step_memory,
-)
+from torchgauge.analyze.memory import allocations
 from torchgauge.analyze.memory.tree_memory import (
     Ranges,
     alive_tensors,
@@ -133,7 +127,7 @@ class _RecordedStep:
     step before it ran other operators.
     """
 
-    figures: StepMemory
+    figures: allocations.StepMemory
     tensors: tuple[AliveTensor, ...]
     lost: int
     measurement_bytes: int
@@ -175,29 +169,31 @@ class _Recording:
         marks = named_ranges(events, MARK)
         times = dict(zip(marks.name, marks.start.tolist(), strict=True))
         known_storages = [
-            NamedStorage(part=part, time=times[name], **storage._asdict())
+            allocations.NamedStorage(part=part, time=times[name], **storage._asdict())
             for name, items in self.marked_storages
             for part, storage in items
         ]
         outputs = [
-            NamedStorage(part="activations", time=times[name], **storage._asdict())
+            allocations.NamedStorage(part="activations", time=times[name], **storage._asdict())
             for name, items in self.layers.returned
             for storage in items
         ]
         begun, phases = (
             {phase: times[name] for phase, name in step.items()} for step in self.phases
         )
-        span = StepTimes(
+        span = allocations.StepTimes(
             start=times[self.marked_storages[0][0]],
             forward=phases["forward"],
             forward_end=phases["end" if optimizer is None else "loss"],
             optimizer=phases.get("optimizer"),
             end=phases["end"],
         )
-        blocks = pair(events.memory.on_device(*numbers(self.device)))
+        blocks = allocations.pair(events.memory.on_device(*numbers(self.device)))
         measurement_bytes = self._measurement_bytes()
         held = _minus(self.allocated, measurement_bytes)
-        figures = step_memory(blocks, operators, known_storages, span, held=held, outputs=outputs)
+        figures = allocations.step_memory(
+            blocks, operators, known_storages, span, held=held, outputs=outputs
+        )
         layers = named_ranges(events, LAYER)
         tensors = alive_tensors(figures.alive, operators, layers, self.layers.paths)
         place = {}
@@ -320,7 +316,7 @@ def _minus(size: int | None, copied: int) -> int | None:
     return None if size is None else size - copied
 
 
-def _per_sample(figures: StepMemory, batch: int | None) -> float | None:
+def _per_sample(figures: allocations.StepMemory, batch: int | None) -> float | None:
     if not batch:
         return None
     growing: tuple[Part, ...] = ("inputs", "outputs", "activations", "workspace")

@@ -20,14 +20,8 @@ from torchgauge.errors import MeasurementError
 from torchgauge.formulas import saved as scratch
 from torchgauge.formulas.operand import tensors
 from torchgauge.measure.forward import running
+from torchgauge.measure.work import internals
 from torchgauge.measure.work.cuda_kernels import CudaKernels
-from torchgauge.measure.work.internals import (
-    DispatchMode,
-    graph_task,
-    is_compiled,
-    never_compiled,
-    storage_key,
-)
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
 from torchgauge.targets.inputs.inputs import Inputs
@@ -39,7 +33,7 @@ _KNOWN_NAMESPACES = frozenset({"aten", "prims", "prim", "torchgauge", "torchvisi
 _NONE: dict[str, Any] = {}
 
 
-class LiveBytes(DispatchMode):
+class LiveBytes(internals.DispatchMode):
     """Notes when storages begin and end, on fake tensors too, and the scratch of CPU kernels.
 
     Storages of `existing` tensors were there before and are left out; so is the scratch without
@@ -55,7 +49,7 @@ class LiveBytes(DispatchMode):
         self._threads = torch.get_num_threads()
         self._alive: dict[int, Any] = {}
         for tensor in existing:
-            self._alive[storage_key(tensor)] = tensor.untyped_storage()
+            self._alive[internals.storage_key(tensor)] = tensor.untyped_storage()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator, and note what it allocates."""
@@ -71,14 +65,14 @@ class LiveBytes(DispatchMode):
 
     def block_of(self, tensor: torch.Tensor) -> int | None:
         """Return the block that holds a tensor; None of one that was there before."""
-        storage = self._alive.get(storage_key(tensor))
+        storage = self._alive.get(internals.storage_key(tensor))
         return storage.block if isinstance(storage, _Alive) else None
 
     def _note(self, name: str, args: Any, outputs: Any) -> None:
-        backward = graph_task() != -1
+        backward = internals.graph_task() != -1
         real_sizes = scratch.sizes(name, args)
         for index, tensor in enumerate(tensors(outputs)):
-            key = storage_key(tensor)
+            key = internals.storage_key(tensor)
             if key in self._alive:
                 continue
             storage = tensor.untyped_storage()
@@ -106,7 +100,7 @@ class _Alive(weakref.ref):  # type: ignore[type-arg]
     block: int
 
 
-never_compiled(LiveBytes.__torch_dispatch__, below=True)
+internals.never_compiled(LiveBytes.__torch_dispatch__, below=True)
 
 
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
@@ -179,7 +173,7 @@ def _module(placement: Placement) -> nn.Module:
     modules = list(model.modules())
     if any(isinstance(module, torch.jit.ScriptModule) for module in modules):
         raise _refused("A scripted program runs as one operator.")
-    if any(map(is_compiled, modules)):
+    if any(map(internals.is_compiled, modules)):
         raise _refused("The memory that compiled kernels keep is not known.")
     return model
 

@@ -21,17 +21,10 @@ from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory.simulated_step import StandIns, stand_ins
+from torchgauge.measure.parallel import rank_step
 from torchgauge.measure.parallel.alternatives import Variant, alternatives, offloaded
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
-from torchgauge.measure.parallel.rank_step import (
-    Noted,
-    PipelineStep,
-    RankStep,
-    Step,
-    adapt_replicas,
-    note_step,
-)
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
 from torchgauge.measure.processes.processes import ask, fresh_folder
 from torchgauge.measure.work.cuda_kernels import CudaKernels
@@ -142,12 +135,12 @@ def _count_rank(
         CudaKernels().everywhere() if options.on else contextlib.nullcontext(),
     ):
         counted = sharded(target, mesh, options, train)
-        adapt_replicas(counted.model)
+        rank_step.adapt_replicas(counted.model)
         variant.adapt(counted.model)
-        step: Step = RankStep(counted.model, counted.inputs, counted.training)
+        step: rank_step.Step = rank_step.RankStep(counted.model, counted.inputs, counted.training)
         if counted.schedule is not None:
-            step = PipelineStep(counted.schedule, counted.inputs, counted.training)
-        noted = note_step(step, groups, variant.offloaded or offloaded(counted.model))
+            step = rank_step.PipelineStep(counted.schedule, counted.inputs, counted.training)
+        noted = rank_step.note_step(step, groups, variant.offloaded or offloaded(counted.model))
         parameters = _elements(counted, local=True)
     if options.world_size > 1 and not noted.collectives:
         raise InputError(
@@ -180,7 +173,7 @@ def _count_rank(
     return counted, kind
 
 
-def _fits(noted: Noted, options: ParallelOptions) -> tuple[DeviceFit, ...]:
+def _fits(noted: rank_step.Noted, options: ParallelOptions) -> tuple[DeviceFit, ...]:
     fits = (device_fit(noted.memory, roofs) for roofs in options.on)
     return tuple(fit for fit in fits if fit is not None)
 

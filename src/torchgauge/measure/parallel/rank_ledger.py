@@ -15,22 +15,10 @@ from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Work, tensors
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
-from torchgauge.measure.parallel.collectives import (
-    NAMESPACES,
-    Collectives,
-    Groups,
-    called_by_fsdp,
-    is_bucket,
-)
+from torchgauge.measure.parallel import collectives
 from torchgauge.measure.parallel.current_layer import CurrentLayer
 from torchgauge.measure.parallel.fake_job import replace
-from torchgauge.measure.work.internals import (
-    DispatchMode,
-    decomposed,
-    graph_task,
-    never_compiled,
-    storage_key,
-)
+from torchgauge.measure.work import internals
 from torchgauge.measure.work.operators import Operator, operator
 from torchgauge.records.parallel.parallel import CollectiveKind, WorkRow
 from torchgauge.records.parallel.rank_memory import Part, StepPhase
@@ -51,13 +39,13 @@ _BETWEEN_STAGES = ("c10d::send", "c10d::recv_")
 _NONE: dict[str, Any] = {}
 
 
-class RankLedger(DispatchMode):
+class RankLedger(internals.DispatchMode):
     """Notes what one rank allocates, computes and sends, on fake tensors and on real ones."""
 
-    def __init__(self, groups: Groups, layer: CurrentLayer, returned: set[int]) -> None:
+    def __init__(self, groups: collectives.Groups, layer: CurrentLayer, returned: set[int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.lifetimes = Lifetimes()
-        self.collectives = Collectives(groups)
+        self.collectives = collectives.Collectives(groups)
         self.phase: StepPhase = "forward"
         self.suspended = 0
         self.interleaved = False  # whether passes of several micro-batches take turns
@@ -82,7 +70,7 @@ class RankLedger(DispatchMode):
     def assign(self, part: Part, named: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Say what storages are that the step has made."""
         for layer, tensor in named:
-            alive = self._alive.get(storage_key(_local(tensor)))
+            alive = self._alive.get(internals.storage_key(_local(tensor)))
             if alive is not None:
                 alive.storage.part, alive.storage.layer = part, layer
 
@@ -115,7 +103,7 @@ class RankLedger(DispatchMode):
             overload = self._operators[func] = operator(func)
         if overload.composite:
             with self:
-                return decomposed(func, args, kwargs)
+                return internals.decomposed(func, args, kwargs)
         if self.interleaved:
             self._take_turns()
         namespace = getattr(func, "namespace", "")
@@ -126,7 +114,7 @@ class RankLedger(DispatchMode):
         finally:
             self.suspended -= namespace == "c10d"
         self._note_storages(overload.name, (*args, *kwargs.values()), outputs)
-        if namespace in NAMESPACES:
+        if namespace in collectives.NAMESPACES:
             phase = self._phase_of(overload.name, args)
             kind = self.collectives.note(func, args, outputs, phase)
             if namespace == "c10d" and kind is not None:
@@ -139,14 +127,14 @@ class RankLedger(DispatchMode):
         """Return the pass that a collective belongs to: stages send gradients between passes."""
         if not self.interleaved or name not in _BETWEEN_STAGES:
             return self.phase
-        key = storage_key(next(iter(tensors(args))))
+        key = internals.storage_key(next(iter(tensors(args))))
         if key not in self._returned:
             return "forward"
         self._returned.discard(key)  # another storage may get its place
         return "backward"
 
     def _take_turns(self) -> None:
-        phase: StepPhase = "forward" if graph_task() == -1 else "backward"
+        phase: StepPhase = "forward" if internals.graph_task() == -1 else "backward"
         if phase != self.phase:
             self.begin(phase)
 
@@ -161,7 +149,7 @@ class RankLedger(DispatchMode):
             if _key(storage) not in self._alive:
                 # It was there before, and is neither a parameter nor a named buffer.
                 self._note_resting(storage, Storage("buffers", self._layer.path))
-        in_backward = graph_task() != -1
+        in_backward = internals.graph_task() != -1
         # Where it may, the engine adds to the sum that it has; under a mode it may not.
         replaces = in_backward and name == "aten::add" and not torch.is_grad_enabled()
         part: Part = "activations" if self.phase == "forward" else "workspace"
@@ -180,7 +168,7 @@ class RankLedger(DispatchMode):
             first = next(iter(tensors(outputs)), None)
         dtype = "" if first is None else str(first.dtype).removeprefix("torch.")
         phase: str = self.phase
-        if phase == "backward" and graph_task() != -1 and torch.is_grad_enabled():
+        if phase == "backward" and internals.graph_task() != -1 and torch.is_grad_enabled():
             phase = "recompute"  # a backward pass itself has gradients off
         sums = self._work.setdefault((phase, overload.name, dtype), [0] * 6)
         sums[0] += 1
@@ -201,9 +189,9 @@ class RankLedger(DispatchMode):
 
         Whoever else communicates allocates as it computes.
         """
-        if is_bucket(kind, args[0]):
+        if collectives.is_bucket(kind, args[0]):
             self._mark(args[0], "gradients")
-        elif kind in _STREAMS and called_by_fsdp():
+        elif kind in _STREAMS and collectives.called_by_fsdp():
             scatters = kind == "reduce_scatter"
             self._mark(args[0], None if scatters else "gathered", _STREAMS[kind])
             if scatters:
@@ -211,7 +199,7 @@ class RankLedger(DispatchMode):
 
     def _mark(self, value: Any, part: Part | None, stream: str | None = None) -> None:
         for tensor in tensors(value):
-            alive = self._alive.get(storage_key(tensor))
+            alive = self._alive.get(internals.storage_key(tensor))
             if alive is None or alive.storage.part in ("parameters", "optimizer"):
                 continue
             alive.storage.part = part or alive.storage.part
@@ -322,4 +310,4 @@ def _work_of(overload: Operator, args: Any, kwargs: Any, outputs: Any) -> Work |
     return work if work is None or type(work) is Work else as_work(work)
 
 
-never_compiled(RankLedger.__torch_dispatch__, below=True)
+internals.never_compiled(RankLedger.__torch_dispatch__, below=True)

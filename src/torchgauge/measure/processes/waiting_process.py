@@ -17,16 +17,8 @@ import msgspec
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.processes import processes
 from torchgauge.measure.processes.fork_server import ForkedProcess, ForkServer
-from torchgauge.measure.processes.processes import (
-    CHILD,
-    PATIENCE,
-    START_LIMIT,
-    died,
-    tail,
-    timed_out,
-    write_request,
-)
 from torchgauge.records.finding import Failure
 from torchgauge.records.target import TargetDescription
 from torchgauge.signals import HeldBack
@@ -107,7 +99,7 @@ class Waiting:
         self._read = b""
         self._first: Answer | None = None
 
-    def ready(self, limit: float = START_LIMIT) -> Answer:
+    def ready(self, limit: float = processes.START_LIMIT) -> Answer:
         """Return the process's first answer, once it has loaded and warmed up."""
         if self._first is None:
             self._first = self._answer(limit)
@@ -127,7 +119,9 @@ class Waiting:
         try:
             answer = msgspec.json.decode(self._line(limit), type=Answer)
         except msgspec.MsgspecError as error:
-            raise named(died(0, f"Its answer cannot be read: {error}"), self._label) from error
+            raise named(
+                processes.died(0, f"Its answer cannot be read: {error}"), self._label
+            ) from error
         except TorchgaugeError as error:
             raise named(error, self._label) from error.__cause__
         if answer.failure is not None:
@@ -149,15 +143,15 @@ class Waiting:
                 elif self._child.poll() is not None:
                     raise self._ended()  # a process of its own may still hold the pipe
                 elif time.monotonic() > end:
-                    raise timed_out(end - began)
+                    raise processes.timed_out(end - began)
         line, _, self._read = self._read.partition(b"\n")
         return line
 
     def _ended(self) -> MeasurementError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(PATIENCE)
+            self._child.wait(processes.PATIENCE)
         self._child.kill()
-        return died(self._child.wait(), tail(self._stderr))
+        return processes.died(self._child.wait(), processes.tail(self._stderr))
 
 
 def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
@@ -187,7 +181,7 @@ def waiting(
     folder.mkdir()
     if server is not None:
         request = (build.source, build.options, None)
-        write_request(folder / "request", request, build.home, place=False)
+        processes.write_request(folder / "request", request, build.home, place=False)
         forked = server.start(folder)
         try:
             yield Waiting(forked, build.label, folder / "stderr", end)
@@ -195,11 +189,11 @@ def waiting(
             with HeldBack():
                 forked.close()
         return
-    write_request(folder / "request", (build.source, build.options, None), build.home)
+    processes.write_request(folder / "request", (build.source, build.options, None), build.home)
     with (
         (folder / "stderr").open("wb") as stderr,
         worker(
-            *(CHILD, str(folder), str(os.getpid()), "wait"),
+            *(processes.CHILD, str(folder), str(os.getpid()), "wait"),
             variables=build.variables,
             stderr=stderr,
         ) as child,

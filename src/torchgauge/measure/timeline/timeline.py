@@ -14,16 +14,10 @@ import msgspec
 from torchgauge.analyze.lanes.recorded_lanes import step_timeline
 from torchgauge.analyze.memory.tree_memory import with_memory
 from torchgauge.analyze.statistics.median import median_interval
+from torchgauge.analyze.timeline import residual
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import Call, CallTree
 from torchgauge.analyze.timeline.launches import NamedSpans, named_spans
-from torchgauge.analyze.timeline.residual import (
-    LayerTimes,
-    layer_times,
-    scaled_to_steps,
-    stamp_cost,
-    stamped_tree,
-)
 from torchgauge.analyze.timeline.tree import NodeTable, node_table
 from torchgauge.analyze.timeline.typical_step import PhaseTimes, typical
 from torchgauge.clock import Clock, SystemClock
@@ -52,7 +46,7 @@ DOUBLE_STAMP_PERIOD = 3  # rounds from one with two stamps at each call to the n
 class StampedSteps(NamedTuple):
     """Layer times without the stamps' cost; steps without stamps and with them, in turns."""
 
-    layers: LayerTimes
+    layers: residual.LayerTimes
     bare: list[Phases]
     stamped: list[Phases]
 
@@ -120,10 +114,10 @@ def stamped_steps(
         enough = len(rounds.bare) >= effort.stamped_steps or now() - began >= effort.stamps * 1e9
         if enough and number + 1 >= min_rounds(length(rounds.bare[0])):
             break
-    cost = stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now))
+    cost = residual.stamp_cost(rounds.inner, rounds.outer, tree, calibrated(now))
     bare, stamped = ([step["forward"] for step in s] for s in (rounds.bare, rounds.stamped))
-    cost = scaled_to_steps(cost, rounds.calls, tree, bare, stamped)
-    return StampedSteps(layer_times(rounds.calls, tree, cost), rounds.bare, rounds.stamped)
+    cost = residual.scaled_to_steps(cost, rounds.calls, tree, bare, stamped)
+    return StampedSteps(residual.layer_times(rounds.calls, tree, cost), rounds.bare, rounds.stamped)
 
 
 def min_rounds(seconds: float) -> int:
@@ -182,7 +176,7 @@ def measure(
             )
             memory = layer_memory.measure(placement, step, modules, tree, all_threads=all_threads)
     if memory is None:
-        return stamped_tree(steps.layers, tree, step=kind, passes=(stamps,))
+        return residual.stamped_tree(steps.layers, tree, step=kind, passes=(stamps,))
     recording = Pass(
         name="recording", steps=table.host.shape[1], duration=with_ranges, **bare_fields
     )

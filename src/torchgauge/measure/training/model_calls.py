@@ -12,18 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torchgauge.analyze.work.utilization import Products, products_of
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
-from torchgauge.measure.training.whole_modules import (
-    Division,
-    division,
-    fill,
-    holds_flat,
-    is_distributed,
-    prepare,
-    put_whole_parameters,
-    sharded,
-    unsharded,
-    unwrapped,
-)
+from torchgauge.measure.training import whole_modules
 from torchgauge.measure.work import cost as cost_probe
 from torchgauge.records.work.cost import Cost
 from torchgauge.signals import restoring
@@ -90,7 +79,7 @@ class BatchFlops:
 
     def __init__(self, module: nn.Module, method: str = "__call__", dtype: str = "") -> None:
         self.reason = ""
-        self.division = Division()
+        self.division = whole_modules.Division()
         self._dtype = dtype
         self._module = module
         self._method = method
@@ -104,9 +93,9 @@ class BatchFlops:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the user's code warned in the training already
                 if self._call is None:
-                    self.division = division(self._module)
+                    self.division = whole_modules.division(self._module)
                     self._call = TrainingCall(without_values(self._module), self._method)
-                cost = self._cost(inputs.map(unsharded))
+                cost = self._cost(inputs.map(whole_modules.unsharded))
         except TorchgaugeError as error:
             self.reason = (error.cause or error.message).rstrip(".")
             return None
@@ -179,7 +168,7 @@ def without_values(module: nn.Module) -> nn.Module:
     Parameters that are divided among devices are whole in it. Raises InputError `sharded-model`
     where tensors are of a kind of their own (quantized), `not-copyable`.
     """
-    module = unwrapped(module, keeps_fsdp=True)
+    module = whole_modules.unwrapped(module, keeps_fsdp=True)
     return copy_with(module, lambda tensor: torch.empty_like(tensor, device="meta"))
 
 
@@ -190,23 +179,23 @@ def copy_with(module: Module, replacement: Callable[[torch.Tensor], torch.Tensor
     """
     memo: dict[int, Any] = {}
     for tensor in _tensors(module):
-        if is_distributed(tensor):
-            empty = replacement(unsharded(tensor))
+        if whole_modules.is_distributed(tensor):
+            empty = replacement(whole_modules.unsharded(tensor))
         elif type(tensor) in _PLAIN:
             empty = replacement(tensor.detach())
         else:
-            raise sharded(type(tensor).__name__)
+            raise whole_modules.sharded(type(tensor).__name__)
         if isinstance(tensor, nn.Parameter):
             empty = nn.Parameter(empty, requires_grad=tensor.requires_grad)
         memo[id(tensor)] = empty
-    pairs = prepare(module, memo)
-    fill(pairs, memo)
+    pairs = whole_modules.prepare(module, memo)
+    whole_modules.fill(pairs, memo)
     copy: Module = copied(module, memo)
-    put_whole_parameters(module, memo, replacement)
+    whole_modules.put_whole_parameters(module, memo, replacement)
     return copy
 
 
 def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
     for submodule in module.modules():
-        for value in () if holds_flat(submodule) else vars(submodule).values():
+        for value in () if whole_modules.holds_flat(submodule) else vars(submodule).values():
             yield from tensors_in(value, objects=False)

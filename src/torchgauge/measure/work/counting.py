@@ -18,19 +18,8 @@ from torchgauge.formulas.operand import FREE, Work
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
 from torchgauge.measure.recording.capture_limit import OwnThreads
+from torchgauge.measure.work import internals
 from torchgauge.measure.work.cuda_kernels import CudaKernels
-from torchgauge.measure.work.internals import (
-    DISABLED_DISPATCH,
-    DispatchMode,
-    backward_code,
-    current_node,
-    decomposed,
-    graph_task,
-    modes,
-    never_compiled,
-    node_number,
-    sequence_number,
-)
 from torchgauge.measure.work.layer_calls import LayerCall, LayerCalls, OwnNodes
 from torchgauge.measure.work.not_called import ParametersRead
 from torchgauge.measure.work.operators import Operator, called, operator
@@ -167,7 +156,7 @@ class Counter:
 
     def place(self) -> tuple[LayerCall, Phase]:
         """Return the layer call and the phase of what this thread does now."""
-        if graph_task() == -1:
+        if internals.graph_task() == -1:
             return self.calls.current(), "forward"
         if _in_checkpoint():
             return self.calls.recomputing(), "recompute"
@@ -175,7 +164,7 @@ class Counter:
 
     def counts_here(self) -> bool:
         """Return whether what this thread does now is counted: not inside of an operator."""
-        return any(isinstance(mode, Mode) and mode.counter is self for mode in modes())
+        return any(isinstance(mode, Mode) and mode.counter is self for mode in internals.modes())
 
     def _on_thread(self) -> Callable[[], None] | None:
         if self.counts_here():  # the autograd engine carries the modes of the thread that called it
@@ -190,7 +179,7 @@ class Counter:
         return undo.close
 
 
-class Mode(DispatchMode):  # type: ignore[no-untyped-call]
+class Mode(internals.DispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator below autograd on its thread; composites that arrive whole are split."""
 
     def __init__(self, counter: Counter) -> None:
@@ -217,7 +206,7 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
         """Run an operator that takes functions, and count what they do."""
         if func.name().startswith(_WITH_WORK_OF_THEIR_OWN):
             with self:
-                return decomposed(func, args, kwargs)
+                return internals.decomposed(func, args, kwargs)
 
         def counted(function: Any) -> Any:
             def call(*args: Any, **kwargs: Any) -> Any:
@@ -232,7 +221,7 @@ class Mode(DispatchMode):  # type: ignore[no-untyped-call]
         )
 
 
-never_compiled(Mode.__torch_dispatch__, below=True)
+internals.never_compiled(Mode.__torch_dispatch__, below=True)
 
 
 def _nested(args: Any) -> bool:
@@ -244,7 +233,7 @@ def _unwraps(types: Any) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return any(
-        kind.__torch_dispatch__ is not DISABLED_DISPATCH
+        kind.__torch_dispatch__ is not internals.DISABLED_DISPATCH
         for kind in types
         if kind not in _PLAIN and not issubclass(kind, FakeTensor)
     )
@@ -262,7 +251,7 @@ def _dtype(args: Any, outputs: Any) -> Any:
 def _in_checkpoint() -> bool:
     """Whether a checkpoint runs its part again: inside of it gradients may be off as well."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_code is not backward_code:
+    while frame is not None and frame.f_code is not internals.backward_code:
         if frame.f_code.co_filename == _CHECKPOINT:
             return True
         frame = frame.f_back
@@ -296,12 +285,12 @@ class CausalAttention(threading.local):
             queries = _queries(args, kwargs)
             if queries is None:
                 return original(*args, **kwargs)
-            self.queries, start = queries, sequence_number()
+            self.queries, start = queries, internals.sequence_number()
             try:
                 return original(*args, **kwargs)
             finally:
                 self._starts.append(start)
-                self._calls.append((sequence_number(), queries))
+                self._calls.append((internals.sequence_number(), queries))
                 self.queries = None
 
         setattr(attention, ORIGINAL, original)
@@ -315,7 +304,7 @@ class CausalAttention(threading.local):
         """Return the queries of the causal attention whose backward is running; None for others."""
         if not self._starts:
             return None
-        number = node_number(current_node())
+        number = internals.node_number(internals.current_node())
         index = -1 if number is None else bisect_right(self._starts, number) - 1
         if number is None or index < 0:
             return None
