@@ -271,8 +271,8 @@ def calibrate(
     """
     require_torch()
     from torchgauge.gates.builds import request_build
-    from torchgauge.gates.host_noise import calibrate as calibrated
-    from torchgauge.gates.host_noise import check_blocks
+    from torchgauge.gates.host_calibration import calibrate as calibrated
+    from torchgauge.gates.host_calibration import check_blocks
 
     check_blocks(blocks)
     build = request_build(request)
