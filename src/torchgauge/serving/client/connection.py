@@ -14,7 +14,7 @@ import httptools
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialect import AnswerReader, EventTooLongError
-from torchgauge.serving.client.dialects.torchgauge import read_timing
+from torchgauge.serving.client.dialects.every import read_timing
 from torchgauge.serving.client.send_plan import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 
 LONGEST_HEAD = 1 << 17

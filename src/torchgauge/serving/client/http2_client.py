@@ -17,7 +17,7 @@ from torchgauge.serving.client.address import Address, Token
 from torchgauge.serving.client.columns import PENDING
 from torchgauge.serving.client.connection import Connection, Sender, note_content
 from torchgauge.serving.client.dialect import Dialect
-from torchgauge.serving.client.dialects.torchgauge import read_timing
+from torchgauge.serving.client.dialects.every import read_timing
 from torchgauge.version import version
 
 if TYPE_CHECKING:

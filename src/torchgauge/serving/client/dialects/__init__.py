@@ -1,4 +1,4 @@
-"""The APIs that the client speaks, one per file."""
+"""The APIs that the client speaks."""
 
 # As options write them; the reference server's own is not among them.
 APIS = ("json", "openai-chat", "openai-completions", "kserve-v2")
