@@ -18,10 +18,11 @@ class Kind(NamedTuple):
     """How records of a kind are reported.
 
     Attributes:
-        content: The module in `report/content/` with its `document`.
+        content: The module in `report/content/` with its `document`, or "module:function".
         exports: The formats that can show it, besides text and JSON, which show every record.
         page: The module in `report/page/` with the `PARTS` of its page; empty: any document's.
-        csv: The module in `report/csv/` with its `rows`; empty: the figures of its summary.
+        csv: The module in `report/csv/` with its `table`, or "module:function"; empty: the first
+            table of the document.
         how: How those figures are known whose block does not say it.
     """
 
@@ -36,7 +37,7 @@ class Kind(NamedTuple):
 KINDS = {
     "Advice": Kind("advice", frozenset({"html", "markdown"}), "page_advice"),
     "CapacityPlan": Kind(
-        "serving.capacity", _PAGE, "serving.page_capacity", "capacity_csv", "estimated"
+        "serving.capacity", _PAGE, "serving.page_capacity", "rows_csv:settings", "estimated"
     ),
     "Comparison": Kind("comparison", _PAGE, "page_comparison", "comparison_csv"),
     "Count": Kind("count", _STACKS | {"csv", "markdown"}, "", "count_csv", "counted"),
@@ -45,7 +46,7 @@ KINDS = {
         "generation.generation",
         _PAGE | {"openmetrics"},
         "generation.page_generation",
-        "generation_csv",
+        "rows_csv:shapes",
     ),
     "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv", "counted"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
@@ -53,17 +54,17 @@ KINDS = {
         "parallel.parallel",
         _PAGE | {"openmetrics"},
         "parallel.page_parallel",
-        "parallel_csv",
+        "tree_csv:of_parallel",
         "estimated",
     ),
     "Profile": Kind("profile", _RUN | {"benchmark"}, "page_profile", "tree_csv"),
-    "Ranks": Kind("ranks", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
+    "Ranks": Kind("trace:ranks_document", _STACKS | {"csv", "markdown"}, "", "tree_csv"),
     "Serving": Kind(
-        "serving.serving", _PAGE | {"openmetrics"}, "serving.page_serving", "serving_csv"
+        "serving.serving", _PAGE | {"openmetrics"}, "serving.page_serving", "rows_csv:levels"
     ),
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
-    "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "sweep_csv"),
-    "Trace": Kind("trace", _PAGE, "page_trace", "trace_csv"),
+    "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "rows_csv:cells"),
+    "Trace": Kind("trace", _PAGE, "page_trace", "tree_csv:of_trace"),
     "TraceDiff": Kind("trace_diff", frozenset({"html", "markdown"}), "page_trace_diff"),
     "TrainingRun": Kind("training.training_run", _PAGE | {"openmetrics"}, "", "tree_csv"),
     "Trend": Kind("trend", frozenset({"html"}), "page_trend"),
@@ -81,16 +82,23 @@ def fits(name: str, form: str) -> bool:
 def document(record: Record, options: Options | None = None) -> Document:
     """Return the document of a record, or of a part of it."""
     if type(record).__name__ in KINDS:
-        module = part(record, "content")
+        make = function(record, "content", "document")
     else:
-        module = importlib.import_module("torchgauge.report.parts")
-    record_document: Document = module.document(record, options or Options())
+        make = importlib.import_module("torchgauge.report.parts").document
+    record_document: Document = make(record, options or Options())
     return record_document
+
+
+def function(record: Record, format_name: str, name: str) -> Any:
+    """Return its kind's function for "content" or "csv", called `name` unless it says another."""
+    module = part(record, format_name)
+    own_name = getattr(KINDS[type(record).__name__], format_name).partition(":")[2]
+    return module and getattr(module, own_name or name)
 
 
 def part(record: Record, format_name: str) -> Any:
     """Return its kind's module for "content", "page" or "csv"; None without one."""
-    name = getattr(KINDS[type(record).__name__], format_name)
+    name = getattr(KINDS[type(record).__name__], format_name).partition(":")[0]
     return importlib.import_module(f"torchgauge.report.{format_name}.{name}") if name else None
 
 

@@ -9,18 +9,25 @@ import msgspec
 from torchgauge import units
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.report.content.document import (
     Block,
+    Column,
     Document,
     Facts,
     Findings,
     Heading,
     Items,
+    Note,
     Options,
+    Row,
+    Table,
     Tree,
     Warnings,
+    cells,
 )
+from torchgauge.report.content.findings import verdict_items
 from torchgauge.report.content.section import utilization
 from torchgauge.report.tables.category_table import categories, roofs_of
 from torchgauge.report.tables.trace_devices import devices, exchanges, ranks
@@ -129,3 +136,50 @@ def _other_rank_warnings(trace: Trace, rank: RankTrace) -> Iterator[MeasurementW
         named = ", ".join(map(str, numbers[:NAMED])) + " …" * (len(numbers) > NAMED)
         prefix = f"Rank{'s' * (len(numbers) > 1)} {named}: "
         yield msgspec.structs.replace(warning, message=prefix + warning.message)
+
+
+COLUMNS = (
+    Column("step", get=lambda rank: units.time(rank.step)),
+    Column("work", get=lambda rank: units.time(rank.work)),
+    Column("waiting", get=lambda rank: units.time(rank.waiting)),
+    Column("communication", get=lambda rank: units.time(rank.communication)),
+)
+MFU = Column("MFU", get=lambda rank: units.percent(rank.mfu))
+
+
+def ranks_document(ranks: Ranks, _options: Options) -> Document:
+    """Return the times of each rank, and sentences about the straggler and missing ranks."""
+    with_mfu = any(rank.mfu is not None for rank in ranks.ranks)
+    columns = (*COLUMNS, MFU) if with_mfu else COLUMNS
+    rows = [
+        Row(
+            f"{rank.number}",
+            cells(columns, rank),
+            tone="strong" if rank.number == ranks.straggler else "",
+        )
+        for rank in ranks.ranks
+    ]
+    blocks: list[Block] = [
+        *verdict_items(ranks),
+        Table(first="rank", columns=columns, rows=rows, tight=True),
+    ]
+    blocks += [Note(sentence, tight=True, level=1) for sentence in _sentences(ranks)]
+    blocks += [Warnings(ranks.warnings, "Failed")] if ranks.warnings else []
+    return Document(f"{ranks.world} ranks", "measured", blocks=blocks)
+
+
+def _sentences(ranks: Ranks) -> Iterator[str]:
+    if ranks.share == 0:
+        yield "The ranks did not communicate while they were recorded: none waited for another."
+    elif ranks.straggler is not None:
+        lost = units.time(ranks.lost, 3)
+        yield f"Rank {ranks.straggler} is the straggler: the others wait for it, {lost} of a step."
+    elif len(ranks.ranks) > 1:
+        yield "No rank is slower than the others."
+    if ranks.share:
+        yield (
+            f"Communication is under way in {units.percent(ranks.share)} of the time; "
+            f"ranks only wait for it in {units.percent(ranks.exposed)}."
+        )
+    if ranks.missing:
+        yield f"No recorded steps of rank {', '.join(map(str, ranks.missing))}."

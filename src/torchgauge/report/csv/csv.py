@@ -34,8 +34,7 @@ def render(record: Record, table: Csv | SnapshotTable = "figures") -> str:
         return text(flat.columns, (row.values() for row in flat.rows()))
     if table == "requests" and type(record).__name__ != "Serving":
         raise rendering.unfit(type(record).__name__, table)
-    module = kinds.part(record, "csv")
-    return text(*(_first_table if module is None else module.table)(record, table))
+    return text(*(kinds.function(record, "csv", "table") or _first_table)(record, table))
 
 
 def _first_table(record: Record, name: str) -> tuple[list[str], list[list[Any]]]:

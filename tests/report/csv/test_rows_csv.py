@@ -12,7 +12,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.headline.figure import level_figures
 from torchgauge.records.serving.level import Sending
 from torchgauge.records.serving.requests import FATES
-from torchgauge.report.csv.serving_csv import LOAD
+from torchgauge.report.csv.rows_csv import LOAD
 
 FOUND = servings.capacity_found()
 
