@@ -73,8 +73,8 @@ def packed_trace(dice, folder):
 
 @reader
 def archived_traces(dice, folder):
-    from torchgauge.readers.archive import trace_paths
     from torchgauge.readers.kineto.kineto import read_events
+    from torchgauge.readers.tar_archive import trace_paths
 
     names = ["rank0.json", "rank1.json.gz", "../rank2.json", "a/rank0.json", "notes.txt", "x.zip"]
     members = [(dice.choice(names), trace_changed(dice)) for _ in range(dice.randint(1, 3))]

@@ -10,8 +10,8 @@ from tests.support.archives import archive, encrypted, job, overlapping, tar, te
 import torchgauge as tg
 from torchgauge import InputError
 from torchgauge.errors import TorchgaugeError
-from torchgauge.readers import archive as archives
 from torchgauge.readers import tar_archive, unpacking
+from torchgauge.readers import tar_archive as archives
 from torchgauge.readers.kineto.kineto import read_events
 
 

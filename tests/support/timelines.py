@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from torchgauge.analyze.lanes.packing import Labels, lane, packed
-from torchgauge.records.timeline.timeline import Timeline
+from torchgauge.records.timeline.tree import Timeline
 
 LAUNCHES_PER_LAYER = 50
 

@@ -201,7 +201,7 @@ export interface TimelineData {
   places: [layer: string, phase: string][];
   lanes: { name: string; group: "path" | "idle" | "device" | "ranges" | "host"; rows: number[]; left: number }[];
   events: number;
-  /** Bytes of each column once inflated; see records/timeline/timeline.py. */
+  /** Bytes of each column once inflated; see records/timeline/tree.py. */
   sizes: number[];
   columns: string;
   counters: { name: string; unit: Unit; time: number[]; values: number[] }[];

@@ -20,16 +20,20 @@ from typing import IO, BinaryIO, cast
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable, path_remedy
 from torchgauge.progress import Progress
-from torchgauge.readers.archive import SIGNATURE, UNREADABLE, find, refused, traces
 from torchgauge.readers.dialects import etdump, rocprof, xplane
 from torchgauge.readers.executorch.flatbuffer import is_dump
 from torchgauge.readers.tar_archive import (
+    SIGNATURE,
+    UNREADABLE,
     PackingError,
     TarMember,
+    find,
     is_tar,
+    refused,
     tar_member,
     tar_traces,
     text,
+    traces,
 )
 from torchgauge.reading import MEMBER, TRACE, Bound, too_large
 

@@ -27,9 +27,8 @@ from torchgauge.records.serving.serving import Serving
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.sweep import Cell, Scaling, Sweep
 from torchgauge.records.timeline.loop import Loop
-from torchgauge.records.timeline.timeline import Timeline, disagreements
 from torchgauge.records.timeline.training_run import TrainingRun
-from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree import Timeline, Tree, disagreements
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.trace.trace_diff import TraceDiff

@@ -48,7 +48,7 @@ KINDS = {
         "generation.page_generation",
         "rows_csv:shapes",
     ),
-    "Growth": Kind("growth", _PAGE, "page_growth", "snapshot_csv", "counted"),
+    "Growth": Kind("snapshot:growth_document", _PAGE, "page_growth", "snapshot_csv", "counted"),
     "Loop": Kind("loop", _RUN, "page_loop", "tree_csv"),
     "Parallel": Kind(
         "parallel.parallel",
@@ -65,7 +65,7 @@ KINDS = {
     "Snapshot": Kind("snapshot", _PAGE, "page_snapshot", "snapshot_csv"),
     "Sweep": Kind("sweep", _PAGE | {"openmetrics"}, "page_sweep", "rows_csv:cells"),
     "Trace": Kind("trace", _PAGE, "page_trace", "tree_csv:of_trace"),
-    "TraceDiff": Kind("trace_diff", frozenset({"html", "markdown"}), "page_trace_diff"),
+    "TraceDiff": Kind("trace:diff_document", frozenset({"html", "markdown"}), "page_trace_diff"),
     "TrainingRun": Kind("training.training_run", _PAGE | {"openmetrics"}, "", "tree_csv"),
     "Trend": Kind("trend", frozenset({"html"}), "page_trend"),
     "Verdict": Kind("verdict", _PAGE | _CI, "page_verdict", "comparison_csv"),

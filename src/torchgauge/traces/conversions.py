@@ -19,7 +19,7 @@ from torchgauge.traces.trace_files import files_by_rank, rank_unknown
 if TYPE_CHECKING:
     from torchgauge.analyze.trace.recording import Recording
     from torchgauge.analyze.trace.selection import Selection
-    from torchgauge.report.export.recorded_stacks import Lines
+    from torchgauge.report.export.stacks import Lines
 
 Form = Literal["speedscope", "folded", "parquet", "chrome"]
 
@@ -123,7 +123,7 @@ def _folded(ranks: Iterable[_Rank]) -> Iterator[bytes]:
 
 
 def _lines(ranks: Iterable[_Rank]) -> Iterator[tuple[str, Lines]]:
-    from torchgauge.report.export.recorded_stacks import Lines
+    from torchgauge.report.export.stacks import Lines
 
     return ((rank.label, Lines(rank.recording, rank.selection)) for rank in ranks)
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from torchgauge.errors import InputError
 from torchgauge.files import check_readable, is_file, is_folder
-from torchgauge.readers.archive import ENDS, trace_paths
 from torchgauge.readers.kineto.raw_events import ranks_before
-from torchgauge.readers.tar_archive import tar_paths
+from torchgauge.readers.tar_archive import ENDS, tar_paths, trace_paths
 from torchgauge.reading import unreadable
 from torchgauge.records.trace.events import MOST_RANKS
 

@@ -14,7 +14,7 @@ from torchgauge.analyze.lanes.packing import (
     rows,
     zigzag,
 )
-from torchgauge.records.timeline.timeline import disagreements
+from torchgauge.records.timeline.tree import disagreements
 
 
 def rows_of(*spans, tolerance=0):

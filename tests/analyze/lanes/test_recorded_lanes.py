@@ -7,7 +7,7 @@ from tests.support.timelines import drawn
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.records.timeline.timeline import disagreements
+from torchgauge.records.timeline.tree import disagreements
 
 US = 1000
 FILES = public_traces()

@@ -15,7 +15,7 @@ from torchgauge.analyze.onnx.graph_size import floating_precision, graph_size, m
 from torchgauge.analyze.onnx.layers import common, scope_path, with_layers
 from torchgauge.analyze.onnx.node_work import NO_LAYER, graph_cost, graph_facts, with_work
 from torchgauge.readers.onnx.graph_reader import read
-from torchgauge.readers.onnx.input_shapes import RequestedShapes
+from torchgauge.readers.onnx.subgraphs import RequestedShapes
 from torchgauge.records.onnx.graph import Graph
 
 SCOPES = "pkg.torch.onnx.name_scopes"

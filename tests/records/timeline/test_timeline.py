@@ -7,7 +7,7 @@ from tests.support import evidence, pages, timelines
 from torchgauge.errors import RecordError
 from torchgauge.records import codec
 from torchgauge.records.codec import SAVED_TIMELINE
-from torchgauge.records.timeline.timeline import disagreements
+from torchgauge.records.timeline.tree import disagreements
 
 
 def trace(timeline):

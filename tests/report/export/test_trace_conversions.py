@@ -17,7 +17,7 @@ from torchgauge.readers.kineto import raw_events
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.report.export import folded as trace_folded
 from torchgauge.report.export import speedscope as trace_speedscope
-from torchgauge.report.export.recorded_stacks import Lines
+from torchgauge.report.export.stacks import Lines
 
 FIRST = "Net_0 (Net);Linear_0 (Linear)"
 SECOND = "Net_0 (Net);Linear_1 (Linear)"

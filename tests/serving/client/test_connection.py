@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import LONGEST_HEAD, Connection
 from torchgauge.serving.client.dialect import LONGEST_EVENT
-from torchgauge.serving.client.dialects.every import read_timing
-from torchgauge.serving.client.dialects.openai_answer import OpenAIAnswer
+from torchgauge.serving.client.dialects.every import OpenAIAnswer, read_timing
 
 EVENT = 'data: {"choices": [{"delta": {"content": "tö"}}]}\n\n'.encode()
 USAGE = b'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}\n\n'

@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from torchgauge.records.timeline.timeline import Group, Kind, Lane, Timeline
+from torchgauge.records.timeline.tree import Group, Kind, Lane, Timeline
 from torchgauge.records.trace.events import ABSENT, Integers, Rows
 
 MAX_ROWS = 64

@@ -18,7 +18,7 @@ from torchgauge.analyze.trace.device_work import Activities, device_activities, 
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.readers.kineto.categories import PYTHON
 from torchgauge.readers.nesting import ROUNDING
-from torchgauge.records.timeline.timeline import Kind, Timeline
+from torchgauge.records.timeline.tree import Kind, Timeline
 from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
 
 _STEP = re.compile(r"ProfilerStep#(\d+)|tg@(\d+)")

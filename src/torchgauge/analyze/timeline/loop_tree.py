@@ -22,7 +22,7 @@ from torchgauge.analyze.timeline.tree import OUTSIDE_MODEL, NodeDraft, NodeTable
 from torchgauge.analyze.work.event_costs import event_costs
 from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products
-from torchgauge.records.timeline.timeline import Timeline
+from torchgauge.records.timeline.tree import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
 from torchgauge.records.trace.trace_diff import LOADING, Cause, HostDelay
 

@@ -32,8 +32,7 @@ from torchgauge.measure.step import Step, prepared
 from torchgauge.measure.timeline.ranges import STEP, Ranges, step_range
 from torchgauge.measure.timeline.stamps import Stamps, calibrated
 from torchgauge.readers.kineto.kineto import read_events
-from torchgauge.records.timeline.timeline import Timeline
-from torchgauge.records.timeline.tree import Pass, Tree
+from torchgauge.records.timeline.tree import Pass, Timeline, Tree
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Training
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
 from torchgauge.readers.onnx.element_types import Value
-from torchgauge.readers.onnx.input_shapes import dimensions
+from torchgauge.readers.onnx.subgraphs import dimensions
 
 _Inputs = Sequence[Value | None]
 _Infer = Callable[[NodeProto, str, _Inputs, dict[str, Any]], list[TypeProto | None]]

@@ -20,7 +20,6 @@ from torchgauge.errors import InputError
 from torchgauge.readers.onnx import subgraphs
 from torchgauge.readers.onnx.element_types import ARRAYS, Scope, Value, name_of, stored_bytes
 from torchgauge.readers.onnx.inference import Inference
-from torchgauge.readers.onnx.input_shapes import RequestedShapes, dimensions, inputs_of, resolve
 from torchgauge.readers.onnx.model_proto import (
     MAX_NODES,
     OF_FUNCTION,
@@ -31,6 +30,7 @@ from torchgauge.readers.onnx.model_proto import (
     producer,
 )
 from torchgauge.readers.onnx.small_values import MAX_ELEMENTS, attributes_of, metadata_of, plain
+from torchgauge.readers.onnx.subgraphs import RequestedShapes, dimensions, inputs_of, resolve
 from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, TensorType
 
 # Domains whose operators ONNX Runtime has without a library.

@@ -16,9 +16,9 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from torchgauge.formulas.onnx_kinds import ELEMENTWISE
 from torchgauge.readers.onnx.contrib_types import contrib_types
 from torchgauge.readers.onnx.element_types import Value
-from torchgauge.readers.onnx.input_shapes import dimensions, sizes_of
 from torchgauge.readers.onnx.model_proto import opsets
 from torchgauge.readers.onnx.small_values import MAX_ELEMENTS, OPERATORS, computed
+from torchgauge.readers.onnx.subgraphs import dimensions, sizes_of
 from torchgauge.records.record import MeasurementWarning
 
 MAX_WARNINGS = 5

@@ -60,7 +60,7 @@ def answered(question: dict[str, Any]) -> bytes:
 
 def _graph(path: Path, question: dict[str, Any]) -> Graph:
     from torchgauge.readers.onnx.graph_reader import read
-    from torchgauge.readers.onnx.input_shapes import RequestedShapes
+    from torchgauge.readers.onnx.subgraphs import RequestedShapes
 
     requested = RequestedShapes(question["shapes"], question["positional"], question["batch"])
     return read(path, requested)

@@ -7,7 +7,7 @@ from typing import Literal
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
-from torchgauge.records.timeline.timeline import Timeline
+from torchgauge.records.timeline.tree import Timeline
 
 Cause = Literal[
     "garbage collection",

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from torchgauge.records.exported import Weight
-from torchgauge.report.export.recorded_stacks import Line, Lines
-from torchgauge.report.export.stacks import Stack, stacks
+from torchgauge.report.export.stacks import Line, Lines, Stack, stacks
 from torchgauge.visible import visible
 
 # Characters that end a frame or a line in this format, which cannot quote them.

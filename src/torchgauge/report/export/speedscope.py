@@ -11,8 +11,7 @@ import msgspec
 
 from torchgauge.errors import InputError
 from torchgauge.records.exported import Weight
-from torchgauge.report.export.recorded_stacks import Line, Lines, Stretch
-from torchgauge.report.export.stacks import Stack, label, stacks
+from torchgauge.report.export.stacks import Line, Lines, Stack, Stretch, label, stacks
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 UNITS: dict[Weight, str] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.snapshot import Growth, StackGrowth
-from torchgauge.report.content.growth import signed
+from torchgauge.report.content.snapshot import growth_title, signed
 from torchgauge.report.page.page_comparison import BARS, chart
 from torchgauge.report.page.page_document import figure, finding, first_screen
 from torchgauge.report.page.page_shorter import short
@@ -85,4 +85,5 @@ def _stack(change: StackGrowth) -> str:
     return short(str(stack_text(change.stack)))
 
 
+title = growth_title
 PARTS = {"overview": overview, "contributions": contributions, "tables": tables}

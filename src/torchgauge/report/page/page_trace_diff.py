@@ -10,7 +10,7 @@ from torchgauge import units
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff
 from torchgauge.report.content.comparison import not_comparable, relative
-from torchgauge.report.content.trace_diff import TITLES, side_details
+from torchgauge.report.content.trace import TITLES, diff_title, side_details
 from torchgauge.report.page import page_comparison
 from torchgauge.report.page.page_comparison import chart
 from torchgauge.report.page.page_document import figure, first_screen
@@ -145,6 +145,7 @@ def _change_kind(place: Place, diff: TraceDiff) -> str:
     return "slower" if place.contribution > 0 else "faster" if place.contribution < 0 else "same"
 
 
+title = diff_title
 PARTS = {
     "overview": overview,
     "contributions": contributions,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgauge.records.timeline.timeline import Timeline
-from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.timeline.tree import Timeline, Tree
 from torchgauge.records.trace.trace import MemoryUse, RankTrace
 from torchgauge.records.trace.trace_diff import TraceDiff
 from torchgauge.report.page.page_shorter import short
