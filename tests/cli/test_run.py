@@ -266,7 +266,7 @@ def test_lines_beside_a_model_and_a_script_that_fails(script):
     ("arguments", "name"),
     [
         (["--function", "f", "x.py"], "option-conflict"),
-        (["--memory", "x.py"], "option-conflict"),
+        (["--memory", "x.py"], "file-missing"),
         ([], "argument-missing"),
         (["absent.py"], "file-missing"),
         (["--warmup", "0", "x.py"], "schedule-invalid"),
@@ -430,3 +430,28 @@ def test_a_script_that_closes_its_streams_ends_as_it_does_alone(script, end, opt
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert tg.load(folder / "out" / "loop.json").count == 20
+
+
+KEPT = """
+kept = []
+for _ in range(9):
+    kept.append(model(torch.ones(64, 8)))
+"""
+
+
+@pytest.mark.thorough
+def test_the_memory_of_a_script_is_told_in_every_form(script, capsys, monkeypatch):
+    folder = script(KEPT)
+    monkeypatch.chdir(folder)
+    assert (
+        main(["run", "--memory", "--format", "json,markdown", "--output-dir", ".", "script.py"])
+        == 0
+    )
+    printed = capsys.readouterr().err
+    for text in ("Memory by step on cpu", "a step", "graph of kept[2]", "script.py:13"):
+        assert text in printed
+    loop = tg.load(folder / "loop.json")
+    first = loop.memory.outliving[0]
+    # Linear saves its input (8 floats wide), relu its result (8).
+    assert (first.growth, first.by_graph, first.holder) == (64 * 8 * 4, True, "kept[2]")
+    assert "graph of kept[2]" in (folder / "loop.md").read_text()

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+import torchgauge as tg
 from torchgauge.errors import InputError
 from torchgauge.measure.training import gauge as gauge_module
 from torchgauge.records.work.utilization import PeakUsed
@@ -121,6 +122,22 @@ def test_gradient_checkpointing_of_a_trainer_is_seen(tmp_path):
     again = (2 * 12 * LAYERS * WIDTH**2 + 4 * LAYERS * LENGTH * WIDTH) * tokens
     assert used.executed_flops - used.model_flops == pytest.approx(again, rel=0.01)
     assert used.hfu > used.mfu
+
+
+@pytest.mark.thorough
+def test_the_memory_of_a_trainer_s_steps_names_what_is_kept(tmp_path):
+    from transformers import TrainerCallback
+
+    model, kept = gpt(), []
+    model.lm_head.register_forward_hook(lambda _module, _inputs, output: kept.append(output))
+    with tg.timeline(memory=True) as run:
+        train(tmp_path, [TrainerCallback()], model, num_train_epochs=3)
+    memory = run.record.memory
+    assert [step.number for step in memory.steps] == [3, 4, 5, 6, 7]
+    largest = memory.outliving[0]
+    assert largest.layer == "GPT2LMHeadModel.lm_head"
+    assert largest.holder.startswith("kept[")
+    assert largest.held_in.startswith("test_the_memory_of_a_trainer_s_steps")
 
 
 @pytest.mark.thorough
@@ -299,6 +316,16 @@ def test_ctrl_c_in_lightning_keeps_the_figures_so_far(tmp_path):
         fit(tmp_path, [callback, Interrupting()], accumulate_grad_batches=1)
     assert callback.record.count == 3
     assert callback.record.interrupted
+
+
+@pytest.mark.thorough
+def test_the_memory_of_lightning_s_steps_is_watched(tmp_path):
+    with tg.timeline(memory=True) as run:
+        fit(tmp_path, [], max_epochs=3)
+    memory = run.record.memory
+    assert [step.number for step in memory.steps] == [3, 4, 5, 6, 7]
+    assert memory.growth == 0
+    assert "kept-memory" not in [finding.id for finding in run.record.findings]
 
 
 @pytest.mark.thorough

@@ -222,6 +222,7 @@ def timeline(
     memory_budget: int | None = None,
     all_threads: bool = False,
     on_oom: str | Path | None = None,
+    memory: bool = False,
 ) -> Timeline:
     """Return a context manager that records some steps of your own loop: `with … as run:`.
 
@@ -234,6 +235,8 @@ def timeline(
     too: torch may end the process if one of them runs operators while a recording begins or ends.
     Other threads cannot measure until the block ends. `on_oom` is a folder: where memory runs out,
     `oom.json` there says what was alive, and on a GPU the allocator's snapshot is written too.
+    `memory` watches the memory of the selected steps in place of their times: `run.record.memory`
+    is what lives in each by layer, phase and line, and what outlives it.
 
     Raises InputError `not-a-module`, `budget-invalid`; on entering `timeline-active`, and
     MeasurementError `profiler-active`.
@@ -256,6 +259,7 @@ def timeline(
         memory_budget=memory_budget,
         all_threads=all_threads,
         on_oom=on_oom,
+        watch_memory=memory,
     )
 
 

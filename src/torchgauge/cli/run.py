@@ -22,6 +22,7 @@ Run a script as Python would, and record some steps of its loop.
 
   torchgauge run [options] script.py [arguments]
   torchgauge run [options] -m package.module [arguments]
+  torchgauge run --memory script.py [arguments]
   torchgauge run --lines [--function NAME] [--memory] script.py [arguments]
   torchrun --nproc-per-node 2 -m torchgauge run --output-dir out script.py
 
@@ -102,7 +103,8 @@ def _lines(lines: argparse._ArgumentGroup) -> None:
     lines.add_argument(
         "--memory",
         action="store_true",
-        help="bytes that each line allocates on the host too, by memray (with --lines)",
+        help="what lives in each step by layer, phase and line, and what outlives it; with --lines "
+        "the bytes that each line allocates on the host, by memray",
     )
 
 
@@ -133,9 +135,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "script.py is missing, or -m and a module.", options.parser, id="argument-missing"
         )
-    if (options.function or options.memory) and not options.lines:
+    if options.function and not options.lines:
         raise InputError(
-            "--function and --memory say which lines are traced, and how.",
+            "--function says which lines are traced.",
             id="option-conflict",
             remedy="Add --lines.",
         )
@@ -148,6 +150,7 @@ def run(options: argparse.Namespace) -> int:
         memory_budget=options.memory_budget,
         all_threads=options.all_threads,
         on_oom=options.on_oom,
+        memory=options.memory and not options.lines,
     )
     from torchgauge.measure.interrupts import Interrupts
     from torchgauge.measure.lines.line_memory import ScriptLines

@@ -24,6 +24,7 @@ from torchgauge.analyze.findings import (
     server_rules,
     share_rules,
     transfer_rules,
+    watched_rules,
 )
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rules_of
@@ -49,6 +50,7 @@ FILES = (
     layer_rules,
     share_rules,
     memory_rules,
+    watched_rules,
     generation_rules,
     decode_rules,
     load_rules,

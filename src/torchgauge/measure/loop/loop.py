@@ -53,9 +53,11 @@ class Timeline:
         memory_budget: int | None = None,
         all_threads: bool = False,
         on_oom: str | Path | None = None,
+        watch_memory: bool = False,
     ) -> None:
         self._roots = _roots(model)
         self._schedule = schedule or Schedule()
+        self._watch_memory = watch_memory
         self._budget = _budget(memory_budget)
         self._all_threads = all_threads
         self._on_oom = None if on_oom is None else Path(on_oom).absolute()
@@ -220,6 +222,7 @@ class Timeline:
             stamps,
             self._ends.outermost,
             all_threads=self._all_threads,
+            watch_memory=self._watch_memory,
         )
         if self._on_oom is not None:
             self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
@@ -257,6 +260,8 @@ def _forget_in_child() -> None:
     if _active is not None:
         _active._ends.active = False  # noqa: SLF001 - the same file
         _active._steps.clock.stop()  # noqa: SLF001
+        if (memory := _active._steps.memory) is not None:  # noqa: SLF001
+            memory.on = False
         _active = None
         mark.name_with(None)
 

@@ -106,6 +106,11 @@ class LoopModules(Modules):
         modules = [self.by_number[number] for number in numbers]
         return [module for module in modules if module is not None and members.parameters(module)]
 
+    def met(self) -> tuple[str, ...]:
+        """Return the names of the outermost modules that were met outside of a target."""
+        names = (named.paths[0] for named in self.table[1:])
+        return tuple(dict.fromkeys(name for name in names if name and "." not in name))
+
     def wraps(self, module: nn.Module) -> bool:
         """Return whether the module is around the only root."""
         return (

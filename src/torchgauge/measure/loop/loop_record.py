@@ -58,14 +58,14 @@ def loop_record(
         warnings.append(MeasurementWarning.from_error(error, "timeline"))
     except Exception as error:  # noqa: BLE001 - the user's loop must not fail by its measurement
         warnings.append(MeasurementWarning.from_error(_unreadable(error), "timeline"))
-    recorded = 0 if recording is None else recording.table.host.shape[1]
+    watched = len(Loop.durations_of(steps.times(), "memory"))
+    recorded = watched if recording is None else recording.table.host.shape[1]
     bare = Loop.durations_of(steps.times(), "bare")
     captured = _captured(steps, requested_steps, recorded, budget)
     warnings += _warnings(steps, recording, captured)
-    warnings += steps.left_out.warnings()
     timeline = None if recording is None else _tree(steps, recording, tree, modules, bare)
     loop = Loop(
-        roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))),
+        roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))) or modules.met(),
         environment=environment(),
         captured=captured,
         by=by,
@@ -79,6 +79,7 @@ def loop_record(
         step_times=steps.clock.times(),
         scalars=steps.scalars.per_step(len(Loop.durations_of(steps.times(), "record"))),
         program=program(),
+        memory=None if steps.memory is None else steps.memory.memory,
         compilation_costs=steps.compilation_costs.costs(),
         loader_waits=steps.loader_waits.waits(),
         rank=rank(),
@@ -89,7 +90,9 @@ def loop_record(
         loop, () if recording is None else recording.products, modules.models(tree), tokens
     )
     loop = msgspec.structs.replace(loop, utilization=used, findings=findings(loop))
-    return msgspec.structs.replace(loop, verdict=loop_verdict(loop))
+    # Who watches memory asks for no verdict on time.
+    verdict = loop_verdict(loop) if steps.memory is None else None
+    return msgspec.structs.replace(loop, verdict=verdict)
 
 
 def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:
@@ -167,6 +170,10 @@ def _reason(steps: LoopSteps, requested_steps: int | None, recorded: int) -> str
 def _warnings(
     steps: LoopSteps, recording: LoopTable | None, captured: Captured
 ) -> Iterator[MeasurementWarning]:
+    yield from steps.left_out.warnings()
+    if steps.memory is not None and captured.recorded:
+        yield from steps.memory.warnings()
+        return
     if recording is None:
         yield MeasurementWarning(
             id="loop-not-recorded",

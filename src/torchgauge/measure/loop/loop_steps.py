@@ -18,6 +18,7 @@ from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.interruptions import CompilationCosts, Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
+from torchgauge.measure.loop.loop_memory import LoopMemoryWatch
 from torchgauge.measure.loop.loop_modules import ExcludedThreads, InnerRanges, LoopModules
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
 from torchgauge.measure.loop.step_clock import ScalarReads, StepClock
@@ -57,6 +58,7 @@ class LoopSteps:
         now: Callable[[], int] = time.perf_counter_ns,
         *,
         all_threads: bool = False,
+        watch_memory: bool = False,
     ) -> None:
         self.needs: capture.StepNeeds | None = None
         self.names: list[str] = []
@@ -66,6 +68,7 @@ class LoopSteps:
         self.clock = StepClock(now)
         self.loader_waits = LoaderWaits(now)
         self.watchers = (self.interruptions, self.clock, self.loader_waits)
+        self.memory = LoopMemoryWatch(modules, self.clock.kind) if watch_memory else None
         self.compilation_costs = CompilationCosts()
         self.scalars = ScalarReads(now)
         self._reading = contextlib.ExitStack()
@@ -98,6 +101,7 @@ class LoopSteps:
 
     def ended(self) -> None:
         """Take note that a step has ended, and make ready what the next one is for."""
+        self._end_watched()
         took = self._now() - self._began
         for watcher in self.watchers:
             watcher.end()
@@ -173,14 +177,17 @@ class LoopSteps:
         self.recordings: list[Path] = []
         self.estimate: Path | None = None
         self.count = 0
-        self._phases = self._schedule.phases(self._fits)
+        self._phases = (
+            self._schedule.phases(self._fits) if self.memory is None else self._schedule.watched()
+        )
         self.phase = "bare"
         self._recorder: Recorder | None = None
         self._estimating = False
         self._boundaries = 0
         self._is_ready = False
-        for watcher in (*self.watchers, self.scalars):
-            watcher.forget()
+        for watcher in (*self.watchers, self.scalars, self.memory):
+            if watcher is not None:
+                watcher.forget()
         self._around = contextlib.ExitStack()
         self._began = 0
 
@@ -189,7 +196,7 @@ class LoopSteps:
         with HeldBack():
             try:
                 action()
-            except (TorchgaugeError, OSError, RuntimeError) as error:
+            except Exception as error:  # noqa: BLE001 - objects of the program are looked at too
                 self._give_up(error)
 
     def _note(self, took: int) -> None:
@@ -218,7 +225,14 @@ class LoopSteps:
         if self.phase == "stamp":
             self._stamps.take_calls()  # the step before let the wrapper settle
             return
+        if self.memory is not None and self.phase == "memory":
+            self._put_around(self.memory.watching(self.count))
+            return
         self._put_around(self._stamps.watching() if self.phase == "settle" else None)
+
+    def _end_watched(self) -> None:
+        if self.memory is not None and self.phase == "memory":
+            self._undisturbed(functools.partial(self.memory.end_step, self.count + 1))
 
     def _ready(self) -> None:
         self._ranges = InnerRanges(self._modules, self.left_out)
@@ -331,6 +345,6 @@ def _failed(error: Exception) -> TorchgaugeError:
     return MeasurementError(
         f"Recording the loop failed: {text_of(error)}",
         id="recording-failed",
-        cause="torch's profiler or the temporary folder gave it up.",
+        cause="torch's profiler, the temporary folder or an object of the program raised it.",
         remedy="Check that the folder for temporary files has space, and record fewer steps.",
     )

@@ -94,8 +94,14 @@ class Schedule:
             yield from _times("record", steps)
         yield "settle"
         yield from _times("stamp", STAMPED)
-        while True:
-            yield "bare"
+        yield from itertools.repeat("bare")
+
+    def watched(self) -> Iterator[Phase]:
+        """Yield what each step is where memory is watched: not of the first, which makes states."""
+        yield from _times("bare", max(self.skip, 1))
+        steps = self.requested_steps
+        yield from itertools.repeat("memory") if steps is None else _times("memory", steps)
+        yield from itertools.repeat("bare")
 
 
 def _times(phase: Phase, count: int) -> Iterator[Phase]:

@@ -102,6 +102,10 @@ class StepClock:
             **{kind: tuple(step[kind] * 1e-9 for step in times) for kind in STEP_KINDS},
         )
 
+    def kind(self) -> StepKind:
+        """Return what the loop does at this moment."""
+        return self._stack[-1]
+
     def enter(self, kind: StepKind) -> int:
         """Begin something of a kind and return what `leave` takes; 0 on another thread."""
         if threading.get_ident() != self._thread:

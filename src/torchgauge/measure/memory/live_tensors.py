@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -27,12 +28,12 @@ def live_tensors(
     """Return the tensors alive on the device, the largest first, each storage once.
 
     Frames name what is alive in them. With `graphs`, what autograd alone holds is found from the
-    tensors that have a graph, unless that graph is of a custom function. Without: reading it
-    waits for a backward pass of another thread, which may wait for Python in turn.
+    tensors that have a graph. Without: reading it waits for a backward pass of another thread,
+    which may wait for Python in turn.
     """
     kind = torch.device(device)
     storages: dict[int, AliveTensor] = {}
-    for part, name, operator, tensor in _held(frames, graphs=graphs):
+    for part, name, operator, tensor in held_tensors(frames, graphs=graphs):
         for plain_tensor in strided(tensor):
             device_found = plain_tensor.device
             if device_found.type != kind.type or device_found.index not in (kind.index, None):
@@ -61,7 +62,7 @@ def _smaller(tensors: list[AliveTensor]) -> Iterator[AliveTensor]:
         yield AliveTensor(part=part, name="", size=size, count=len(of_part))
 
 
-def _held(frames: Sequence[FrameType], *, graphs: bool) -> Iterator[_Held]:
+def held_tensors(frames: Sequence[FrameType] = (), *, graphs: bool = False) -> Iterator[_Held]:
     """Yield tensors with what they are for; of one that comes twice the first counts."""
     objects = gc.get_objects()
     # By type: `isinstance` asks an object's __class__, which may be the user's code.
@@ -109,15 +110,30 @@ def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
 def _in_frames(frames: Sequence[FrameType]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the local tensors of frames, the innermost frame first."""
     for frame in reversed(frames):
-        for name, value in frame.f_locals.items():
+        for name, value in locals_of(frame):
             if issubclass(type(value), torch.Tensor):
                 yield f"{name} in {frame.f_code.co_qualname}", value
 
 
-def saved_for_backward(tensors: list[torch.Tensor]) -> Iterator[tuple[Any, torch.Tensor]]:
-    """Yield what the autograd graphs of tensors have saved for backward, with the node."""
+def locals_of(frame: FrameType) -> list[tuple[str, Any]]:
+    """Return the variables of a frame, which holds them no longer for that."""
+    values = frame.f_locals
+    items = list(values.items())
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(values, dict):
+        values.clear()  # before Python 3.13 it is a copy that the frame keeps
+    return items
+
+
+def saved_for_backward(
+    tensors: list[torch.Tensor], visited: set[Any] | None = None
+) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Yield what the autograd graphs of tensors have saved for backward, with the node.
+
+    Of what hooks packed it is what they made of it: to unpack it may run a checkpoint again.
+    `visited` are nodes to leave out, and grows.
+    """
     pending: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
-    visited: set[Any] = set()
+    visited = set() if visited is None else visited
     while pending and len(visited) < _MOST_NODES:
         node = pending.pop()
         if node is None or node in visited:
@@ -125,11 +141,12 @@ def saved_for_backward(tensors: list[torch.Tensor]) -> Iterator[tuple[Any, torch
         visited.add(node)
         pending += [next_node for next_node, _ in node.next_functions]
         for name in dir(node):
-            if not name.startswith("_saved_"):
+            if not name.startswith("_raw_saved_"):
                 continue
             try:
-                saved = getattr(node, name)
-            except RuntimeError:  # freed by a backward pass, or changed since
+                saved = getattr(node, name) or ()
+            except RuntimeError:  # freed by a backward pass
                 continue
-            for tensor in tensors_in(saved, objects=False):
-                yield node, tensor
+            for part in saved if isinstance(saved, tuple) else (saved,):
+                for tensor in tensors_in(part.data, objects=False):
+                    yield node, tensor

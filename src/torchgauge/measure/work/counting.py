@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -28,7 +27,6 @@ from torchgauge.records.work.cost import CostRow, Phase
 from torchgauge.signals import restoring
 from torchgauge.targets.hygiene.functions import ORIGINAL
 
-_CHECKPOINT = torch.utils.checkpoint.__file__
 _WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
@@ -158,7 +156,7 @@ class Counter:
         """Return the layer call and the phase of what this thread does now."""
         if internals.graph_task() == -1:
             return self.calls.current(), "forward"
-        if _in_checkpoint():
+        if internals.in_checkpoint():
             return self.calls.recomputing(), "recompute"
         return self.calls.node_owner(), "backward"
 
@@ -246,16 +244,6 @@ def _dtype(args: Any, outputs: Any) -> Any:
             if isinstance(first, torch.Tensor):
                 return first.dtype
     return ""
-
-
-def _in_checkpoint() -> bool:
-    """Whether a checkpoint runs its part again: inside of it gradients may be off as well."""
-    frame = inspect.currentframe()
-    while frame is not None and frame.f_code is not internals.backward_code:
-        if frame.f_code.co_filename == _CHECKPOINT:
-            return True
-        frame = frame.f_back
-    return False
 
 
 class CausalAttention(threading.local):

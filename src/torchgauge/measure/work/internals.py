@@ -22,6 +22,8 @@ from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
     _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
 )
 
 from torchgauge.errors import MeasurementError
@@ -41,6 +43,7 @@ __all__ = [
     "generated_code",
     "graph_task",
     "graphs_seen",
+    "in_checkpoint",
     "innermost_hooks",
     "is_compiled",
     "is_compiled_function",
@@ -52,6 +55,7 @@ __all__ = [
     "sequence_number",
     "storage_key",
     "unseen",
+    "without_mode",
 ]
 
 
@@ -83,6 +87,17 @@ def unseen() -> Iterator[None]:
     """Run the block below no dispatch mode: a signal within would leave the modes half removed."""
     with _disable_current_modes():
         yield
+
+
+def without_mode(mode: TorchDispatchMode) -> None:
+    """Take a mode of this thread off; those that were entered after it stay on."""
+    if mode in modes():
+        above = modes()[modes().index(mode) + 1 :]
+        for _ in above:
+            _pop_mode()
+        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        for other in above:
+            _push_mode(other)
 
 
 def _named(owner: Any, name: str) -> Any:
@@ -117,6 +132,16 @@ _FOLDER = str(Path(torch.__file__).parent)
 _NODES_ALONE = 2
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd
+
+
+def in_checkpoint() -> bool:
+    """Whether a checkpoint runs its part again: inside of it gradients may be off as well."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not backward_code:
+        if frame.f_code.co_filename == torch.utils.checkpoint.__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def node_number(node: Any) -> int | None:

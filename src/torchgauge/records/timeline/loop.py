@@ -11,6 +11,7 @@ from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
+from torchgauge.records.memory.loop_memory import LoopMemory
 from torchgauge.records.memory.memory import OutOfMemory
 from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.timeline import tables
@@ -121,7 +122,7 @@ class StepTimes(Record, frozen=True, kw_only=True):
 
 
 SCHEMA = "torchgauge.loop/1"
-Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp"]
+Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp", "memory"]
 
 
 class Stretch(Record, frozen=True, kw_only=True):
@@ -129,7 +130,7 @@ class Stretch(Record, frozen=True, kw_only=True):
 
     "bare" steps ran with nothing attached; "estimate" and "warmup" under the profiler, as did those
     that were "record"ed; in "stamp" steps the times of layers were taken. In "ready" and "settle"
-    steps what the next ones need was in place and not in use.
+    steps what the next ones need was in place and not in use; "memory" was watched in its steps.
     """
 
     phase: Phase
@@ -196,8 +197,9 @@ class Loop(Exported, frozen=True, kw_only=True):
     most first. `step_times` says what undisturbed steps did; None where none ended. `scalars` are
     the calls in recorded steps that read a tensor's value. `loader_waits` splits the waits for data
     loaders in bare and stamped steps. `compilation_costs` are of the first step and of those
-    without a change of wrappers. `out_of_memory` is noted on request alone. `program` is what ran,
-    as its user wrote it; empty where that is not known. `verdict` is what bounds the steps.
+    without a change of wrappers. `memory` is of watched steps, `out_of_memory` of moments,
+    on request alone. `program` is what ran, as its user wrote it; empty where that is not known.
+    `verdict` is what bounds the steps.
     """
 
     schema: str = SCHEMA
@@ -219,6 +221,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     verdict: LoopVerdict | None = None
     loader_waits: tuple[LoaderWait, ...] = ()
     compilation_costs: tuple[CompilationCost, ...] = ()
+    memory: LoopMemory | None = None
     out_of_memory: tuple[OutOfMemory, ...] = ()
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None

@@ -20,6 +20,7 @@ from torchgauge.report.tables.category_table import categories
 from torchgauge.report.tables.compilation_tables import costs_table
 from torchgauge.report.tables.line_table import traced_lines
 from torchgauge.report.tables.loader_waits import waits
+from torchgauge.report.tables.loop_memory import memory_blocks
 
 ENDS = {
     "": "no step was seen to end",
@@ -42,6 +43,8 @@ def document(loop: Loop, options: Options) -> Document:
         if event.tensors:
             total = sum(tensor.size for tensor in event.tensors)
             blocks.append(tensor_table("Alive then", event.tensors, total))
+    if loop.memory is not None:
+        blocks += memory_blocks(loop.memory)
     if loop.utilization is not None:
         blocks.append(utilization(loop.utilization, rates=True))
     blocks += waits(loop.loader_waits)
@@ -74,6 +77,10 @@ def steps(loop: Loop) -> Section:
     recorded = loop.median("record")
     if recorded is not None:
         rows.append(Row("recorded", units.time(recorded), "median"))
+    watched = loop.median("memory")
+    if watched is not None:
+        ratio = f", {watched / loop.bare:.1f} times a bare one" if loop.bare else ""
+        rows.append(Row("watched", units.time(watched), f"median, memory{ratio}"))
     rows.append(Row("captured", _captured(loop.captured), _capture_note(loop.captured)))
     if loop.communication:
         note = f"the loop waited for {units.time(loop.waiting)} of it"

@@ -223,7 +223,7 @@ def _content(item: Any, handling: Handling, without: frozenset[type]) -> Iterabl
 
 def closed_over(item: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a function of a program closes over and reads of its file, by name."""
-    if not isinstance(item, types.FunctionType) or not _foreign(item):
+    if type(item) is not types.FunctionType or not _foreign(item):
         return
     code = item.__code__
     for name, cell in zip(code.co_freevars, item.__closure__ or (), strict=True):
