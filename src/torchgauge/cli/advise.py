@@ -8,15 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.options import target
 from torchgauge.cli.options.numbers import seconds
-from torchgauge.cli.options.target import (
-    add_run_options,
-    add_runtime_options,
-    add_target,
-    add_training_options,
-    run_request,
-    settle,
-)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 
@@ -38,15 +31,15 @@ or model cannot run are listed with the reason.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    add_target(parser)
+    target.add_target(parser)
     parser.set_defaults(threshold=[])
-    add_run_options(
+    target.add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
         device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
     )
-    add_runtime_options(parser.add_argument_group("running an ONNX file"))
-    add_training_options(parser.add_argument_group("training"))
+    target.add_runtime_options(parser.add_argument_group("running an ONNX file"))
+    target.add_training_options(parser.add_argument_group("training"))
     _add_trial_options(parser.add_argument_group("what is tried"))
     formats.add_all(parser.add_argument_group("what comes out"))
 
@@ -93,14 +86,14 @@ def _share(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Try, show, write; return the exit code."""
-    settle(options)
+    target.settle(options)
     formats.check(options)
     from torchgauge.api.advices import advise_request
     from torchgauge.records import rendering
     from torchgauge.report.console.console import view
 
     with prints_to_stderr():
-        advice = advise_request(run_request(options), _advice_options(options))
+        advice = advise_request(target.run_request(options), _advice_options(options))
     written = formats.write(advice, options, "advice")
     if options.json:
         emit(rendering.text(advice, "json"))

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind
 from torchgauge.cli import formats
-from torchgauge.cli.options.loads import (
-    OF_TARGETS,
-    add_endpoint_options,
-    add_served_options,
-    arrivals,
-    check_fit,
-    flag_of,
-    is_address,
-)
+from torchgauge.cli.options import loads
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.cli.options.target import add_runtime_options, runtime_options
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
@@ -50,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_load(parser.add_argument_group("the load and its limits"))
     _add_workers(parser.add_argument_group("the workers"))
     verifying = parser.add_argument_group("the load of --verify, where the record does not say")
-    add_endpoint_options(verifying, made_up=False)
-    add_served_options(verifying)
+    loads.add_endpoint_options(verifying, made_up=False)
+    loads.add_served_options(verifying)
     add_runtime_options(verifying)
     formats.add_all(parser.add_argument_group("what comes out"), forms=FORMS)
 
@@ -60,7 +52,7 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--rate", type=_number, metavar="R", help="requests per second")
     group.add_argument(
         "--arrivals",
-        type=arrivals,
+        type=loads.arrivals,
         default="poisson",
         metavar="KIND|FILE",
         help="poisson (default), constant, gamma:CV, or a file with a time in seconds on each line",
@@ -216,13 +208,13 @@ def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
     from torchgauge.serving.load_options import OF_ENDPOINTS
 
     of_runtime = ("provider", "optimization", "custom_ops")
-    of_targets = (*OF_TARGETS, *of_runtime)
+    of_targets = (*loads.OF_TARGETS, *of_runtime)
     of_endpoints = tuple(name for name in OF_ENDPOINTS if name != "tokens")  # the plan has these
     names = (*of_endpoints, *of_targets)
     chosen = {n: getattr(options, n) for n in names if getattr(options, n) not in (None, [], False)}
     if options.verify is None:
         if chosen:
-            flag = flag_of(next(iter(chosen)))
+            flag = loads.flag_of(next(iter(chosen)))
             raise InputError(
                 f"{flag} says how --verify loads.", id="option-conflict", remedy="Add --verify."
             )
@@ -230,8 +222,8 @@ def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
     if arrival_kind(options.arrivals) is None:
         chosen["arrivals"] = options.arrivals
     target = options.verify or getattr(getattr(record, "target", None), "spec", "")
-    is_endpoint = is_address(target)
-    check_fit(options, of_targets if is_endpoint else of_endpoints)
+    is_endpoint = loads.is_address(target)
+    loads.check_fit(options, of_targets if is_endpoint else of_endpoints)
     if is_endpoint:
         return chosen
     fields = {name: value for name, value in chosen.items() if name not in of_runtime}

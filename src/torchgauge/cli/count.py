@@ -6,14 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.options import target
 from torchgauge.cli.options.numbers import levels
-from torchgauge.cli.options.target import (
-    add_run_options,
-    add_runtime_options,
-    add_target,
-    settle,
-    target_request,
-)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell, tell_lines
 from torchgauge.errors import ExitCode, InputError
 
@@ -39,13 +33,13 @@ it sends, whether it fits. TARGET is then a function with a parameter `mesh` tha
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    add_target(parser, "what to count, as profile takes it")
-    add_run_options(
+    target.add_target(parser, "what to count, as profile takes it")
+    target.add_run_options(
         parser.add_argument_group("what is run"),
         device=None,
         device_help="meta, cpu or cuda (default: meta, and cpu where the model cannot run there)",
     )
-    add_runtime_options(
+    target.add_runtime_options(
         parser.add_argument_group("running an ONNX file, which changes none of its counts")
     )
     parser.add_argument(
@@ -117,7 +111,7 @@ def _add_mesh_arguments(group: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Count and show; return the exit code."""
-    settle(options)
+    target.settle(options)
     if options.mesh is not None:
         return _run_mesh(options)
     for name in ("checkpoint", "smallest_mesh", "savings"):
@@ -137,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
     formats.check(options)
     from torchgauge.api.measurements import count_request
 
-    request = target_request(
+    request = target.target_request(
         options,
         batch=options.batch,
         device="meta" if options.device is None else options.device,
@@ -198,7 +192,7 @@ def _run_mesh(options: argparse.Namespace) -> int:
     from torchgauge.api.parallels import count_parallel_request
 
     options.device = "meta"
-    request = target_request(options, batch=options.batch, loss=options.loss, training=True)
+    request = target.target_request(options, batch=options.batch, loss=options.loss, training=True)
     with prints_to_stderr():
         count = count_parallel_request(request, job)
     written = formats.write(count, options, "count")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from torchgauge.cli import formats
+from torchgauge.cli import formats, output
 from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.options.store import add_store_option, stored_baseline
 from torchgauge.cli.options.target import (
@@ -16,13 +16,6 @@ from torchgauge.cli.options.target import (
     add_training_options,
     run_request,
     settle,
-)
-from torchgauge.cli.output import (
-    command_argument,
-    emit,
-    print_view,
-    prints_to_stderr,
-    tell_lines,
 )
 from torchgauge.cli.verdicts import tell_github
 from torchgauge.errors import ExitCode, InputError
@@ -121,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     """Gate, show, write; return the exit code."""
     against = [options.base_ref, options.base_target, options.baseline, options.calibrate or None]
     if sum(side is not None for side in against) != 1:
-        target = command_argument(options.target or options.model_path or "TARGET")
+        target = output.command_argument(options.target or options.model_path or "TARGET")
         raise InputError(
             "Say what to gate against, once.",
             id="option-conflict",
@@ -147,7 +140,7 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
         max_blocks=block_limit,
         time_always=options.everything,
     )
-    with prints_to_stderr():
+    with output.prints_to_stderr():
         if options.baseline is not None:
             baseline = stored_baseline(options)
             verdict = gate_stored(baseline, run_request(options), parsed_options)
@@ -174,11 +167,11 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
 
     for warning in verdict.warnings:
         if warning.traceback:
-            tell_lines(warning.traceback)
+            output.tell_lines(warning.traceback)
     if options.json:
-        emit(rendering.text(verdict, "json"))
+        output.emit(rendering.text(verdict, "json"))
     else:
-        print_view(lambda width: view(verdict, width=width))
+        output.print_view(lambda width: view(verdict, width=width))
     tell_github(verdict, options.target)
 
 
@@ -189,10 +182,10 @@ def _calibrate(options: argparse.Namespace) -> int:
     from torchgauge.report.content.doctor import calibration
 
     block_options = {} if options.blocks is None else {"blocks": options.blocks}
-    with prints_to_stderr():
+    with output.prints_to_stderr():
         noise = calibrate(run_request(options), **block_options)
     if options.json:
-        emit(rendering.text(noise, "json"))
+        output.emit(rendering.text(noise, "json"))
     else:
-        print_view(lambda width: blocks.view(calibration(noise), width))
+        output.print_view(lambda width: blocks.view(calibration(noise), width))
     return ExitCode.DONE

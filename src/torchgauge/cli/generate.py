@@ -7,15 +7,9 @@ import functools
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
+from torchgauge.cli.options import target
 from torchgauge.cli.options.latency import add_effort_options
 from torchgauge.cli.options.numbers import positive, positives, seconds, whole_number
-from torchgauge.cli.options.target import (
-    add_model_option,
-    add_target,
-    add_threshold,
-    settle,
-    target_request,
-)
 from torchgauge.cli.options.tree import add_energy_option, add_view_options, shown_options
 from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
@@ -47,12 +41,12 @@ FORMS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    add_target(parser)
+    target.add_target(parser)
     _add_shapes(parser.add_argument_group("the shapes (values with commas between them)"))
     _add_run_options(parser.add_argument_group("what is run"))
     _add_effort(parser.add_argument_group("how it is measured"))
     add_view_options(parser.add_argument_group("what the summary shows"), depth=2, depth_help="2")
-    add_threshold(
+    target.add_threshold(
         parser.add_argument_group("what must hold"),
         "ttft:200ms tpot:20ms tokens:100tokens/s memory:2GB energy_per_token:50mJ params:8B",
     )
@@ -101,14 +95,14 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--assistant", metavar="TARGET", help="draft model of assisted decoding, as TARGET"
     )
-    add_model_option(
+    target.add_model_option(
         group,
         "--input",
         help="shape of an input, such as input_ids=1x128:int64<32000; repeatable",
     )
-    add_model_option(group, "--weights")
-    add_model_option(group, "--device", default="auto")
-    add_model_option(group, "--precision")
+    target.add_model_option(group, "--weights")
+    target.add_model_option(group, "--device", default="auto")
+    target.add_model_option(group, "--precision")
 
 
 def _add_effort(group: argparse._ArgumentGroup) -> None:
@@ -154,11 +148,11 @@ def run(options: argparse.Namespace) -> int:
     from torchgauge.analyze.gate.shape_gate import judged_shapes
     from torchgauge.api.generations import generation_request
 
-    request = target_request(options, precision=options.precision)
+    request = target.target_request(options, precision=options.precision)
     assistant = None
     if options.assistant is not None:
         draft = {"spec": options.assistant, "inputs": (), "weights": None}
-        assistant = target_request(options, precision=options.precision, **draft)
+        assistant = target.target_request(options, precision=options.precision, **draft)
     with prints_to_stderr():
         generation = generation_request(request, _generation_options(options), assistant)
     verdict = judged_shapes(limits, generation) if limits else None
@@ -169,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
-    limits = settle(options)
+    limits = target.settle(options)
     formats.check_forms(options, FORMS, "A generation")
     verdicts.check_junit(options, limits, "ttft:200ms")
     formats.check(options)

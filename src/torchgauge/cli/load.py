@@ -10,21 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
-from torchgauge.cli.options.loads import (
-    add_endpoint_options,
-    add_load_options,
-    add_served_options,
-    add_server_options,
-    is_address,
-    settings,
-)
-from torchgauge.cli.options.target import (
-    add_runtime_options,
-    add_target,
-    add_threshold,
-    settle,
-    target_request,
-)
+from torchgauge.cli.options import loads, target
 from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import display_path
@@ -60,14 +46,14 @@ FORMS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    add_target(parser)
-    add_load_options(parser.add_argument_group("the load"))
-    add_endpoint_options(parser.add_argument_group("what is sent, to a URL"))
+    target.add_target(parser)
+    loads.add_load_options(parser.add_argument_group("the load"))
+    loads.add_endpoint_options(parser.add_argument_group("what is sent, to a URL"))
     server_group = parser.add_argument_group("the server of a TARGET")
-    add_server_options(server_group)
-    add_served_options(server_group)
-    add_runtime_options(parser.add_argument_group("running an ONNX file"))
-    add_threshold(
+    loads.add_server_options(server_group)
+    loads.add_served_options(server_group)
+    target.add_runtime_options(parser.add_argument_group("running an ONNX file"))
+    target.add_threshold(
         parser.add_argument_group("what must hold"),
         "p99:200ms ttft_p95:300ms throughput:100requests/s goodput:90requests/s "
         "capacity:500requests/s errors:1%%",
@@ -80,14 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Send, show, write; return the exit code."""
     limits = _checked(options)
-    load_settings = settings(options)
+    load_settings = loads.settings(options)
     from torchgauge.analyze.gate.load_gate import judged_levels
     from torchgauge.api.servings import serving_request
 
     subject = options.target
-    if not is_address(options.target):
+    if not loads.is_address(options.target):
         device = options.device or "auto"
-        subject = target_request(options, precision=options.precision, device=device)
+        subject = target.target_request(options, precision=options.precision, device=device)
     with prints_to_stderr():
         serving: Serving = serving_request(subject, **load_settings)
     verdict = None
@@ -113,7 +99,7 @@ def _highest_judged(serving: Serving) -> float | None:
 
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
-    limits = settle(options)
+    limits = target.settle(options)
     formats.check_forms(options, FORMS, "A record of load")
     verdicts.check_junit(options, limits, "p99:200ms")
     formats.check(options)

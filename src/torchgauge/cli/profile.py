@@ -7,24 +7,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
+from torchgauge.cli.options import target, tree
 from torchgauge.cli.options.latency import add_latency_options, latency_options
-from torchgauge.cli.options.target import (
-    add_run_options,
-    add_runtime_options,
-    add_target,
-    add_threshold,
-    add_training_options,
-    check_training,
-    run_request,
-    settle,
-)
-from torchgauge.cli.options.tree import (
-    add_energy_option,
-    add_recording_options,
-    add_tree_options,
-    shown_options,
-    timeline_options,
-)
 from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 
@@ -53,32 +37,32 @@ failed measurement (1) and Ctrl-C (130) take precedence; the limits are still re
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    add_target(parser)
-    add_run_options(
+    target.add_target(parser)
+    target.add_run_options(
         parser.add_argument_group("what is run"),
         device="auto",
         device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU if there is "
         "one (default)",
     )
-    add_runtime_options(parser.add_argument_group("running an ONNX file"))
-    add_training_options(parser.add_argument_group("training"))
+    target.add_runtime_options(parser.add_argument_group("running an ONNX file"))
+    target.add_training_options(parser.add_argument_group("training"))
     add_latency_options(parser.add_argument_group("how latency is measured"))
     tree_group = parser.add_argument_group("where it goes")
-    add_tree_options(tree_group)
-    add_energy_option(tree_group)
-    add_threshold(parser.add_argument_group("what must hold"))
+    tree.add_tree_options(tree_group)
+    tree.add_energy_option(tree_group)
+    target.add_threshold(parser.add_argument_group("what must hold"))
     _out(parser.add_argument_group("what comes out"))
 
 
 def _out(out: argparse._ArgumentGroup) -> None:
     formats.add_all(out)
-    add_recording_options(out)
+    tree.add_recording_options(out)
 
 
 def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
     """Return the limits; raises InputError for options that do not go together."""
-    check_training(options)
-    limits = settle(options)
+    target.check_training(options)
+    limits = target.settle(options)
     verdicts.check_junit(options, limits, "latency:100ms")
     formats.check(options)
     return limits
@@ -92,9 +76,9 @@ def run(options: argparse.Namespace) -> int:
 
     with prints_to_stderr():
         profile = profile_request(
-            run_request(options),
+            target.run_request(options),
             latency_options(options, limits, options.effort),
-            timeline_options(options),
+            tree.timeline_options(options),
         )
     verdict = judged(limits, profile) if limits else None
     interrupted = verdicts.report(
@@ -119,4 +103,4 @@ def _document(profile: Profile, options: argparse.Namespace) -> Document:
     from torchgauge.cli.steps.next_steps import with_next_steps
     from torchgauge.report import kinds
 
-    return with_next_steps(kinds.document(profile, shown_options(options)), profile, options)
+    return with_next_steps(kinds.document(profile, tree.shown_options(options)), profile, options)

@@ -7,15 +7,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.options import target
 from torchgauge.cli.options.latency import latency_options
 from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
-from torchgauge.cli.options.target import (
-    add_model_option,
-    add_runtime_options,
-    add_target,
-    settle,
-    target_request,
-)
 from torchgauge.cli.output import emit, print_view, prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -47,7 +41,7 @@ JOURNAL = "sweep.cells.jsonl"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    add_target(parser, "what to measure, as profile takes it")
+    target.add_target(parser, "what to measure, as profile takes it")
     _axes(parser.add_argument_group("the grid (values with commas between them)"))
     _add_run_options(parser.add_argument_group("what is run"))
     _add_timing_options(parser.add_argument_group("how it is measured"))
@@ -77,18 +71,18 @@ def _axes(grid: argparse._ArgumentGroup) -> None:
     grid.add_argument(
         "--runtime", metavar="R,R", help=f"what runs an ONNX file: {', '.join(RUNTIMES)}"
     )
-    add_model_option(grid, "--device", default="auto", metavar="D,D")
+    target.add_model_option(grid, "--device", default="auto", metavar="D,D")
 
 
 def _add_run_options(group: argparse._ArgumentGroup) -> None:
-    add_model_option(
+    target.add_model_option(
         group,
         "--input",
         help="shape of an input, such as 1x3x224x224; repeatable; --batch replaces its first size",
     )
-    add_model_option(group, "--weights")
-    add_model_option(group, "--trust")
-    add_runtime_options(group, axes=False)
+    target.add_model_option(group, "--weights")
+    target.add_model_option(group, "--trust")
+    target.add_runtime_options(group, axes=False)
 
 
 def _add_timing_options(group: argparse._ArgumentGroup) -> None:
@@ -155,7 +149,7 @@ def _choice(choice: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
-    settle(options)
+    target.settle(options)
     formats.check(options)
     formats.check_forms(options, FORMS, "A sweep")
     from torchgauge.analyze.sweep.constraints import parse
@@ -169,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     grid["device"] = devices if len(devices) > 1 else None
     with prints_to_stderr():
         sweep = sweep_request(
-            target_request(options, device=devices[0], runtime=_runtime(options)),
+            target.target_request(options, device=devices[0], runtime=_runtime(options)),
             grid,
             _sweep_options(options, journal),
             latency_options(options, parse(options.where)),

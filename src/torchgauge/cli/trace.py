@@ -125,14 +125,14 @@ DESCRIPTION = """\
 Read a trace of torch.profiler, JAX, vLLM, Proton, rocprofv3 or an ETDump: a file, or a folder or
 archive of ranks' files.
 
-  torchgauge trace json.gz
+  torchgauge trace trace.json.gz
   torchgauge trace traces/ --rank 5
-  torchgauge trace json.gz --step 7
-  torchgauge trace json.gz --csv > kernels.csv
+  torchgauge trace trace.json.gz --step 7
+  torchgauge trace trace.json.gz --csv > kernels.csv
   torchgauge trace traces/ --output-dir results
-  torchgauge trace json.gz --to speedscope --output speedscope.json
-  torchgauge trace json.gz --to chrome --step 7 --output step.json.gz
-  torchgauge trace json.gz --replay aten::mm#12
+  torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
+  torchgauge trace trace.json.gz --to chrome --step 7 --output step.json.gz
+  torchgauge trace trace.json.gz --replay aten::mm#12
 
 Neither torch nor a GPU is needed; --replay needs torch. Figures that were not recorded are
 unknown, never 0.

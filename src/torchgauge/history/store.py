@@ -13,13 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history import connection as connections
-from torchgauge.history.content import (
-    layer_figures,
-    metric_rows,
-    packed,
-    unpacked,
-    yardstick_rows,
-)
+from torchgauge.history import content
 from torchgauge.history.faults import rows, translated_errors
 from torchgauge.history.retention import patiently
 from torchgauge.history.tables import (
@@ -109,9 +103,9 @@ class Store:
         named = [{"key": key, "value": value} for key, value in entry.run.labels.items()]
         parts = (
             (labels, named),
-            (metrics, metric_rows(entry.profile)),
-            (layers, layer_figures(entry.profile)),
-            (yardsticks, yardstick_rows(entry.profile)),
+            (metrics, content.metric_rows(entry.profile)),
+            (layers, content.layer_figures(entry.profile)),
+            (yardsticks, content.yardstick_rows(entry.profile)),
         )
         row = _row(entry)
         engine, tries = self._to_write(), 0
@@ -165,7 +159,7 @@ class Store:
             data = connection.execute(query).scalar_one_or_none()
         if data is None:
             raise InputError(f"The history holds no run {uuid}.", id="run-unknown")
-        return unpacked(data, f"run {uuid}")
+        return content.unpacked(data, f"run {uuid}")
 
     def entries(self, selection: Selection = ALL_RUNS) -> Iterator[Entry]:
         """Yield the runs with their records, oldest first, one record in memory at a time."""
@@ -295,7 +289,7 @@ def _label_unknown(uuid: str, missing: set[str], keys: set[str]) -> InputError:
 def _row(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.structs.asdict(entry.run)
     del row["labels"]
-    return row | {"profile": packed(entry.profile)}
+    return row | {"profile": content.packed(entry.profile)}
 
 
 def _saved_uuid(connection: Connection, digest: str) -> str | None:

@@ -20,18 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from torchgauge.readers.columns import Interned
+from torchgauge.readers.dialects import jax_trace
 from torchgauge.readers.dialects.details import integer
-from torchgauge.readers.dialects.jax_trace import (
-    COPY,
-    HOST,
-    KERNEL,
-    RANGE,
-    SET,
-    from_jax,
-    processes,
-    with_arrow_launches,
-    with_categories,
-)
 from torchgauge.readers.kineto.categories import NPU_ARROW, PROTON_ARROW, is_launch
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, ThreadId
 
@@ -60,12 +50,12 @@ def from_proton(events: Events) -> Events:
     lane_matches = list(lanes(events))
     kernel = events.category.where(lambda name: name == "kernel")
     on_graph = np.array([bool(lane and lane[2]) for lane in lane_matches] + [False])
-    code = np.where(on_graph[events.thread.codes], RANGE, HOST)
+    code = np.where(on_graph[events.thread.codes], jax_trace.RANGE, jax_trace.HOST)
     code[kernel] = ABSENT
     numbers = [integer(lane[1]) if lane and lane[1] else ABSENT for lane in lane_matches]
     stream = np.array([*numbers, ABSENT])
     named = dataclasses.replace(events, name=_names(events))
-    return with_arrow_launches(named, code, np.flatnonzero(kernel), stream, PROTON_ARROW)
+    return jax_trace.with_arrow_launches(named, code, np.flatnonzero(kernel), stream, PROTON_ARROW)
 
 
 def _names(events: Events) -> Coded[str]:
@@ -97,7 +87,7 @@ def from_ascend(events: Events) -> Events:
     is_work = np.append(np.array(on_hardware, bool), False)[events.thread.codes]
     is_work &= ~events.name.where(lambda name: _NO_WORK.fullmatch(name) is not None)
     code = _categories(events, is_work)
-    translated = with_arrow_launches(
+    translated = jax_trace.with_arrow_launches(
         events, code, np.flatnonzero(is_work), np.array([*streams, ABSENT]), NPU_ARROW
     )
     metadata = dataclasses.replace(events.metadata, accelerator="NPU")
@@ -105,9 +95,11 @@ def from_ascend(events: Events) -> Events:
 
 
 def _categories(events: Events, is_work: np.ndarray) -> Integers:
-    code = np.where(is_work, KERNEL, ABSENT)
-    code[is_work & events.name.where(lambda name: _COPY.fullmatch(name) is not None)] = COPY
-    code[is_work & events.name.where(lambda name: _SET.fullmatch(name) is not None)] = SET
+    code = np.where(is_work, jax_trace.KERNEL, ABSENT)
+    code[is_work & events.name.where(lambda name: _COPY.fullmatch(name) is not None)] = (
+        jax_trace.COPY
+    )
+    code[is_work & events.name.where(lambda name: _SET.fullmatch(name) is not None)] = jax_trace.SET
     return code
 
 
@@ -137,8 +129,8 @@ def translated(events: Events, unsorted: dict[str, Any]) -> Events:
     """
     categories = set(events.category.values)
     nameless = not categories or (events.category.codes == ABSENT).any()
-    if nameless and any(processes(events)):
-        return _recorded(from_jax(events, unsorted), "JAX")
+    if nameless and any(jax_trace.processes(events)):
+        return _recorded(jax_trace.from_jax(events, unsorted), "JAX")
     if categories and categories <= CATEGORIES and (categories != {"kernel"} or any(lanes(events))):
         return _recorded(from_proton(events), "Proton")
     if is_ascend(events):
@@ -163,7 +155,7 @@ def _has_header(events: Events) -> bool:
 def _compiled(events: Events) -> Events:
     """Return the events with the phases of compilation as what the host did."""
     phase = events.category.where(lambda name: name == _COMPILATION)
-    category = with_categories(events.category, np.where(phase, HOST, ABSENT))
+    category = jax_trace.with_categories(events.category, np.where(phase, jax_trace.HOST, ABSENT))
     return dataclasses.replace(events, category=category)
 
 
@@ -171,7 +163,9 @@ def _with_accelerator(events: Events) -> Events:
     """Return the events with all device work in Kineto's categories, and the devices' name."""
     work = events.category.where(lambda name: name == _MTIA_WORK)
     if work.any():
-        category = with_categories(events.category, np.where(work, KERNEL, ABSENT))
+        category = jax_trace.with_categories(
+            events.category, np.where(work, jax_trace.KERNEL, ABSENT)
+        )
         events = dataclasses.replace(events, category=category)
     accelerator = "MTIA" if work.any() else _accelerator(events)
     metadata = dataclasses.replace(events.metadata, accelerator=accelerator)

@@ -10,13 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from torchgauge.readers.columns import Interned
-from torchgauge.readers.dialects.details import (
-    copies,
-    graph_node,
-    integer,
-    launch_shapes,
-    memory_sets,
-)
+from torchgauge.readers.dialects import details
 from torchgauge.readers.kineto.categories import PYTHON, PYTHON_NAME
 from torchgauge.readers.nesting import nest
 from torchgauge.records.trace.events import (
@@ -166,9 +160,9 @@ def _lane(events: Events, thread: ThreadId) -> _Lane:
         return _Lane("unknown")
     if process[1]:
         return _Lane("host")
-    label, device = events.metadata.thread_names.get(thread, ""), integer(process[3])
+    label, device = events.metadata.thread_names.get(thread, ""), details.integer(process[3])
     if stream := _STREAM.match(label):
-        return _Lane("stream", device, integer(stream[1]))
+        return _Lane("stream", device, details.integer(stream[1]))
     if process[2] == "TPU" and label == _OPERATIONS:
         return _Lane("operations", device)
     return _Lane("range", device)
@@ -178,13 +172,13 @@ def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
     """Return the events with categories, launches and device work."""
     lanes = [_lane(events, thread) for thread in events.thread.values]
     rows: Rows = unsorted["row"]
-    number = _span_numbers(unsorted["correlation_id"], integer, rows, len(events))
-    step = _span_numbers(unsorted["step_num"], integer, rows, len(events))
+    number = _span_numbers(unsorted["correlation_id"], details.integer, rows, len(events))
+    step = _span_numbers(unsorted["step_num"], details.integer, rows, len(events))
     code = _categories(events, lanes, number, step, unsorted)
     call = np.flatnonzero(code == CALL)
     work = np.flatnonzero(np.isin(code, (KERNEL, COPY, SET)))
     devices = sorted(
-        {(match[2], integer(match[3])) for match in processes(events) if match and match[2]}
+        {(match[2], details.integer(match[3])) for match in processes(events) if match and match[2]}
     )
     device_metadata = dataclasses.replace(
         events.metadata,
@@ -256,15 +250,18 @@ def _jax_device_work(
     entry = np.full(len(events), ABSENT)
     entry[unsorted["row"]] = np.arange(len(unsorted["row"]))
     entry = entry[work]
-    shape, copied = launch_shapes(unsorted["kernel_details"], entry), unsorted["memcpy_details"]
-    size, kind = copies(copied, entry, events.name.take(work))
+    shape, copied = (
+        details.launch_shapes(unsorted["kernel_details"], entry),
+        unsorted["memcpy_details"],
+    )
+    size, kind = details.copies(copied, entry, events.name.take(work))
     return device_work(
         work,
         device=np.array([lane.device for lane in lanes] + [ABSENT])[thread],
         stream=np.array([lane.stream for lane in lanes] + [ABSENT])[thread],
         correlation=number,
-        size=np.where(size == ABSENT, memory_sets(unsorted["memset_details"], entry), size),
-        graph_node=graph_node(unsorted["cuda_graph_node_id"], entry),
+        size=np.where(size == ABSENT, details.memory_sets(unsorted["memset_details"], entry), size),
+        graph_node=details.graph_node(unsorted["cuda_graph_node_id"], entry),
         kind=kind,
         **shape,
     )

@@ -19,18 +19,7 @@ from torchgauge.errors import InputError
 from torchgauge.progress import Progress
 from torchgauge.readers.dialects import etdump, rocprof
 from torchgauge.readers.dialects.dialects import translated
-from torchgauge.readers.kineto.categories import (
-    ARROW,
-    END,
-    MEMORY,
-    NAME,
-    OTHER_SPAN,
-    Fitting,
-    Heads,
-    PythonDetail,
-    before,
-    fitting,
-)
+from torchgauge.readers.kineto import categories
 from torchgauge.readers.kineto.chunks import Chunks
 from torchgauge.readers.kineto.decoding import Event, Header
 from torchgauge.readers.kineto.points import Allocations, Arrows, Pairs
@@ -149,7 +138,7 @@ _CHUNK = 1 << 18  # with what is decoded from it, it stays in a core's cache
 def read_events(
     source: str | Path | bytes,
     *,
-    python: PythonDetail = "modules",
+    python: categories.PythonDetail = "modules",
     launch_arrows: bool = True,
     partial: bool = False,
     memory_limit: int | None = None,
@@ -178,11 +167,11 @@ def read_events(
     fits = None
     if memory_limit is not None:
         with reading() as chunks:
-            fits = fitting(chunks, memory_limit, functions=python == "all")
-    building = _Building(Heads(python, launch_arrows=launch_arrows))
+            fits = categories.fitting(chunks, memory_limit, functions=python == "all")
+    building = _Building(categories.Heads(python, launch_arrows=launch_arrows))
     with reading() as chunks:
         for events in chunks:
-            building.add(events if fits is None else before(events, fits.until))
+            building.add(events if fits is None else categories.before(events, fits.until))
         all_events = building.finish(chunks)
     if fits is None:
         return all_events
@@ -206,7 +195,7 @@ def _reading(
             ) from error
 
 
-def _cut_short(fits: Fitting) -> MeasurementWarning:
+def _cut_short(fits: categories.Fitting) -> MeasurementWarning:
     read, total = fits.until - fits.begin, fits.end - fits.begin
     return MeasurementWarning(
         id="trace-memory-limit",
@@ -219,7 +208,7 @@ def _cut_short(fits: Fitting) -> MeasurementWarning:
 class _Building:
     """Sorts events by what they are, to the columns that are in the making."""
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: categories.Heads) -> None:
         self._heads = heads
         self._spans = Spans(heads)
         self._memory = Allocations(heads)
@@ -236,16 +225,18 @@ class _Building:
         def chosen(mask: NDArray[np.bool_]) -> tuple[list[Event], Codes]:
             return list(compress(events, mask.tolist())), heads[mask]
 
-        self._spans.add(*chosen(kinds >= OTHER_SPAN), kinds[kinds >= OTHER_SPAN])
-        self._memory.add(*chosen(kinds == MEMORY))
-        self._flows.add(*chosen(kinds == ARROW))
-        self._names.add(chosen(kinds == NAME)[0])
-        self._pairs.add(chosen(kinds == END)[0])
+        self._spans.add(
+            *chosen(kinds >= categories.OTHER_SPAN), kinds[kinds >= categories.OTHER_SPAN]
+        )
+        self._memory.add(*chosen(kinds == categories.MEMORY))
+        self._flows.add(*chosen(kinds == categories.ARROW))
+        self._names.add(chosen(kinds == categories.NAME)[0])
+        self._pairs.add(chosen(kinds == categories.END)[0])
 
     def finish(self, chunks: Chunks) -> Events:
         if joined := self._pairs.spans():
             heads = self._heads.code(joined)
-            is_span = self._heads.kinds(heads) >= OTHER_SPAN
+            is_span = self._heads.kinds(heads) >= categories.OTHER_SPAN
             kinds = self._heads.kinds(heads[is_span])
             self._spans.add(list(compress(joined, is_span.tolist())), heads[is_span], kinds)
         times = (self._spans.start, self._memory.time, self._flows.time)

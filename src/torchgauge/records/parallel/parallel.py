@@ -9,14 +9,7 @@ from typing import Literal, get_args
 import msgspec
 
 from torchgauge.records.exported import Exported
-from torchgauge.records.parallel.rank_memory import (
-    Alternative,
-    DeviceFit,
-    Part,
-    RankMemory,
-    SmallestMesh,
-    StepPhase,
-)
+from torchgauge.records.parallel import rank_memory
 from torchgauge.records.record import How, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
@@ -46,7 +39,7 @@ class CollectiveRow(Record, frozen=True, kw_only=True):
     kind: CollectiveKind
     group: str
     ranks: int
-    phase: StepPhase
+    phase: rank_memory.StepPhase
     dtype: str
     calls: int
     bytes: int
@@ -73,7 +66,7 @@ class WorkRow(Record, frozen=True, kw_only=True):
     of an operator without formula are in `unknown_calls` and in no FLOPs.
     """
 
-    phase: StepPhase | Literal["recompute"]
+    phase: rank_memory.StepPhase | Literal["recompute"]
     operator: str
     dtype: str
     calls: int
@@ -179,10 +172,10 @@ class RankKind(Record, frozen=True, kw_only=True):
     rank: int
     ranks: int
     parameters: int
-    memory: RankMemory
+    memory: rank_memory.RankMemory
     work: tuple[WorkRow, ...] = ()
     collectives: tuple[CollectiveRow, ...] = ()
-    fits: tuple[DeviceFit, ...] = ()
+    fits: tuple[rank_memory.DeviceFit, ...] = ()
     bounds: tuple[StepBound, ...] = ()
 
     @property
@@ -212,7 +205,7 @@ class RankKind(Record, frozen=True, kw_only=True):
         memory = self.memory
         if sum(alive.bytes for alive in memory.at_peak) != memory.peak:
             yield "memory.at_peak", "it does not add up to the peak"
-        if any(len(moment.parts) != len(get_args(Part)) for moment in memory.timeline):
+        if any(len(moment.parts) != len(get_args(rank_memory.Part)) for moment in memory.timeline):
             yield "memory.timeline", "a moment does not have all parts"
         if memory.reserved < memory.peak:
             yield "memory.reserved", "it is less than the peak"
@@ -248,8 +241,8 @@ class Parallel(Exported, frozen=True, kw_only=True):
     checkpoint: Literal["full", "op", "none", "own"]
     parameters: int
     kinds: tuple[RankKind, ...]
-    smallest: SmallestMesh | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    smallest: rank_memory.SmallestMesh | None = None
+    alternatives: tuple[rank_memory.Alternative, ...] = ()
     seconds: float | None = None
     torch: str = ""
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -8,15 +8,8 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import How, MeasurementWarning, Record
+from torchgauge.records.serving import requests
 from torchgauge.records.serving.level import Arrivals
-from torchgauge.records.serving.requests import (
-    Distribution,
-    Estimate,
-    Goal,
-    GoalResult,
-    GoalVerdict,
-    verdict_of_all,
-)
 from torchgauge.records.target import TargetDescription
 
 LARGEST_BATCH = 65_536
@@ -105,13 +98,13 @@ class PlannedSetting(Record, frozen=True, kw_only=True):
     max_batch: int = 1
     max_delay: float = 0.0
     rate: float
-    latency: Distribution | None = None
-    ttft: Distribution | None = None
-    tpot: Distribution | None = None
+    latency: requests.Distribution | None = None
+    ttft: requests.Distribution | None = None
+    tpot: requests.Distribution | None = None
     utilization: float | None = None
     mean_batch: float | None = None
-    goals: tuple[GoalResult, ...] = ()
-    knee: Estimate | None = None
+    goals: tuple[requests.GoalResult, ...] = ()
+    knee: requests.Estimate | None = None
     price: float | None = None
     price_per_million: float | None = None
 
@@ -121,9 +114,9 @@ class PlannedSetting(Record, frozen=True, kw_only=True):
         return self.latency is not None
 
     @property
-    def verdict(self) -> GoalVerdict | None:
+    def verdict(self) -> requests.GoalVerdict | None:
         """Whether all goals would be met; None without goals."""
-        return verdict_of_all(self.goals)
+        return requests.verdict_of_all(self.goals)
 
 
 class Check(Record, frozen=True, kw_only=True):
@@ -134,8 +127,8 @@ class Check(Record, frozen=True, kw_only=True):
 
     figure: str
     rate: float
-    predicted: Estimate
-    measured: Estimate
+    predicted: requests.Estimate
+    measured: requests.Estimate
     inside: bool | None = None
 
 
@@ -167,7 +160,7 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
     times: ServiceTimes
     discipline: Literal["batches", "one by one", "continuous"]
     arrivals: Arrivals
-    goals: tuple[Goal, ...] = ()
+    goals: tuple[requests.Goal, ...] = ()
     failures: int = 0
     token_budget: int | None = None
     needed: PlannedSetting | None = None

@@ -13,13 +13,7 @@ from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.breakdown import (
-    CriticalPath,
-    DeviceTime,
-    KernelSequence,
-    ServingPhase,
-    UnknownRole,
-)
+from torchgauge.records.trace import breakdown
 from torchgauge.records.trace.ranks import LateCall, Straggler
 from torchgauge.records.trace.trace_diff import HostDelay
 from torchgauge.records.work.roofline import Roofs
@@ -199,7 +193,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     window: float
     contents: Contents
     devices: tuple[Device, ...]
-    times: tuple[DeviceTime, ...]
+    times: tuple[breakdown.DeviceTime, ...]
     tree: Tree
     device_time: float
     launched_before: float
@@ -209,13 +203,13 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     collectives: tuple[Collectives, ...] = ()
     exposed_last: float | None = None
     sent: dict[int, int] = msgspec.field(default_factory=dict)
-    unknown_roles: tuple[UnknownRole, ...] = ()
+    unknown_roles: tuple[breakdown.UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
     host_delays: tuple[HostDelay, ...] = ()
-    sequences: tuple[KernelSequence, ...] = ()
-    serving: tuple[ServingPhase, ...] = ()
-    critical_path: CriticalPath | None = None
+    sequences: tuple[breakdown.KernelSequence, ...] = ()
+    serving: tuple[breakdown.ServingPhase, ...] = ()
+    critical_path: breakdown.CriticalPath | None = None
     utilization: Utilization | None = None
     memory: tuple[MemoryUse, ...] = ()
     missing: tuple[str, ...] = ()
