@@ -23,8 +23,13 @@ from scipy.stats import false_discovery_control, t
 
 from torchgauge.analyze.gate.paired_layers import FALSE_DISCOVERIES
 from torchgauge.analyze.gate.tolerances import default_tolerance
-from torchgauge.analyze.statistics.paired import ESTIMATING_BLOCKS, Paired, decide, hopeless
-from torchgauge.analyze.statistics.permuted_blocks import BlockTest
+from torchgauge.analyze.statistics.paired import (
+    ESTIMATING_BLOCKS,
+    BlockTest,
+    Paired,
+    decide,
+    hopeless,
+)
 from torchgauge.records.metric import METRICS
 
 FILE = Path(__file__).with_name("busy_blocks.json.gz")

@@ -15,7 +15,7 @@ import msgspec
 
 from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import ORDERS, ByLayer, Candidate
-from torchgauge.analyze.statistics.permuted_blocks import FourLogs
+from torchgauge.analyze.statistics.paired import FourLogs
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.advice.check import CheckResult, CheckSource, LayerChoice, LayerChoiceSource
 from torchgauge.measure.latency.blocks import ABBA, Pace, Timed, block

@@ -11,8 +11,7 @@ import msgspec
 
 from torchgauge.analyze.compare.compare import inputs_differ, judged
 from torchgauge.analyze.gate.paired_layers import with_layers
-from torchgauge.analyze.statistics.paired import Paired
-from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs, four_of
+from torchgauge.analyze.statistics.paired import BlockTest, FourLogs, Paired, four_of
 from torchgauge.records.comparison import Change, Comparison, Judgement
 from torchgauge.records.metric import METRICS
 from torchgauge.records.verdict import Tolerance

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.statistics.permuted_blocks import ASSIGNMENTS, BlockTest
+from torchgauge.analyze.statistics.paired import ASSIGNMENTS, BlockTest
 
 
 def slower(by, noise, rng, blocks):

@@ -509,7 +509,7 @@ def test_copies_made_for_hygiene_are_not_in_the_resident_set():
 
 
 def allocator_says(monkeypatch, size):
-    monkeypatch.setattr(memory.allocator, "allocated", lambda device: size)
+    monkeypatch.setattr(memory.process_memory, "allocated", lambda device: size)
 
 
 def test_what_the_allocator_holds_without_a_name_is_workspace(monkeypatch):
@@ -555,9 +555,9 @@ def test_gradients_put_away_for_training_are_not(monkeypatch):
 
 def test_what_the_allocator_cannot_tell_is_a_warning(monkeypatch):
     warning = MeasurementWarning(id="fragmentation-unknown", message="…", probe="memory")
-    found = memory.allocator.Allocator(peak=500, warnings=(warning,))
+    found = memory.process_memory.Allocator(peak=500, warnings=(warning,))
     watched = lambda device, what: contextlib.nullcontext(found)  # noqa: E731
-    monkeypatch.setattr(memory.allocator, "watched", watched)
+    monkeypatch.setattr(memory.process_memory, "watched", watched)
     result = measured(nn.Linear(8, 4), torch.ones(2, 8))
     assert result.warnings == (warning,)
     assert (result.allocator_peak, result.fragmentation) == (500, None)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from torchgauge.analyze.latency.noise import CONFIDENCE
-from torchgauge.analyze.statistics.paired import estimate, holm, p_value
-from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs
+from torchgauge.analyze.statistics.paired import BlockTest, FourLogs, estimate, holm, p_value
 from torchgauge.imports import imported
 from torchgauge.records.advice import CpuSpeedUp, LayerGain, Outcome, SpeedUp
 from torchgauge.records.record import Interval

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from torchgauge.analyze.compare.compare_locations import shortened, with_significance
-from torchgauge.analyze.statistics.permuted_blocks import BlockTest, FourLogs
+from torchgauge.analyze.statistics.paired import BlockTest, FourLogs
 from torchgauge.records.comparison import Comparison, Place
 
 TESTED = "permutations in {blocks} ABBA blocks, false discoveries at 0.5 % (Benjamini–Hochberg)"

@@ -11,12 +11,7 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.analyze.onnx.graph_size import (
-    computed_convolutions,
-    knows_parameters,
-    made_elements,
-    parameter_elements,
-)
+from torchgauge.analyze.onnx import graph_size
 from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.formulas.onnx_kinds import CONTAINERS, GATHERING, STILL
 from torchgauge.formulas.operand import Described, MissingOperandError, MissingTensor, Work, touched
@@ -231,8 +226,10 @@ def graph_facts(graph: Graph) -> GraphFacts:
         opsets=graph.opsets,
         nodes=len(graph.nodes),
         nodes_by_rule=dict(rules.most_common()),
-        made_parameters=made_elements(graph) if graph.format == "onnx" else 0,
-        computed_convolutions=computed_convolutions(graph) if graph.format == "onnx" else 0,
+        made_parameters=graph_size.made_elements(graph) if graph.format == "onnx" else 0,
+        computed_convolutions=graph_size.computed_convolutions(graph)
+        if graph.format == "onnx"
+        else 0,
     )
 
 
@@ -306,9 +303,9 @@ class _Layers:
 
     def _parameters(self) -> Sequence[int | None]:
         """Return the elements of each layer's parameters, in the layer that reads them first."""
-        if not knows_parameters(self._graph):
+        if not graph_size.knows_parameters(self._graph):
             return [None] * len(self._order)
-        elements = parameter_elements(self._graph)
+        elements = graph_size.parameter_elements(self._graph)
         totals = [0] * len(self._order)
         for node in self._graph.nodes:
             for name in node.inputs:

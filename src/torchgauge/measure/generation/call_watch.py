@@ -12,16 +12,11 @@ import msgspec
 from torch import nn
 
 from torchgauge.forks import Owner, after_fork_in_child
+from torchgauge.measure.generation import watched_modules
 from torchgauge.measure.generation.call_records import generate_record, loop_record
 from torchgauge.measure.generation.forwards import Ongoing, ThreadForwards, timed
 from torchgauge.measure.generation.generate_calls import GenerateCall, compiled_calls_timed, watched
 from torchgauge.measure.generation.loops import LoopCaches, loops
-from torchgauge.measure.generation.watched_modules import (
-    encoders_of,
-    is_compiled,
-    model_of,
-    nested_models,
-)
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.signals import HeldBack, restoring, uninterrupted
 
@@ -34,8 +29,8 @@ class CallWatch:
     """
 
     def __init__(self, model: Any, assistant: Any = None) -> None:
-        self.model = model_of(model)
-        self.assistant = None if assistant is None else model_of(assistant)
+        self.model = watched_modules.model_of(model)
+        self.assistant = None if assistant is None else watched_modules.model_of(assistant)
         self._threads: list[LoopCaches] = []
         self._of_thread = ThreadForwards(self._begin_thread)
         self._assistants = _Assistants(self._of_thread)
@@ -43,7 +38,7 @@ class CallWatch:
         self._interrupted = False
         self._open = contextlib.ExitStack()
         self._owner = Owner()
-        models = nested_models(self.model)
+        models = watched_modules.nested_models(self.model)
         self._models, self._config = models, getattr(models[-1], "config", None)
         parameter = next(self.model.parameters(), None)
         self.device = "cpu" if parameter is None else str(parameter.device)
@@ -116,9 +111,9 @@ class CallWatch:
 
     def _watch(self) -> None:
         enter, of_thread, models = self._open.enter_context, self._of_thread, self._models
-        encoders = encoders_of(models)
+        encoders = watched_modules.encoders_of(models)
         for depth, model in enumerate(models):
-            inner = (*models[depth + 1 :], *encoders) if is_compiled(model) else ()
+            inner = (*models[depth + 1 :], *encoders) if watched_modules.is_compiled(model) else ()
             enter(timed(model, "model", of_thread, inner))
             if callable(getattr(type(model), "generate", None)) or "generate" in model.__dict__:
                 enter(watched(model, of_thread, self._note, self._assistants.timed))

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchgauge import units
-from torchgauge.analyze.statistics.paired import ESTIMATING_BLOCKS
-from torchgauge.analyze.statistics.permuted_blocks import FourLogs, four_of
+from torchgauge.analyze.statistics.paired import ESTIMATING_BLOCKS, FourLogs, four_of
 from torchgauge.errors import TorchgaugeError
 from torchgauge.measure import forward
 from torchgauge.measure.processes.fork_server import ForkServer

@@ -22,14 +22,7 @@ from torchgauge.errors import TorchgaugeError, text_of
 from torchgauge.files import write_atomically
 from torchgauge.forks import Owner
 from torchgauge.imports import imported
-from torchgauge.measure.forward import (
-    frames_of,
-    free_bytes,
-    is_out_of_memory,
-    raising_layer,
-    requested_bytes,
-    running_layer,
-)
+from torchgauge.measure import forward
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.loop_steps import LoopSteps
@@ -103,7 +96,11 @@ class OutOfMemoryWatch:
 
     def raised(self, error: BaseException) -> None:
         """Take note of an error, if it says that memory ran out."""
-        if not self._on or self._owner.in_fork or not is_out_of_memory(error, text_of(error)):
+        if (
+            not self._on
+            or self._owner.in_fork
+            or not forward.is_out_of_memory(error, text_of(error))
+        ):
             return
         try:
             if self._noted is not error:
@@ -113,7 +110,7 @@ class OutOfMemoryWatch:
             elif self.events:  # on its way outwards: the outermost module knows the layer's name
                 *before, last = self.events
                 if last.limit is None:
-                    named = msgspec.structs.replace(last, layer=raising_layer(error))
+                    named = msgspec.structs.replace(last, layer=forward.raising_layer(error))
                     self.events = (*before, named)
         except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
             self._failed(failure)
@@ -131,7 +128,7 @@ class OutOfMemoryWatch:
                 f"({units.size(room.limit)}) are in use.",
                 free=max(room.limit - used, 0),
                 step=self._steps.count,
-                layer=running_layer(frames),
+                layer=forward.running_layer(frames),
                 total=sum(tensor.size for tensor in tensors),
                 tensors=tensors,
                 limit=room.limit,
@@ -174,16 +171,16 @@ class OutOfMemoryWatch:
         text = text_of(error)
         on_gpu = isinstance(error, torch.OutOfMemoryError)
         device = f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu"
-        tensors = live_tensors(device, frames_of(error))
+        tensors = live_tensors(device, forward.frames_of(error))
         total = sum(tensor.size for tensor in tensors)
         snapshot, self._snapshot = self._snapshot, ""
         return OutOfMemory(
             device=device,
             message=text.splitlines()[0] if text else type(error).__name__,
-            requested=requested_bytes(text),
-            free=free_bytes(device),
+            requested=forward.requested_bytes(text),
+            free=forward.free_bytes(device),
             step=self._steps.count,
-            layer=raising_layer(error),
+            layer=forward.raising_layer(error),
             total=torch.cuda.memory_allocated(device) if on_gpu else total,
             tensors=tensors,
             snapshot=snapshot,

@@ -9,24 +9,12 @@ from typing import Any
 
 import torch
 
-from torchgauge.analyze.memory import allocations
-from torchgauge.analyze.memory.tree_memory import (
-    Ranges,
-    alive_tensors,
-    named_ranges,
-    outermost_operators,
-)
+from torchgauge.analyze.memory import allocations, tree_memory
 from torchgauge.analyze.timeline.typical_step import varying_warning
 from torchgauge.device.counters import watched_resident
 from torchgauge.device.select import open_device
 from torchgauge.errors import InputError
-from torchgauge.measure.memory import process_memory
-from torchgauge.measure.memory.layer_memory import (
-    DEVICE_TYPES,
-    numbers,
-    output_warnings,
-    unrecorded,
-)
+from torchgauge.measure.memory import layer_memory, process_memory
 from torchgauge.measure.memory.memory_warnings import (
     collecting_cycles,
     torchscript_warnings,
@@ -76,7 +64,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         own = ModelTensors(placement.model)
         with own.watching(step):
             outputs = step()
-        broken = output_warnings(outputs, "memory")
+        broken = layer_memory.output_warnings(outputs, "memory")
         del outputs
         with (
             step.threads.tracking(),
@@ -107,7 +95,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
         tensors=recorded.tensors,
         timeline=recorded.figures.timeline,
         warnings=(
-            *unrecorded(step.threads.names(), recorded.lost, probe="memory"),
+            *layer_memory.unrecorded(step.threads.names(), recorded.lost, probe="memory"),
             *reported.warnings,
             *([varying_warning("memory")] if recorded.varies else []),
             *broken,
@@ -165,8 +153,8 @@ class _Recording:
         with self.layers.watching():
             recording = record(self._two_steps, memory=True)
         events = read_events(recording)
-        operators = outermost_operators(events, without=(MARK, LAYER))
-        marks = named_ranges(events, MARK)
+        operators = tree_memory.outermost_operators(events, without=(MARK, LAYER))
+        marks = tree_memory.named_ranges(events, MARK)
         times = dict(zip(marks.name, marks.start.tolist(), strict=True))
         known_storages = [
             allocations.NamedStorage(part=part, time=times[name], **storage._asdict())
@@ -188,14 +176,14 @@ class _Recording:
             optimizer=phases.get("optimizer"),
             end=phases["end"],
         )
-        blocks = allocations.pair(events.memory.on_device(*numbers(self.device)))
+        blocks = allocations.pair(events.memory.on_device(*layer_memory.numbers(self.device)))
         measurement_bytes = self._measurement_bytes()
         held = _minus(self.allocated, measurement_bytes)
         figures = allocations.step_memory(
             blocks, operators, known_storages, span, held=held, outputs=outputs
         )
-        layers = named_ranges(events, LAYER)
-        tensors = alive_tensors(figures.alive, operators, layers, self.layers.paths)
+        layers = tree_memory.named_ranges(events, LAYER)
+        tensors = tree_memory.alive_tensors(figures.alive, operators, layers, self.layers.paths)
         place = {}
         if figures.peak_at is not None:
             began = [
@@ -255,7 +243,7 @@ class _Recording:
         self.marked_storages.append((self.marks.set(), named))
 
 
-def _passes(operators: Ranges, phases: dict[Phase, int]) -> Counter[str]:
+def _passes(operators: tree_memory.Ranges, phases: dict[Phase, int]) -> Counter[str]:
     """Return how often a step's forward and backward pass called each operator."""
     end = phases.get("optimizer", phases["end"])
     inside = (operators.start >= phases["forward"]) & (operators.start < end)
@@ -275,7 +263,7 @@ def _device(placement: Placement) -> torch.device:
             cause="Such tensors have shapes and no storage: nothing is allocated.",
             remedy="Give the model real weights, for example model.to_empty(device='cpu').",
         )
-    if device.type not in DEVICE_TYPES:
+    if device.type not in layer_memory.DEVICE_TYPES:
         raise InputError(
             f"Memory cannot be measured on {device.type}.",
             id="device-unsupported",

@@ -17,8 +17,16 @@ import msgspec
 
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.processes import processes
 from torchgauge.measure.processes.fork_server import ForkedProcess, ForkServer
+from torchgauge.measure.processes.processes import (
+    CHILD,
+    PATIENCE,
+    START_LIMIT,
+    died,
+    tail,
+    timed_out,
+    write_request,
+)
 from torchgauge.records.finding import Failure
 from torchgauge.records.target import TargetDescription
 from torchgauge.signals import HeldBack
@@ -99,7 +107,7 @@ class Waiting:
         self._read = b""
         self._first: Answer | None = None
 
-    def ready(self, limit: float = processes.START_LIMIT) -> Answer:
+    def ready(self, limit: float = START_LIMIT) -> Answer:
         """Return the process's first answer, once it has loaded and warmed up."""
         if self._first is None:
             self._first = self._answer(limit)
@@ -119,9 +127,7 @@ class Waiting:
         try:
             answer = msgspec.json.decode(self._line(limit), type=Answer)
         except msgspec.MsgspecError as error:
-            raise named(
-                processes.died(0, f"Its answer cannot be read: {error}"), self._label
-            ) from error
+            raise named(died(0, f"Its answer cannot be read: {error}"), self._label) from error
         except TorchgaugeError as error:
             raise named(error, self._label) from error.__cause__
         if answer.failure is not None:
@@ -143,15 +149,15 @@ class Waiting:
                 elif self._child.poll() is not None:
                     raise self._ended()  # a process of its own may still hold the pipe
                 elif time.monotonic() > end:
-                    raise processes.timed_out(end - began)
+                    raise timed_out(end - began)
         line, _, self._read = self._read.partition(b"\n")
         return line
 
     def _ended(self) -> MeasurementError:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(processes.PATIENCE)
+            self._child.wait(PATIENCE)
         self._child.kill()
-        return processes.died(self._child.wait(), processes.tail(self._stderr))
+        return died(self._child.wait(), tail(self._stderr))
 
 
 def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
@@ -181,7 +187,7 @@ def waiting(
     folder.mkdir()
     if server is not None:
         request = (build.source, build.options, None)
-        processes.write_request(folder / "request", request, build.home, place=False)
+        write_request(folder / "request", request, build.home, place=False)
         forked = server.start(folder)
         try:
             yield Waiting(forked, build.label, folder / "stderr", end)
@@ -189,11 +195,11 @@ def waiting(
             with HeldBack():
                 forked.close()
         return
-    processes.write_request(folder / "request", (build.source, build.options, None), build.home)
+    write_request(folder / "request", (build.source, build.options, None), build.home)
     with (
         (folder / "stderr").open("wb") as stderr,
         worker(
-            *(processes.CHILD, str(folder), str(os.getpid()), "wait"),
+            *(CHILD, str(folder), str(os.getpid()), "wait"),
             variables=build.variables,
             stderr=stderr,
         ) as child,

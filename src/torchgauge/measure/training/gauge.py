@@ -24,13 +24,7 @@ from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, tex
 from torchgauge.measure.loop.loop import Timeline
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.schedule import Schedule
-from torchgauge.measure.training.batch_shapes import (
-    BatchShapes,
-    Contents,
-    GaugeOptions,
-    Job,
-    StepMonitor,
-)
+from torchgauge.measure.training import batch_shapes
 from torchgauge.measure.training.model_calls import BatchFlops
 from torchgauge.measure.training.whole_modules import class_of, unwrapped
 from torchgauge.measure.work.utilization import device_peak, model_shape
@@ -49,7 +43,10 @@ class TrainingGauge:
     """The steps of a training until now. All methods are called by the thread that trains."""
 
     def __init__(
-        self, job: Job, options: GaugeOptions, now: Callable[[], int] = time.perf_counter_ns
+        self,
+        job: batch_shapes.Job,
+        options: batch_shapes.GaugeOptions,
+        now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.count = 0
         self.interrupted = False
@@ -59,7 +56,7 @@ class TrainingGauge:
         self._now = now
         self._environment = environment()
         self._flops = BatchFlops(job.model, job.method, job.dtype)
-        self._shapes = BatchShapes(
+        self._shapes = batch_shapes.BatchShapes(
             job.model,
             self._flops,
             samples=options.samples,
@@ -212,7 +209,7 @@ class TrainingGauge:
 
     def _begin(self) -> None:
         self._wait = 0
-        self._batches: list[Contents] = []
+        self._batches: list[batch_shapes.Contents] = []
         self._calls: list[object] = []
 
     def _step(self, duration: int) -> Step:
@@ -284,7 +281,7 @@ class TrainingGauge:
         return "no call of the model was seen, or its shapes were not counted"
 
 
-def _add_to(monitor: StepMonitor, step: Step) -> None:
+def _add_to(monitor: batch_shapes.StepMonitor, step: Step) -> None:
     monitor.add("step", step.duration * 1e-9)
     monitor.add("data_wait", step.wait * 1e-9)
     for series, number in (("samples", step.samples), ("tokens", step.tokens)):

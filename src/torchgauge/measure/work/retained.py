@@ -10,13 +10,7 @@ import torch
 from torch.autograd import graph
 
 from torchgauge.measure.memory.live_tensors import saved_for_backward
-from torchgauge.measure.work.internals import (
-    innermost_hooks,
-    node_number,
-    sequence_number,
-    storage_key,
-    unseen,
-)
+from torchgauge.measure.work import internals
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.tensors import strided
 
@@ -36,7 +30,7 @@ def retained(excluded: set[Any]) -> Iterator[Callable[[list[torch.Tensor]], int]
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse: no single storage
-            storage, key = tensor.untyped_storage(), storage_key(tensor)
+            storage, key = tensor.untyped_storage(), internals.storage_key(tensor)
             if key not in excluded:
                 reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
                 saved[key] = (reference, storage.nbytes())
@@ -44,23 +38,26 @@ def retained(excluded: set[Any]) -> Iterator[Callable[[list[torch.Tensor]], int]
 
     @contextlib.contextmanager
     def disabled_without_ours(error_message: str) -> Iterator[None]:
-        if innermost_hooks(False) != (note, _unchanged):  # those of the model: it fails anyway
+        if internals.innermost_hooks(False) != (
+            note,
+            _unchanged,
+        ):  # those of the model: it fails anyway
             with disabled(error_message):
                 yield
             return
         hooks.__exit__()
-        first = sequence_number()
+        first = internals.sequence_number()
         try:
             with disabled(error_message):
                 yield
         finally:
-            transformed.append(range(first, sequence_number()))
+            transformed.append(range(first, internals.sequence_number()))
             hooks.__enter__()
 
     def saved_bytes(outputs: list[torch.Tensor]) -> int:
-        with unseen():
+        with internals.unseen():
             for node, tensor in saved_for_backward(outputs if transformed else []):
-                number = node_number(node)
+                number = internals.node_number(node)
                 if any(number in numbers for numbers in transformed):
                     for part in strided(tensor):
                         note(part)
