@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import importlib.util
 import io
 import json
 import math
 import pickle
+import shutil
+import subprocess
+import sys
+import sysconfig
 
 import numpy as np
 import pytest
@@ -113,6 +118,12 @@ UNKNOWN = {
     ),
     "list": (lambda model, y: y.new_tensor([math.exp(v) for v in y[0].tolist()]), "Tensor.tolist"),
     "list of bytes": (lambda model, y: y + y.untyped_storage().tolist()[0], "Storage.tolist"),
+    "a universal function of the user's": (
+        lambda model, y: torch.from_numpy(
+            np.frompyfunc(math.exp, 1, 1)(y.numpy()).astype(np.float32)
+        ),
+        "exp (vectorized)",
+    ),
     "function of NumPy's": (lambda model, y: np.tanh(y), "Tensor.__array__"),
     "function without a rule": (
         lambda model, y: torch.from_numpy(np.linalg.inv(y.numpy() + np.eye(SIDE))),
@@ -143,6 +154,51 @@ UNKNOWN = {
 }
 
 
+EXTENSION = """
+#include <Python.h>
+const char *linked_to = "libtorch_python.so";
+static PyObject *same(PyObject *module, PyObject *value) { Py_INCREF(value); return value; }
+static PyMethodDef functions[] = {{"same", same, METH_O, 0}, {0}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "takes_tensors", 0, -1, functions};
+PyMODINIT_FUNC PyInit_takes_tensors(void) { return PyModule_Create(&definition); }
+"""
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory):
+    """A module in C that takes a tensor without asking it for anything, in no list of modules."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no compiler of C")
+    folder = tmp_path_factory.mktemp("extension")
+    source, library = folder / "source.c", folder / "takes_tensors.so"
+    source.write_text(EXTENSION)
+    include = f"-I{sysconfig.get_path('include')}"
+    subprocess.run([compiler, "-shared", "-fPIC", include, source, "-o", library], check=True)
+    spec = importlib.util.spec_from_file_location("takes_tensors", library)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_call_of_an_extension_is_at_least_and_named(extension):
+    before = sys.getprofile()
+    function = lambda model, y: extension.same(y)  # noqa: E731
+    cost = counted(function)
+    assert (cost.flops, list(cost.unknown)) == (PRODUCT, ["outside of torch: takes_tensors.same"])
+    assert "takes_tensors.same at" in cost.warnings[0].cause
+    assert counted(lambda model, y: y).unknown == {}  # it is loaded, and not called
+    assert sys.getprofile() is before
+    profile = tg.profile(Then(function), torch.ones(SIDE, SIDE), effort="quick", roofs=False)
+    assert profile.cost.at_least
+
+
+def test_no_extension_gets_tensors_without_values(extension):
+    target = Then(lambda model, y: extension.same(y)).to("meta")
+    cost = tg.count_cost(target, torch.ones(SIDE, SIDE, device="meta"))
+    assert (cost.flops, cost.counted_on, cost.at_least) == (PRODUCT, "cpu", True)
+
+
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_numpys_dispatch_shows_is_counted(name):
     function, flops = FOLLOWED[name]
@@ -168,6 +224,28 @@ def test_the_rest_is_at_least_and_named(name):
     root, layer = cost.tree, cost.tree.children[0]
     assert root.own.at_least
     assert not layer.work.at_least
+
+
+class Library:
+    """Answers to any name with a function, as those that load a library when it is used."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name):
+        return getattr
+
+
+LIBRARY = Library()
+
+
+def test_objects_that_answer_to_any_name_are_left_alone():
+    def function(model, y):
+        assert LIBRARY.some_function is getattr
+        return torch.from_numpy(y.numpy() @ WEIGHT)
+
+    target = Then(function)
+    target.library = LIBRARY
+    assert tg.count_cost(target, torch.ones(SIDE, SIDE)).matmul_flops == 2 * PRODUCT
 
 
 def test_tensors_have_their_own_methods_afterwards():

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import re
+import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -74,7 +75,9 @@ def entries(owner: Any) -> Iterator[tuple[Any, Any]]:
         yield "__self__", owner.__self__
     elif isinstance(owner, functools.partial):
         yield from enumerate((owner.func, owner.args, owner.keywords))
-    yield from list(getattr(owner, "__dict__", {}).items())
+    attributes = getattr(owner, "__dict__", None)
+    if isinstance(attributes, Mapping):  # a library may answer to any name
+        yield from list(attributes.items())
     for name in slots(owner):
         yield name, getattr(owner, name)
 
@@ -192,6 +195,9 @@ _MOVES = _words(
 )
 
 
+_UFUNCS = ("numpy", "numpy._core.umath", "numpy.core.umath", "scipy.special")
+
+
 def described(array: Array) -> Described:
     """Return what formulas need to know of an array."""
     return Described(array.shape, str(array.dtype), (), array.itemsize)
@@ -200,8 +206,12 @@ def described(array: Array) -> Described:
 def ufunc_work(ufunc: Any, method: str, inputs: Sequence[Any], result: Any) -> Work | None:
     """Return the work of a universal function: one per output element, or per input of a reduction.
 
-    Of products what they multiply. None for other functions of whole matrices.
+    Of products what they multiply. None for other functions of whole matrices, and those that
+    neither NumPy nor SciPy has.
     """
+    known = (getattr(sys.modules.get(name), ufunc.__name__, None) for name in _UFUNCS)
+    if not any(function is ufunc for function in known):  # a user's own may do anything
+        return None
     arrays = [described(np.asarray(value)) for value in inputs]
     outputs = [described(np.asarray(value)) for value in _several(result)]
     if ufunc.signature is not None:

@@ -32,6 +32,7 @@ from torchgauge.signals import restoring
 __all__ = [
     "DISABLED_DISPATCH",
     "EARLY_STOP",
+    "TORCH_FOLDER",
     "DispatchMode",
     "HigherOrderOperator",
     "aten_operator",
@@ -127,7 +128,7 @@ DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
 # Raised through modules that a checkpoint runs again, once it has all that backward needs.
 EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
 
-_FOLDER = str(Path(torch.__file__).parent)
+TORCH_FOLDER = str(Path(torch.__file__).parent)
 # Inductor's table of sources without stack traces, which change how it compiles.
 _NODES_ALONE = 2
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -165,7 +166,7 @@ def aten_operator(name: str) -> Any:
 
 def is_torchs(frame: FrameType) -> bool:
     """Return whether the frame runs torch's own code."""
-    return frame.f_code.co_filename.startswith(_FOLDER)
+    return frame.f_code.co_filename.startswith(TORCH_FOLDER)
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -187,7 +188,8 @@ def is_compiled(module: Any) -> bool:
 
 def is_compiled_function(value: Any) -> bool:
     """Return whether torch.compile made the function."""
-    return "_torchdynamo_orig_callable" in getattr(value, "__dict__", ())
+    attributes = getattr(value, "__dict__", None)
+    return isinstance(attributes, dict) and "_torchdynamo_orig_callable" in attributes
 
 
 def dynamo() -> Any:

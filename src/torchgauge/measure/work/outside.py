@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import mmap
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -34,7 +36,7 @@ from torchgauge.measure.arrays.tracked import (
     tracked,
 )
 from torchgauge.measure.work.counting import Counter
-from torchgauge.measure.work.internals import is_torchs, never_compiled
+from torchgauge.measure.work.internals import TORCH_FOLDER, is_torchs, never_compiled
 from torchgauge.measure.work.layer_calls import LayerCall
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import OUTSIDE, Phase
@@ -102,6 +104,7 @@ class OutsideWork(ArrayObserver):
         super().__init__(lambda: arrays([*objects(model, functions=True), *_values(inputs)]))
         self._counter = counter
         self._follows = follows
+        self._on_meta = any(tensor.is_meta for _, tensor in inputs.tensors())
         self._exits: list[_Exit] = []
         self._addresses: list[tuple[Address, _Exit]] = []
         self._unused: dict[int, tuple[Any, _Exit]] = {}  # arrays that nothing was seen to use
@@ -113,7 +116,11 @@ class OutsideWork(ArrayObserver):
         exits = [(owner, name) for owner, names in _EXITS for name in names]
         patches = [(owner, name, self._exit(owner, name)) for owner, name in exits]
         patches += [(torch, name, self._entry(getattr(torch, name))) for name in _ENTRIES]
-        with replaced(patches), counting(self) if self._follows else contextlib.nullcontext():
+        with (
+            replaced(patches),
+            counting(self) if self._follows else contextlib.nullcontext(),
+            self._watching_extensions(),
+        ):
             yield
         for address, departure in self._addresses:
             if not address.compared:
@@ -175,6 +182,31 @@ class OutsideWork(ArrayObserver):
             "is counted by the formula that @torchgauge.flop_formula gives it.",
         )
 
+    @contextlib.contextmanager
+    def _watching_extensions(self) -> Iterator[None]:
+        """Note calls of functions of C++ extensions: they take tensors without asking in Python."""
+        names = {Path(file).name.partition(".")[0] for file in filter(_takes_tensors, _loaded())}
+        before = sys.getprofile()
+
+        def watch(frame: FrameType, event: str, function: Any) -> None:
+            package, _, name = str(getattr(function, "__module__", "")).rpartition(".")
+            if event == "c_call" and name in names and not f"{package}.".startswith("torch."):
+                departure = self._watched(f"{name}.{function.__name__}", frame)
+                if departure is not None and self._on_meta:
+                    raise _without_memory(departure)
+                if departure is not None:
+                    self._add_unknown(departure)
+            if before is not None:
+                before(frame, event, function)
+
+        if names:
+            sys.setprofile(watch)
+        try:
+            yield
+        finally:
+            if names:
+                sys.setprofile(before)
+
     def _add_unknown(self, departure: _Exit) -> None:
         name, call, phase, _ = departure
         self._counter.add_work(call, (f"{OUTSIDE}: {name}", phase, ""), None, 0)
@@ -214,12 +246,7 @@ class OutsideWork(ArrayObserver):
 
     def _address(self, address: int, owner: Any, departure: _Exit) -> Address:
         if owner.device.type == "meta":
-            raise MeasurementError(
-                "The model's forward asks for the address of a tensor without values.",
-                id="address-of-meta",
-                cause=f"{departure.name} at {departure.line}: there is no memory at it.",
-                remedy="Give the model and its inputs on the CPU (--device cpu).",
-            )
+            raise _without_memory(departure)
         watched = Address(address)
         self._addresses.append((watched, departure))
         return watched
@@ -246,6 +273,38 @@ class OutsideWork(ArrayObserver):
 
         never_compiled(enter, below=True)
         return enter
+
+
+def _without_memory(departure: _Exit) -> MeasurementError:
+    return MeasurementError(
+        "The model's forward asks for the address of a tensor without values.",
+        id="address-of-meta",
+        cause=f"{departure.name} at {departure.line}: there is no memory at it.",
+        remedy="Give the model and its inputs on the CPU (--device cpu).",
+    )
+
+
+def _loaded() -> set[str]:
+    """Return the files that this process runs code of: one may be in no list of modules."""
+    files = {str(getattr(module, "__file__", "")) for module in sys.modules.copy().values()}
+    with contextlib.suppress(OSError):  # of Linux alone
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+        files.update(line.split(maxsplit=5)[-1] for line in maps.splitlines())
+    return files
+
+
+@functools.cache
+def _takes_tensors(file: str) -> bool:
+    """Whether a file is an extension that is linked to torch's Python, and not torch's own."""
+    if not file.endswith((".so", ".pyd")) or file.startswith(TORCH_FOLDER):
+        return False
+    with (
+        contextlib.suppress(OSError, ValueError),
+        Path(file).open("rb") as extension,
+        mmap.mmap(extension.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return content.find(b"torch_python") >= 0
+    return False
 
 
 def _values(inputs: Inputs) -> list[Any]:
