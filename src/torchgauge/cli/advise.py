@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options import target
 from torchgauge.cli.options.numbers import seconds
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -89,16 +89,11 @@ def run(options: argparse.Namespace) -> int:
     target.settle(options)
     formats.check(options)
     from torchgauge.api.advices import advise_request
-    from torchgauge.records import rendering
-    from torchgauge.report.console.console import view
 
     with prints_to_stderr():
         advice = advise_request(target.run_request(options), _advice_options(options))
     written = formats.write(advice, options, "advice")
-    if options.json:
-        emit(rendering.text(advice, "json"))
-    else:
-        print_view(lambda width: view(advice, width=width))
+    formats.show(advice, options)
     formats.say(written)
     return ExitCode.INTERRUPTED if advice.interrupted else ExitCode.DONE
 

@@ -12,7 +12,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.options import loads
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.cli.options.target import add_runtime_options, runtime_options
-from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell_lines
+from torchgauge.cli.output import prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -260,14 +260,7 @@ def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
 
 def _show(plan: CapacityPlan, options: argparse.Namespace) -> None:
     """Print the record as JSON, or the summary."""
-    from torchgauge.records import rendering
-
     for warning in plan.warnings:
         if warning.traceback:
             tell_lines(warning.traceback)
-    if options.json:
-        emit(rendering.text(plan, "json"))
-        return
-    from torchgauge.report.console import console
-
-    print_view(lambda width: console.view(plan, width=width))
+    formats.show(plan, options)

@@ -14,7 +14,7 @@ from torchgauge.cli.options.target import (
     add_training_options,
     run_request,
 )
-from torchgauge.cli.output import command_argument, emit, print_view, prints_to_stderr
+from torchgauge.cli.output import command_argument, prints_to_stderr
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
 
@@ -79,9 +79,12 @@ def run(options: argparse.Namespace) -> int:
     formats.check(options, "Comparison")
     comparison = _compared(options)
     written = formats.write_or_show(
-        comparison, options, "comparison", lambda: _show(comparison, options)
+        comparison,
+        options,
+        "comparison",
+        lambda: formats.show(comparison, options, top=options.top),
     )
-    _show(comparison, options)
+    formats.show(comparison, options, top=options.top)
     formats.say(written)
     if any(warning.id == "interrupted" for warning in comparison.warnings):
         return ExitCode.INTERRUPTED
@@ -106,20 +109,9 @@ def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Na
         else compare_snapshots(*sides)
     )
     written = formats.write(record, options, "comparison" if kind == "trace" else "growth")
-    _show(record, options)
+    formats.show(record, options, top=options.top)
     formats.say(written)
     return ExitCode.DONE if kind == "snapshot" else _code(cast("TraceDiff", record))
-
-
-def _show(record: Comparison | TraceDiff | Growth, options: argparse.Namespace) -> None:
-    from torchgauge.records import rendering
-    from torchgauge.report.console.console import view
-    from torchgauge.report.content.document import Options
-
-    if options.json:
-        emit(rendering.text(record, "json"))
-        return
-    print_view(lambda width: view(record, Options(top=options.top), width=width))
 
 
 def _compared(options: argparse.Namespace) -> Comparison:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options import target
 from torchgauge.cli.options.numbers import levels
-from torchgauge.cli.output import emit, print_view, prints_to_stderr, tell, tell_lines
+from torchgauge.cli.output import emit, prints_to_stderr, tell, tell_lines
 from torchgauge.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -203,16 +203,10 @@ def _run_mesh(options: argparse.Namespace) -> int:
 
 def show(count: Count | Parallel, options: argparse.Namespace) -> None:
     """Print the record as JSON, its table as CSV, or the report; colours on a terminal only."""
-    from torchgauge.records import rendering
     from torchgauge.records.work.size import Count
-    from torchgauge.report.console.console import view
-    from torchgauge.report.content.document import Options
     from torchgauge.report.csv import count_csv, csv
 
-    if options.json:
-        emit(rendering.text(count, "json"))
-    elif options.csv and isinstance(count, Count):
+    if options.csv and isinstance(count, Count) and not options.json:
         emit(csv.text(*count_csv.rows(count, options.by, options.depth)))
     else:
-        shown_options = Options(options.depth, by=options.by)
-        print_view(lambda width: view(count, shown_options, width=width))
+        formats.show(count, options, depth=options.depth, by=options.by)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli import formats
+from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 
 DESCRIPTION = """\
@@ -30,16 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Examine, show; return the exit code."""
     from torchgauge.api.measurements import diagnose
-    from torchgauge.records import rendering
 
     with prints_to_stderr():
         diagnosis = diagnose(quick=options.quick)
-    if options.json:
-        emit(rendering.text(diagnosis, "json"))
-    else:
-        from torchgauge.report.console.console import view
-
-        print_view(lambda width: view(diagnosis, width=width))
+    formats.show(diagnosis, options)
     # Not "a measurement failed": a shell's plain "no", as grep and diff say it.
     failed = options.strict and not diagnosis.healthy
     return 1 if failed else ExitCode.DONE

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torchgauge.cli.output import tell
+from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import InputError
 from torchgauge.files import check_replaceable, check_writable, write_atomically
 from torchgauge.folders import display_path, typed, users_folder
@@ -253,6 +253,18 @@ def write_or_show(
         show()
         options.json = False  # standard output holds one document
         raise
+
+
+def show(record: Saved, options: argparse.Namespace, **view_options: Any) -> None:
+    """Print the record as JSON, or its summary; colours on a terminal only."""
+    from torchgauge.records import rendering
+    from torchgauge.report.console.console import view
+    from torchgauge.report.content.document import Options
+
+    if options.json:
+        emit(rendering.text(record, "json"))
+    else:
+        print_view(lambda width: view(record, Options(**view_options), width=width))
 
 
 def say(written: Iterable[Path]) -> None:

@@ -162,16 +162,10 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
 
 def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     """Print the verdict; in a workflow tell GitHub."""
-    from torchgauge.records import rendering
-    from torchgauge.report.console.console import view
-
     for warning in verdict.warnings:
         if warning.traceback:
             output.tell_lines(warning.traceback)
-    if options.json:
-        output.emit(rendering.text(verdict, "json"))
-    else:
-        output.print_view(lambda width: view(verdict, width=width))
+    formats.show(verdict, options)
     tell_github(verdict, options.target)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import positive
-from torchgauge.cli.output import emit, print_view
+from torchgauge.cli.output import emit
 from torchgauge.errors import ExitCode
 
 DESCRIPTION = """\
@@ -41,17 +41,13 @@ def run(options: argparse.Namespace) -> int:
     """Read, show, write; return the exit code."""
     from torchgauge.api.records import read_snapshot
     from torchgauge.records import rendering
-    from torchgauge.report.console.console import view
-    from torchgauge.report.content.document import Options
 
     formats.check(options, "Snapshot")
     record = read_snapshot(options.path)
     written = formats.write(record, options, "snapshot")
-    if options.json:
-        emit(rendering.text(record, "json"))
-    elif options.csv is not None:
+    if options.csv is not None and not options.json:
         emit(rendering.text(record, "csv", table=options.csv))
     else:
-        print_view(lambda width: view(record, Options(top=options.top), width=width))
+        formats.show(record, options, top=options.top)
     formats.say(written)
     return ExitCode.DONE

@@ -10,7 +10,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.options import target
 from torchgauge.cli.options.latency import latency_options
 from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
-from torchgauge.cli.output import emit, print_view, prints_to_stderr
+from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
 from torchgauge.targets.runtimes.runtime_options import LEVELS, RUNTIMES, RuntimeOptions
@@ -168,11 +168,11 @@ def run(options: argparse.Namespace) -> int:
             _sweep_options(options, journal),
             latency_options(options, parse(options.where)),
         )
-    written = formats.write_or_show(sweep, options, "sweep", lambda: show(sweep, options))
+    written = formats.write_or_show(sweep, options, "sweep", lambda: formats.show(sweep, options))
     if written and journal is not None and not sweep.interrupted and options.resume is None:
         with contextlib.suppress(OSError):
             journal.unlink()  # the record holds all of it now
-    show(sweep, options)
+    formats.show(sweep, options)
     formats.say(written)
     return code(sweep)
 
@@ -195,17 +195,6 @@ def _sweep_options(options: argparse.Namespace, journal: Path | None) -> SweepOp
         size(options.memory_limit),
         journal,
     )
-
-
-def show(sweep: Sweep, options: argparse.Namespace) -> None:
-    """Print the record as JSON, or the summary; colours on a terminal only."""
-    from torchgauge.records import rendering
-    from torchgauge.report.console.console import view
-
-    if options.json:
-        emit(rendering.text(sweep, "json"))
-    else:
-        print_view(lambda width: view(sweep, width=width))
 
 
 def code(sweep: Sweep) -> ExitCode:

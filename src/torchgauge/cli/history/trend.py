@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli import formats
 from torchgauge.cli.formats import say
 from torchgauge.cli.history.chosen import add_run_filters, opened, selection
 from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.options.store import add_store_option
-from torchgauge.cli.output import emit, print_view, tell
+from torchgauge.cli.output import emit, tell
 from torchgauge.errors import ExitCode, InputError
 from torchgauge.folders import typed
 from torchgauge.visible import printable
@@ -61,23 +62,11 @@ def run(options: argparse.Namespace) -> int:
         return _alerts(options)
     with opened(options) as store:
         trend_record = trend(store, chosen, options.metric, options.layer)
-    _show(trend_record, options)
+    formats.show(trend_record, options, points=options.points)
     if options.html is not None:
         trend_record.to_html(options.html)
         say([options.html])
     return ExitCode.DONE
-
-
-def _show(trend_record: Trend, options: argparse.Namespace) -> None:
-    from torchgauge.records import rendering
-    from torchgauge.report.console.console import view
-    from torchgauge.report.content.document import Options
-
-    if options.json:
-        emit(rendering.text(trend_record, "json"))
-    else:
-        shown_options = Options(points=options.points)
-        print_view(lambda width: view(trend_record, shown_options, width=width))
 
 
 def _alerts(options: argparse.Namespace) -> int:
@@ -102,7 +91,7 @@ def _alerts(options: argparse.Namespace) -> int:
         )
     lines = [line(alert) for alert in trend_record.alerts]
     if options.json:
-        _show(trend_record, options)
+        formats.show(trend_record, options, points=options.points)
     else:
         rules_count = len(alert_rules.rules) + len(alert_rules.window_rules)
         count = f"{rules_count} rules, {len(trend_record.series)} series"

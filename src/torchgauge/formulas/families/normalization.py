@@ -163,7 +163,7 @@ def rms_norm_backward(
     return _per_element(operations + bool(inputs or weights), operand)
 
 
-@formula("aten::native_batch_norm_backward")
+@formula("aten::native_batch_norm_backward", "aten::batch_norm_backward")
 def batch_norm_backward(
     gradient: Operand,
     operand: Operand,
@@ -175,27 +175,10 @@ def batch_norm_backward(
     train: bool,
     eps: float,
     output_mask: Any,
+    *_reserve: Any,
 ) -> Work:
     """As layer normalisation's; one per element for the input where statistics are frozen."""
     return _gradients(operand, weight, output_mask, frozen=not train)
-
-
-@formula("aten::batch_norm_backward")
-def batch_norm_backward_reserved(
-    gradient: Operand,
-    operand: Operand,
-    weight: Any,
-    running_mean: Any,
-    running_var: Any,
-    save_mean: Any,
-    save_var: Any,
-    update: bool,
-    eps: float,
-    output_mask: Any,
-    reserve: Any,
-) -> Work:
-    """As `native_batch_norm_backward`."""
-    return _gradients(operand, weight, output_mask, frozen=not update)
 
 
 @formula("aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward")

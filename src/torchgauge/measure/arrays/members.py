@@ -209,8 +209,8 @@ def ufunc_work(ufunc: Any, method: str, inputs: Sequence[Any], result: Any) -> W
     Of products what they multiply. None for other functions of whole matrices, and those that
     neither NumPy nor SciPy has.
     """
-    known = (getattr(sys.modules.get(name), ufunc.__name__, None) for name in _UFUNCS)
-    if not any(function is ufunc for function in known):  # a user's own may do anything
+    functions = (getattr(sys.modules.get(name), ufunc.__name__, None) for name in _UFUNCS)
+    if not any(function is ufunc for function in functions):  # a user's own may do anything
         return None
     arrays = [described(np.asarray(value)) for value in inputs]
     outputs = [described(np.asarray(value)) for value in _several(result)]

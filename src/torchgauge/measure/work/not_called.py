@@ -154,10 +154,8 @@ def counted_calls(measure: Callable[[Variation], Cost]) -> Cost:
     """Return the cost of a call, with the range of FLOPs of others where they do other work.
 
     Others are counted if the call drew random numbers, or changed the model. What the first alone
-    does, such as making the parameters of a lazy module, is no difference between calls.
-
-    Args:
-        measure: Counts a call, and notes what may let others do other work.
+    does, such as making the parameters of a lazy module, is no difference between calls. `measure`
+    counts one, and notes what may let others do other work.
     """
     variation, further = Variation(), list[Cost]()
     first = measure(variation)

@@ -197,15 +197,14 @@ class OutsideWork(ArrayObserver):
                 if departure is not None:
                     self._add_unknown(departure)
             if before is not None:
-                before(frame, event, function)
+                before(frame, event, function)  # type: ignore[arg-type]
 
         if names:
             sys.setprofile(watch)
         try:
             yield
         finally:
-            if names:
-                sys.setprofile(before)
+            sys.setprofile(before)
 
     def _add_unknown(self, departure: _Exit) -> None:
         name, call, phase, _ = departure

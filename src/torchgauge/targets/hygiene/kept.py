@@ -25,8 +25,7 @@ class Restoration:
     `restored` and `altered` are parameters, buffers, gradients and attributes that an inference
     changed and that were, or could not be, put back; `inputs` are inputs (True: put back); `failed`
     are the steps of putting back that raised, with their errors. `progressed`: the model came out
-    of the work with other attributes or values, training flags and what training writes left out.
-    All are known after the block.
+    with other attributes or values than training writes. All are known after the block.
     """
 
     host: int = 0
