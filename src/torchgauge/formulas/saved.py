@@ -1,4 +1,4 @@
-"""What operators save for the backward pass, and what their kernels take meanwhile."""
+"""What operators save for the backward pass, and what kernels of libraries take meanwhile."""
 
 from __future__ import annotations
 
@@ -47,37 +47,8 @@ _SHORT, _LONGEST = 3, 15  # kernels of oneDNN's own: of one channel with channel
 _LSTM = 2  # the mode of mkldnn_rnn_layer whose sizes are known
 
 
-# These hold more than they return, by torch's events of allocations; how much, no rule here says.
-UNKNOWN = frozenset(
-    f"aten::{name}"
-    for name in [
-        "linalg_matrix_exp",
-        "linalg_eig",
-        "_linalg_eigh",
-        "linalg_pinv",
-        "linalg_lstsq",
-        "linalg_inv_ex",
-        "_euclidean_dist",
-        "_trilinear",
-        "kthvalue",
-        "multinomial",
-        "_unique2",
-    ]
-)
-
-
-def scratch(name: str, args: Arguments, threads: int = 1) -> int:
-    """Return the most bytes that a call holds beyond inputs and outputs; 0 where none is known.
-
-    `name` is "aten::convolution". Sizes are those of oneDNN on a CPU with 512-bit vectors, as
-    measured; other machines' kernels take other layouts.
-    """
-    rule = _SCRATCH.get(name)
-    return 0 if rule is None else rule(args, threads)
-
-
-def sizes(name: str, args: Arguments) -> tuple[int | None, ...]:
-    """Return what a call's outputs really take, in bytes, where fake kernels tell otherwise."""
+def lstm_sizes(name: str, args: Arguments) -> tuple[int | None, ...]:
+    """Return what an LSTM's outputs really take, in bytes; fake kernels tell otherwise."""
     if name == "aten::mkldnn_rnn_layer" and _is_lstm(args, 9):
         return None, None, None, _reserve(args[0], args[2])
     if name == "aten::mkldnn_rnn_layer_backward" and _is_lstm(args, 14):
@@ -250,7 +221,7 @@ def _is_lstm(args: Arguments, mode: int) -> bool:
     return len(args) > mode and args[mode] == _LSTM
 
 
-_SCRATCH: dict[str, Rule] = {
+LIBRARY_KERNELS: dict[str, Rule] = {
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "torchvision::deform_conv2d": _deformable,

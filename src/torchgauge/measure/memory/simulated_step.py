@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from torchgauge.analyze.memory.training_memory import Block, BlockLifetimes, Passes, passes
 from torchgauge.errors import MeasurementError
-from torchgauge.formulas import saved as scratch
+from torchgauge.formulas import workspaces
 from torchgauge.formulas.operand import tensors
 from torchgauge.measure.forward import running
 from torchgauge.measure.work import internals
@@ -57,7 +57,7 @@ class LiveBytes(internals.DispatchMode):
         schema = getattr(func, "_schema", None)
         name = str(func) if schema is None else schema.name
         is_known = schema is not None and func.namespace in _KNOWN_NAMESPACES
-        is_known &= not self._workspaces or name not in scratch.UNKNOWN
+        is_known &= not self._workspaces or not workspaces.is_unknown(name, args)
         if not is_known and any(True for _ in tensors((args, outputs))):
             self.unknown.add(name)
         self._note(name, args, outputs)
@@ -70,7 +70,7 @@ class LiveBytes(internals.DispatchMode):
 
     def _note(self, name: str, args: Any, outputs: Any) -> None:
         backward = internals.graph_task() != -1
-        real_sizes = scratch.sizes(name, args)
+        real_sizes = workspaces.sizes(name, args, outputs)
         for index, tensor in enumerate(tensors(outputs)):
             key = internals.storage_key(tensor)
             if key in self._alive:
@@ -83,7 +83,7 @@ class LiveBytes(internals.DispatchMode):
             block = self.lives.begin(Block(size, backward), may_replace=in_place)
             alive = self._alive[key] = _Alive(storage, self._ended(key, block))
             alive.block = block
-        if self._workspaces and (size := scratch.scratch(name, args, self._threads)):
+        if self._workspaces and (size := workspaces.scratch(name, args, self._threads, outputs)):
             self.lives.end(self.lives.begin(Block(size, backward, scratch=True)))
 
     def _ended(self, key: int, block: int) -> Any:
