@@ -6,8 +6,21 @@ import importlib
 import warnings
 from typing import Any
 
+from torchgauge.errors import missing_extra
+
 
 def imported(name: str) -> Any:
     """Return a module. scipy.special sets a filter of warnings when it is imported."""
     with warnings.catch_warnings():
         return importlib.import_module(name)
+
+
+def required(module: str, extra: str, purpose: str, library: str = "") -> Any:
+    """Return a module of an optional library; raises MissingExtraError where it is absent.
+
+    `extra` is torchgauge's that has it, `library` its name where that is not the module's.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing_extra(library or module, extra, purpose) from error

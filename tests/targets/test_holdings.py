@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import types
+from typing import ClassVar
 
 import accelerate
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import torchgauge as tg
+from torchgauge.measure.memory.live_tensors import live_tensors
+from torchgauge.targets import members
 from torchgauge.targets.holdings import ParameterCounts, holdings, unique
+from torchgauge.targets.loaders.exported import with_layers
 
 X = torch.ones(2, 4)
 pytestmark = pytest.mark.filterwarnings("ignore:.*quantization.*:DeprecationWarning")
@@ -167,3 +172,155 @@ def test_a_lazy_model_has_its_size_after_the_call_and_stays_lazy():
 def test_inputs_that_hide_their_tensors_are_named():
     memory = tg.measure_memory(lambda rows: next(iter(X)) * 2, (iter([X]),))
     assert [warning.id for warning in memory.warnings] == ["inputs-unread"]
+
+
+def saved(script, tmp_path):
+    torch.jit.save(script, tmp_path / "program.pt")
+    return torch.jit.load(tmp_path / "program.pt")
+
+
+@pytest.mark.parametrize("form", ["script", "trace", "freeze", "load", "layers"])
+def test_a_program_holds_what_it_has_in_cpp(form, tmp_path):
+    model = dynamic(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)))
+    program = torch.jit.trace(model, X) if form == "trace" else torch.jit.script(model)
+    if form == "freeze":
+        program = torch.jit.freeze(program)
+    if form in ("load", "layers"):
+        program = saved(program, tmp_path)
+    if form == "layers":
+        program = with_layers(program)
+    # As of the model itself: 64 weights of a byte, 12 biases of four.
+    assert totals(program)["parameter"] == (76, 112)
+    size = tg.measure_size(program)
+    assert (size.parameters, size.bytes, size.disk_bytes) == (76, 112, None)
+    assert tg.measure_memory(program, X).parameters == 112
+    assert tg.count_cost(program, X).nodes[0].parameters == 76
+
+
+def test_a_scripted_lstm_has_the_weights_of_the_quantized_one():
+    model = torch.jit.script(dynamic(nn.Sequential(nn.LSTM(8, 16, 2, bidirectional=True))))
+    assert tg.measure_size(model).parameters == 9728
+    assert tg.measure_memory(model, torch.ones(3, 1, 8)).parameters == 9728 + 3 * 4 * 128
+
+
+class WithConstant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.tables = [torch.ones(5), torch.ones(6)]
+
+    def forward(self, x):
+        return self.layer(x) + self.tables[0].sum()
+
+
+def test_a_frozen_program_has_its_constants_and_another_one_its_lists_of_tensors():
+    program = torch.jit.script(WithConstant().eval())
+    size = tg.measure_size(program)
+    assert (size.parameters, size.trainable, size.buffers) == (20, 20, 11)
+    size = tg.measure_size(torch.jit.freeze(program))
+    # While it is frozen the sum of the table becomes a number.
+    assert (size.parameters, size.trainable, size.disk_bytes) == (20 + 1, 0, None)
+
+
+class Subclass(torch.Tensor):
+    """A weight of four bits in a tensor of bytes, with an attribute that is no tensor."""
+
+    @staticmethod
+    def __new__(cls, packed, mesh):
+        shape = (packed.shape[0], 2 * packed.shape[1])
+        return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32)
+
+    def __init__(self, packed, mesh):
+        self.packed, self.mesh = packed, mesh
+
+    def __tensor_flatten__(self):
+        return ["packed", "mesh"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts, _, size, stride):
+        return Subclass(**parts)
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.detach.default:
+            return Subclass(args[0].packed, args[0].mesh)
+        raise NotImplementedError(function)
+
+
+def test_a_subclass_is_counted_by_its_elements_and_the_bytes_that_keep_them():
+    model = nn.Module()
+    model.weight = nn.Parameter(
+        Subclass(torch.zeros(4, 2, dtype=torch.uint8), object()), requires_grad=False
+    )
+    size = tg.measure_size(model)
+    assert (size.parameters, size.bytes) == (16, 8)
+    assert {name: kind.bytes for name, kind in size.by_dtype.items()} == {"uint8": 8}
+
+
+def test_a_sparse_tensor_has_the_type_of_its_values():
+    model = nn.Module()
+    model.register_buffer("graph", torch.eye(4).to_sparse())
+    assert list(tg.measure_size(model).by_dtype) == ["float32"]
+
+
+def test_arrays_of_numpy_in_a_model_are_buffers():
+    model = nn.Linear(4, 4)
+    model.table = np.ones((10, 4), np.float32)
+    model.other = {"again": model.table, "names": np.array(["ab", "c"])}
+    shared = np.ones(5)
+    model.shared = shared
+    model.register_buffer("same", torch.from_numpy(shared))
+    size = tg.measure_size(model)
+    # 40 float32; two strings of two characters of four bytes; the five of the buffer once.
+    assert size.buffer_bytes == 160 + 16 + 40
+    assert tg.measure_memory(model, X).buffers == 160 + 16 + 40
+
+
+def test_views_of_a_parameter_are_no_buffers():
+    model = nn.Linear(4, 4)
+    model.row, model.rows = model.weight[0], model.weight.detach().view(2, 8)
+    assert tg.measure_size(model).buffers == 0
+    model.part = torch.zeros(30)
+    model.register_buffer("first", model.part[:10])
+    assert tg.measure_size(model).buffers == 10 + 30
+
+
+def test_a_view_that_was_changed_through_another_is_held():
+    model = nn.Linear(4, 4)
+    first, second = (model.weight * 1).unbind()[:2]
+    model.view = first
+    with torch.no_grad():
+        second.add_(1)
+    with pytest.raises(RuntimeError, match="multiple views"):
+        first.grad_fn  # noqa: B018 - what torch refuses
+    assert tg.measure_size(model).parameters == 20
+    live_tensors("cpu")
+
+
+def test_a_model_of_fsdp_of_the_second_kind_stays_usable():
+    class FSDPModule:  # known by its name: torch makes such classes
+        """Keeps what it gathered, as torch does."""
+
+    class Gathering(FSDPModule, nn.Linear):
+        gathered: ClassVar = []
+
+        def forward(self, x):
+            if not self.gathered:
+                self.gathered.append(self.weight * 1)
+            return x @ self.gathered[0].T
+
+    memory = tg.measure_memory(Gathering(4, 4), X)
+    assert memory.grad_mode == "no_grad"
+    assert not Gathering.gathered or not Gathering.gathered[0].is_inference()
+
+
+def test_a_lazy_model_is_unknown_to_profilers_until_it_ran():
+    lazy = nn.Sequential(nn.LazyConv2d(8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5))
+    x = torch.ones(2, 3, 6, 6)
+    assert tg.Profiler().count_parameters(lazy) is None
+    assert members.trainable(lazy) == []
+    assert [node.parameters for node in tg.count_cost(lazy, x).nodes] == [869, 224, 0, 0, 645]
+    assert tg.Profiler().count_parameters(lazy) is None
+    lazy(x)
+    assert tg.Profiler().count_parameters(lazy) == 869
+    assert sum(parameter.bytes for parameter in members.trainable(lazy)) == 3476

@@ -41,16 +41,7 @@ class TorchSubject:
 
     def trainable(self) -> list[Trainable]:
         """Return the parameters that require a gradient."""
-        parameters = [] if self.module is None else members.parameters(self.module)
-        return [
-            Trainable(
-                tuple(parameter.shape),
-                str(parameter.dtype).removeprefix("torch."),
-                parameter.itemsize,
-            )
-            for parameter in parameters
-            if parameter.requires_grad
-        ]
+        return members.trainable(self.module)
 
     def inputs(self, shape: Shape) -> Inputs:
         """Return random numbers of the parameters' type, or zeros where the model wants indices."""

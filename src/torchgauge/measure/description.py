@@ -24,7 +24,9 @@ def describe(placement: Placement, *, training: bool) -> TargetDescription:
         device=placement.device,
         precision=placement.precision,
         precision_method=placement.method,
-        inputs=tuple(_input(name, tensor) for name, tensor in placement.inputs.tensors()),
+        inputs=tuple(
+            _input(name, tensor) for name, tensor in placement.inputs.tensors(arrays=True)
+        ),
         batch=target.batch,
         tokens=target.tokens,
         images=target.images,

@@ -19,7 +19,7 @@ from torchgauge.forks import PASSING, Owner, after_fork_in_child
 from torchgauge.measure.forward import running, translated
 from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.records.record import GradMode
-from torchgauge.signals import restoring, uninterrupted
+from torchgauge.signals import replaced, restoring, uninterrupted
 from torchgauge.targets import hygiene
 from torchgauge.targets.deferred import Finishing
 from torchgauge.targets.hygiene import Restoration
@@ -103,14 +103,8 @@ def _gradients_requested() -> Iterator[list[bool]]:
         return call
 
     set_grad_enabled = torch.set_grad_enabled.__init__
-    before = [(owner, name, getattr(owner, name)) for owner, name in originals]
-    for owner, name, function in before:
-        setattr(owner, name, noting(function))
-    try:
+    with replaced((owner, name, noting(getattr(owner, name))) for owner, name in originals):
         yield requests
-    finally:
-        for owner, name, function in before:
-            setattr(owner, name, function)
 
 
 class Modes:

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import cloudpickle
 import msgspec
 
-from torchgauge.errors import InputError, TorchgaugeError, missing_extra
+from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.imports import required
 from torchgauge.records.finding import Failure
 from torchgauge.records.sweep import Cell
 from torchgauge.sweeps.job import Done, Entry, Job, perform
@@ -35,10 +36,7 @@ class RayCluster:
     is_local = False
 
     def __init__(self) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise missing_extra("ray", "ray", "A sweep on a Ray cluster") from error
+        ray = required("ray", "ray", "A sweep on a Ray cluster")
         self._ray: Any = ray
         self._owns_cluster = not ray.is_initialized()
         if self._owns_cluster:

@@ -9,7 +9,7 @@ tensors in attributes and in objects there; of a function what it closes over.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -23,8 +23,22 @@ from torchgauge.targets import members
 from torchgauge.targets.contents.walk import Walk, tensors_in
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.hygiene.kept import listed
-from torchgauge.targets.inputs.tensors import identity, nbytes, strided
-from torchgauge.targets.layers import Layer, joined, layers_of, outside_of_modules, own_attributes
+from torchgauge.targets.inputs.tensors import (
+    extent,
+    identity,
+    nbytes,
+    node_of,
+    strided,
+    tensor_of,
+)
+from torchgauge.targets.layers import (
+    FROZEN,
+    Layer,
+    joined,
+    layers_of,
+    outside_of_modules,
+    own_attributes,
+)
 
 Role = Literal["parameter", "buffer", "derived"]
 
@@ -98,8 +112,10 @@ def holdings(
                         entry._replace(role="parameter" if kind == "_parameters" else "buffer")
                     )
     walk = Walk(functions=module_of(model) is None, outer=(nn.Module,))
-    # What belongs to a parameter may be an attribute of its layer too.
-    part_keys = {identity(part) for tensor in held for part in tensor.parts}
+    # What belongs to a parameter may be an attribute of its layer too, and a view of it.
+    known = Counter[object]()
+    for part in {identity(part): part for entry in held for part in entry.parts}.values():
+        known[extent(part)[0]] += nbytes(part)
     attributes: list[tuple[str, nn.Module | None, Any]] = [
         (name, None, value) for name, value in outside_of_modules(model)
     ]
@@ -110,7 +126,11 @@ def holdings(
     )
     for name, owner, value in attributes:
         entries = _in_attribute(walk, name, owner, value, packed=packed)
-        held += (entry for entry in entries if part_keys.isdisjoint(map(identity, entry.parts)))
+        held += (
+            entry
+            for entry in entries
+            if not entry.parts or any(nbytes(part) > known[extent(part)[0]] for part in entry.parts)
+        )
     return held
 
 
@@ -205,10 +225,12 @@ def _in_attribute(
     if any(isinstance(entry.item, nn.Module) and entry.in_object for entry in entries):
         return
     for entry in entries:
-        if isinstance(entry.item, torch.Tensor):
-            held = _held(entry.name, layer, entry.item, registered=False)
+        if (tensor := tensor_of(entry.item)) is not None:
+            held = _held(entry.name, layer, tensor, registered=False)
             if name.endswith(members.OFFLOADING):  # its layer has them too, without values
                 held = held._replace(role="parameter", shape=(0,), bytes=0)
+            elif name.endswith(FROZEN):
+                held = held._replace(role="parameter")
             yield held
         elif packed and isinstance(entry.item, torch.ScriptObject):
             yield from _packed(entry.name, layer, entry.item)
@@ -217,12 +239,14 @@ def _in_attribute(
 def _held(name: str, layer: nn.Module | None, tensor: torch.Tensor, *, registered: bool) -> Held:
     owner = None if layer is None else id(layer)
     role: Role = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
-    if not registered and tensor.grad_fn is not None:
+    if not registered and node_of(tensor) is not None:
         role = "derived"
     if is_lazy(tensor):
         return Held(role, name, owner, id(tensor), (), tensor.dtype, 0, tensor, (), registered)
     parts = {identity(part): part for part in strided(tensor)}
-    size = nbytes(tensor)
+    # What a subclass keeps its numbers in; the indices of a sparse tensor may be larger.
+    inner = parts.values() if tensor.layout is torch.strided else ()
+    kept, size = max(inner, key=nbytes, default=tensor), nbytes(tensor)
     for value in vars(tensor).values():
         for attached in tensors_in(value):
             fresh = {identity(part): part for part in strided(attached)}
@@ -237,7 +261,7 @@ def _held(name: str, layer: nn.Module | None, tensor: torch.Tensor, *, registere
         owner,
         identity(tensor),
         shape if quantized is None else tuple(quantized.shape),
-        tensor.dtype,
+        kept.dtype,
         size,
         tensor,
         tuple(parts.values()),
@@ -260,7 +284,7 @@ def _packed(name: str, layer: nn.Module | None, item: Any) -> Iterator[Held]:
                 unpacked[identity(entry.item)] = entry.item
     for number, tensor in enumerate(unpacked.values()):
         held = _held(f"{name}.{number}", layer, tensor, registered=False)
-        yield held._replace(role="parameter", key=(id(item), number), tensor=None, parts=())
+        yield held._replace(role="parameter", key=(item, number), tensor=None, parts=())
 
 
 def _unpacked(item: Any) -> Any:

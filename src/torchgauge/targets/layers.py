@@ -7,12 +7,15 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from torchgauge.targets.contents.walk import ATOMS, Walk, attributes_of, closed_over
 from torchgauge.targets.hygiene import module_of
 
 _REGISTERED = frozenset({"_parameters", "_buffers", "_modules"})
+# Constants of a program that has no other tensors.
+FROZEN = "(frozen)"
 _CONTAINERS = (list, tuple, dict, set)
 
 
@@ -67,12 +70,37 @@ def joined(path: str, name: str) -> str:
 
 
 def own_attributes(item: Any) -> dict[str, Any]:
-    """Return an object's own attributes, without what is registered and hooks."""
+    """Return an object's own attributes, without what is registered and hooks.
+
+    Of a module of TorchScript also what it has in C++.
+    """
+    attributes = dict(attributes_of(item) or {})
+    script = attributes.get("script", item)  # of a program with layers (`loaders/exported.py`)
+    if isinstance(script, torch.jit.ScriptModule):
+        attributes |= _in_program(script._c)  # noqa: SLF001 - it has no public name
     return {
         name: value
-        for name, value in (attributes_of(item) or {}).items()
+        for name, value in attributes.items()
         if type(value) not in ATOMS and name not in _REGISTERED and not name.endswith("_hooks")
     }
+
+
+def _in_program(module: Any) -> dict[str, Any]:
+    """Return the attributes of a module in C++, and its methods' constants, which frozen ones have.
+
+    Each value is made when it is asked for.
+    """
+    label = "constants" if module.hasattr("training") else FROZEN
+    kind: Any = torch._C.ConcreteModuleType.from_jit_type(module._type())  # noqa: SLF001
+    values = {name: module.getattr(name) for name in kind.get_attributes()}
+    for method in module._method_names():  # noqa: SLF001
+        nodes = module._get_method(method).graph.findAllNodes("prim::Constant")  # noqa: SLF001
+        values[f"{method} {label}"] = [
+            node.output().toIValue()
+            for node in nodes
+            if node.output().type().kind() != "FunctionType"
+        ]
+    return values
 
 
 def outside_of_modules(model: Callable[..., Any]) -> Iterable[tuple[str, Any]]:

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+
+from torchgauge.analyze.memory.training_memory import Trainable
 
 _Kind = Literal["_parameters", "_buffers"]
 KINDS: tuple[_Kind, ...] = ("_parameters", "_buffers")
@@ -42,6 +45,17 @@ def offloaded(module: nn.Module | None) -> dict[int, str]:
                 meta = (id(tensor) for tensor in held if tensor.is_meta)
                 devices |= dict.fromkeys(meta, str(torch.device(device)))
     return devices
+
+
+def trainable(module: nn.Module | None) -> list[Trainable]:
+    """Return what has a gradient: each parameter once, as an optimizer is given them."""
+    return [
+        Trainable(
+            tuple(parameter.shape), str(parameter.dtype).removeprefix("torch."), parameter.itemsize
+        )
+        for parameter in ([] if module is None else parameters(module))
+        if parameter.requires_grad and not is_lazy(parameter)
+    ]
 
 
 def named(module: nn.Module, kind: _Kind) -> list[tuple[str, torch.Tensor]]:

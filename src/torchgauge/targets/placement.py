@@ -32,6 +32,7 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
+GRAD_MODES: tuple[GradMode, ...] = ("inference_mode", "no_grad", "enable_grad")
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
@@ -53,7 +54,7 @@ class Placement:
     method: str
     tf32: bool | None = None
     grad_modes: list[GradMode] = dataclasses.field(
-        default_factory=lambda: ["inference_mode", "no_grad", "enable_grad"], compare=False
+        default_factory=lambda: list(GRAD_MODES), compare=False
     )
 
     @functools.cached_property
@@ -116,7 +117,14 @@ def place(
         precision=precision or native_precision(target),
         method="autocast" if autocast else "cast" if cast else "native",
         tf32=None if precision is None else precision == "tf32",
+        grad_modes=list(GRAD_MODES[1:] if module is not None and _gathers(module) else GRAD_MODES),
     )
+
+
+def _gathers(module: nn.Module) -> bool:
+    """Whether FSDP of the second kind gathers its parameters, for good as inference tensors."""
+    kinds = {type(submodule) for submodule in module.modules()}
+    return any(base.__name__ == "FSDPModule" for kind in kinds for base in kind.__mro__)
 
 
 def _convert(tensor: torch.Tensor, device: str, dtype: torch.dtype | None) -> torch.Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 from torchgauge.cli.output import tell
 from torchgauge.errors import ExitCode
 from torchgauge.forks import Owner
-from torchgauge.signals import handler_of, restoring, set_handler
+from torchgauge.signals import handler_of, replaced, restoring, set_handler
 
 # What the others of the family call; the last two end it by a signal.
 _ENDS = ("_exit", "abort", "execv", "execve", "kill", "killpg")
@@ -30,19 +30,14 @@ def refused() -> Iterator[None]:
     exception would end alone, the process ends with 1 and says why.
     """
     owner, places = Owner(), [os, sys.modules[os.name]]
-    before = [
-        (place, name, getattr(place, name))
+    refusing = [
+        (place, name, _refusing(name, getattr(place, name), owner))
         for place in places
         for name in _ENDS
         if hasattr(place, name)
     ]
-    try:
-        for place, name, original in before:
-            setattr(place, name, _refusing(name, original, owner))
+    with replaced(refusing):
         yield
-    finally:
-        for place, name, original in before:
-            setattr(place, name, original)
 
 
 def _refusing(name: str, original: Callable[..., Any], owner: Owner) -> Callable[..., Any]:

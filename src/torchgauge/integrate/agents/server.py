@@ -16,8 +16,9 @@ import msgspec
 
 from torchgauge.api.comparisons import compare
 from torchgauge.api.records import load
-from torchgauge.errors import InputError, TorchgaugeError, missing_extra
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.files import is_folder
+from torchgauge.imports import required
 from torchgauge.readers.tables import content
 from torchgauge.records import rendering
 from torchgauge.records.finding import Finding
@@ -260,11 +261,10 @@ def serve(folder: Path) -> None:
 
     Raises MissingExtraError `missing-extra`, InputError `file-missing`.
     """
-    try:
-        import mcp.server.mcpserver as protocol
-        import mcp_types
-    except ImportError as error:
-        raise missing_extra("mcp", "mcp", "A server for language models") from error
+    protocol, mcp_types = (
+        required(module, "mcp", "A server for language models", "mcp")
+        for module in ("mcp.server.mcpserver", "mcp_types")
+    )
     tools = Tools(RecordFolder(folder))
     server = protocol.MCPServer(
         "torchgauge", instructions=INSTRUCTIONS, version=version(), log_level="ERROR"

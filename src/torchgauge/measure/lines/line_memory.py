@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType
-from typing import Any
 
 import msgspec
 
-from torchgauge.errors import MeasurementError, missing_extra
+from torchgauge.errors import MeasurementError
+from torchgauge.imports import required
 from torchgauge.measure.lines.line_samples import kind_of
 from torchgauge.measure.lines.line_trace import LineTrace
 from torchgauge.records.record import MeasurementWarning
@@ -35,11 +35,7 @@ class LineMemory:
     """
 
     def __init__(self) -> None:
-        try:
-            import memray
-        except ImportError as error:
-            raise missing_extra("memray", "memray", "Bytes by line") from error
-        self._memray: Any = memray
+        self._memray = required("memray", "memray", "Bytes by line")
         # By stack: its lines (file and number, the innermost first), and the bytes.
         self._stacks: list[tuple[tuple[Line, ...], int]] = []
 

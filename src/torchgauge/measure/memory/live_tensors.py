@@ -15,7 +15,7 @@ from torch.optim.optimizer import Optimizer
 
 from torchgauge.records.memory.memory import AliveTensor, Part
 from torchgauge.targets.contents.walk import tensors_in
-from torchgauge.targets.inputs.tensors import strided
+from torchgauge.targets.inputs.tensors import node_of, strided
 
 TOP = 30  # tensors with an entry of their own
 _MOST_NODES = 100_000
@@ -79,7 +79,7 @@ def held_tensors(frames: Sequence[FrameType] = (), *, graphs: bool = False) -> I
     for node, tensor in saved_for_backward(tensors if graphs else []):
         yield "activations", "", node.name(), tensor
     for tensor in tensors:
-        yield ("activations" if tensor.grad_fn is not None else "workspace"), "", "", tensor
+        yield ("activations" if node_of(tensor) else "workspace"), "", "", tensor
 
 
 def _in_module(module: nn.Module, names: dict[int, str]) -> Iterator[_Held]:
@@ -132,7 +132,7 @@ def saved_for_backward(
     Of what hooks packed it is what they made of it: to unpack it may run a checkpoint again.
     `visited` are nodes to leave out, and grows.
     """
-    pending: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    pending = [node for tensor in tensors if (node := node_of(tensor)) is not None]
     visited = set() if visited is None else visited
     while pending and len(visited) < _MOST_NODES:
         node = pending.pop()

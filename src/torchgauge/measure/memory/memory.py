@@ -224,10 +224,10 @@ class _Recording:
         """Note (part, address, bytes) of every storage that can be named at this moment."""
         own, parameters = self.own.by_part()
         grads = [(f"{name}.grad", p.grad) for name, p in parameters if p.grad is not None]
-        inputs = [(f"input {name}", tensor) for name, tensor in self.placement.inputs.tensors()]
+        inputs = self.placement.inputs.tensors(arrays=True)
         groups: tuple[tuple[Part, Any], ...] = (
             ("parameters", own["parameters"]),
-            ("inputs", inputs),
+            ("inputs", ((f"input {name}", tensor) for name, tensor in inputs)),
             ("buffers", own["buffers"]),
             ("gradients", grads),
             ("optimizer", _states(self.step.optimizer, parameters)),

@@ -49,7 +49,7 @@ def measure(placement: Placement) -> Memory:
             model.open()
             step()
             outputs = step()
-    input_bytes = sum(nbytes(tensor) for _, tensor in placement.inputs.tensors())
+    input_bytes = sum(nbytes(tensor) for _, tensor in placement.inputs.tensors(arrays=True))
     output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
     stored = 0 if graph is None else sum(w.bytes for w in graph.initializers if not w.shared)
     size = None if graph is None else graph_size(graph)

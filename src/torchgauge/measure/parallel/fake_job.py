@@ -20,7 +20,7 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from torchgauge.errors import InputError, MeasurementError
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 
 _SEQUENCE = 2  # of (batch, heads, sequence, features), as torch's own
 _FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default  # noqa: SLF001
@@ -227,11 +227,7 @@ def _adapted() -> Iterator[None]:
 
 def replace(undo: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
     """Give an attribute another value until `undo` ends."""
-    if name in vars(owner):
-        undo.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        undo.callback(delattr, owner, name)
-    setattr(owner, name, value)
+    undo.enter_context(replaced([(owner, name, value)]))
 
 
 def _grouped_shape(

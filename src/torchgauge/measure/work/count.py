@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 import torch
-from torch import nn
-from torch.nn.parameter import is_lazy
 
 from torchgauge import units
-from torchgauge.analyze.memory.training_memory import OPTIMIZER, Passes, Trainable, training_memory
+from torchgauge.analyze.memory.training_memory import OPTIMIZER, Passes, training_memory
 from torchgauge.analyze.onnx.node_work import graph_cost, graph_facts
 from torchgauge.analyze.work.lower_bound import estimate_on_device
 from torchgauge.errors import BuildError, InputError, MeasurementError, ModelError, TorchgaugeError
@@ -33,6 +31,7 @@ from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import Cost, CostNode
 from torchgauge.records.work.size import Count
+from torchgauge.targets import members
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.inputs.tensors import nbytes
@@ -177,23 +176,12 @@ def memory_of(
     assert module is not None  # noqa: S101 - only modules are trained
     return training_memory(
         size_probe.measure(module),
-        _trainable(module),
+        members.trainable(module),
         inputs=sum(nbytes(tensor) for _, tensor in placement.inputs.tensors()),
         passes=passes,
         activations=saved,
         optimizer=optimizer,
     )
-
-
-def _trainable(module: nn.Module) -> list[Trainable]:
-    """Return what has a gradient: each parameter once, as an optimizer is given them."""
-    return [
-        Trainable(
-            tuple(parameter.shape), str(parameter.dtype).removeprefix("torch."), parameter.itemsize
-        )
-        for parameter in module.parameters()
-        if parameter.requires_grad and not is_lazy(parameter)
-    ]
 
 
 class Counted(NamedTuple):

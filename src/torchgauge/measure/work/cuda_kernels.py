@@ -13,7 +13,6 @@ some GPUs, moves what the flash kernel moves. Plain products write the scores an
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections import Counter
@@ -26,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torchgauge.formulas.families.recurrent import GRU, LSTM
 from torchgauge.measure.work import fused_recurrent
 from torchgauge.measure.work.internals import aten_operator, decomposed, graph_task
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 
 Kernel = Literal["flash", "efficient", "math"]
 
@@ -170,11 +169,11 @@ class CudaKernels:
     @restoring
     def everywhere(self) -> Iterator[None]:
         """Take them for fake tensors of the CPU too, where the functions of torch are called."""
-        with self.dispatched(), contextlib.ExitStack() as undo:
-            for owner, function, name in _FUNCTIONS:
-                original = getattr(owner, function)
-                setattr(owner, function, functools.partial(self._function, original, name))
-                undo.callback(setattr, owner, function, original)
+        functions = [
+            (owner, function, functools.partial(self._function, getattr(owner, function), name))
+            for owner, function, name in _FUNCTIONS
+        ]
+        with self.dispatched(), replaced(functions):
             yield
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -48,7 +48,12 @@ def measure(model: Any, files: tuple[Path, ...] = ()) -> Size:
             entry = by_dtype[str(tensor.dtype).removeprefix(DTYPE_PREFIX)]
             entry[0] += tensor.elements
             entry[1] += tensor.bytes
-    disk_bytes, disk_source = _disk(files, module, initialized=not lazy)
+    in_cpp = (
+        tensor.bytes
+        for tensor in parameters
+        if not tensor.registered and not isinstance(tensor.tensor, nn.Parameter)
+    )
+    disk_bytes, disk_source = _disk(files, module, sum(in_cpp)) if files or not lazy else (None, "")
     return Size(
         parameters=sum(tensor.elements for tensor in parameters),
         trainable=sum(tensor.elements for tensor in parameters if tensor.trainable),
@@ -75,13 +80,12 @@ def _module(model: Any) -> nn.Module:
     return module
 
 
-def _disk(
-    files: tuple[Path, ...], model: nn.Module, *, initialized: bool
-) -> tuple[int | None, str]:
+def _disk(files: tuple[Path, ...], model: nn.Module, in_cpp: int) -> tuple[int | None, str]:
     if files:
         return sum(file.stat().st_size for file in files), ", ".join(file.name for file in files)
-    if not initialized:
-        return None, ""
     # The tensors themselves, since one without a storage is known by its own identity alone.
     stored = tensors.unique(tensors_in(model.state_dict(keep_vars=True)))
-    return sum(map(tensors.nbytes, stored)), "its state dict's tensors (not written)"
+    stored_bytes = sum(map(tensors.nbytes, stored))
+    if stored_bytes < in_cpp:  # some layers in C++ write themselves to files alone
+        return None, ""
+    return stored_bytes, "its state dict's tensors (not written)"

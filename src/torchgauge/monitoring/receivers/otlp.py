@@ -7,7 +7,8 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
-from torchgauge.errors import MeasurementError, missing_extra
+from torchgauge.errors import MeasurementError
+from torchgauge.imports import required
 from torchgauge.monitoring.problems import Batch
 from torchgauge.report.windows.otlp_metrics import otlp_metrics
 
@@ -24,11 +25,9 @@ class OtlpReceiver:
     backlog = 1
 
     def __init__(self, endpoint: str, *, gen_ai: bool = False) -> None:
-        try:
-            import opentelemetry.exporter.otlp.proto.http.metric_exporter as otlp
-        except ImportError as error:
-            library = "opentelemetry-exporter-otlp-proto-http"
-            raise missing_extra(library, "otlp", "Sending to an OTLP endpoint") from error
+        module = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
+        library = "opentelemetry-exporter-otlp-proto-http"
+        otlp = required(module, "otlp", "Sending to an OTLP endpoint", library)
         self._endpoint, self._gen_ai = endpoint, gen_ai
         make: Any = otlp.OTLPMetricExporter
         # One a process: two on a connection that was inherited would mix their answers.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from torchgauge.errors import missing_extra
+from torchgauge.imports import required
 from torchgauge.readers.parquet.parquet_columns import (
     COLUMNS,
     FRACTION,
@@ -57,12 +57,9 @@ class Rank(NamedTuple):
 
 def arrow() -> tuple[Any, Any]:
     """Return PyArrow and its Parquet; raises MissingExtraError where it is absent."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise missing_extra("PyArrow", "parquet", "Parquet") from error
-    return pyarrow, pyarrow.parquet
+    modules = ("pyarrow", "pyarrow.parquet")
+    pyarrow, parquet = (required(name, "parquet", "Parquet", "PyArrow") for name in modules)
+    return pyarrow, parquet
 
 
 def schema() -> pa.Schema:

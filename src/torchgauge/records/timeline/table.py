@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from torchgauge.errors import missing_extra
+from torchgauge.imports import required
 from torchgauge.records import rendering
 
 LONGEST = 90  # characters of the names in a table's `repr`
@@ -33,11 +33,7 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Return a DataFrame. Raises MissingExtra without pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise missing_extra("pandas", "pandas", "A DataFrame") from error
-        return pd.DataFrame(self.columns)
+        return required("pandas", "pandas", "A DataFrame").DataFrame(self.columns)
 
     def __str__(self) -> str:
         return rendering.text(self, "table")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.records import codec
 from torchgauge.records.exported import Exported
 from torchgauge.report.export.scalars import GROUP, scalars
@@ -18,10 +19,7 @@ def log(record: Exported, *, step: int | None = None) -> None:
 
     The texts of the summary become tags, the record itself an artifact. Raises MissingExtra.
     """
-    try:
-        import mlflow
-    except ImportError as error:
-        raise missing_extra("mlflow", "mlflow", "Logging to MLflow") from error
+    mlflow = required("mlflow", "mlflow", "Logging to MLflow")
     texts = {
         f"{GROUP}.{name}": value[:LONGEST]
         for name, value in record.summary().items()
@@ -37,10 +35,7 @@ def scalar_logger() -> Callable[[dict[str, float], float], None]:
 
     Raises MissingExtraError, InputError `no-run`.
     """
-    try:
-        import mlflow
-    except ImportError as error:
-        raise missing_extra("mlflow", "mlflow", "Logging to MLflow") from error
+    mlflow = required("mlflow", "mlflow", "Logging to MLflow")
     run = mlflow.active_run()
     if run is None:
         raise InputError(

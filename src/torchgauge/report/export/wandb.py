@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.records.exported import Exported
 from torchgauge.report.export.scalars import GROUP, scalars
 
@@ -35,10 +36,7 @@ def scalar_logger() -> Callable[[dict[str, float], float], None]:
 
 
 def _run(run: Any) -> Any:
-    try:
-        import wandb
-    except ImportError as error:
-        raise missing_extra("wandb", "wandb", "Logging to Weights & Biases") from error
+    wandb = required("wandb", "wandb", "Logging to Weights & Biases")
     run = wandb.run if run is None else run
     if run is None:
         raise InputError(

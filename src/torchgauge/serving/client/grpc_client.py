@@ -6,7 +6,8 @@ import json
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address, Token
 from torchgauge.serving.client.connection import Sender
@@ -33,11 +34,11 @@ class GrpcClient:
     def __init__(
         self, address: Address, items: Sequence[bytes], token: Token | None, sender: Sender
     ) -> None:
-        try:
-            import grpc
-            from tritonclient.grpc import service_pb2, service_pb2_grpc
-        except ImportError:
-            raise missing_extra("tritonclient[grpc]", "grpc", "Sending by gRPC") from None
+        messages = "tritonclient.grpc.service_pb2"
+        grpc, service_pb2, service_pb2_grpc = (
+            required(module, "grpc", "Sending by gRPC", "tritonclient[grpc]")
+            for module in ("grpc", messages, f"{messages}_grpc")
+        )
         self.opened = 0
         self._grpc, self._sender = grpc, sender
         model, version = _model(address)

@@ -11,7 +11,8 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.errors import missing_extra, text_of
+from torchgauge.errors import text_of
+from torchgauge.imports import required
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address, Token
 from torchgauge.serving.client.columns import PENDING
@@ -155,18 +156,16 @@ class Http2Client:
         token: Token | None,
         sender: Sender,
     ) -> None:
-        try:
-            import h2.connection  # noqa: F401 - else imported while the first request is due
-            import httpx
-        except ImportError:
-            raise missing_extra("httpx with h2", "http2", "Sending by HTTP/2") from None
+        # The first is else imported while the first request is due.
+        for module in ("h2.connection", "httpx"):
+            httpx = required(module, "http2", "Sending by HTTP/2", "httpx with h2")
         self.opened = 0
         self._httpx = httpx
         self._address, self._items, self._dialect = address, items, dialect
         self._token, self._sender = token, sender
         tls: Any = ssl.create_default_context() if address.secure else False
         self._client = httpx.AsyncClient(
-            http1=False, http2=True, verify=tls, timeout=None, trust_env=False,  # noqa: S113 - ours
+            http1=False, http2=True, verify=tls, timeout=None, trust_env=False,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         )  # fmt: skip
         # Only addresses that were checked are connected to: the name is in the head and in TLS.

@@ -9,7 +9,6 @@ groups, optimizers), and, unless `functions`, what functions close over.
 from __future__ import annotations
 
 import argparse
-import array
 import contextlib
 import functools
 import sys
@@ -44,18 +43,21 @@ _OPEN_OF_TORCH = ("torch.distributions.", "torch.nn.")
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
 _CLOSED = (type, types.ModuleType, BaseException)
 _LIBRARIES = frozenset({"numpy", "torch", "torchgauge"})
-BUFFERS = (np.ndarray, bytearray, array.array)
 # What these attributes hold has its name without them.
 _UNNAMED = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 class Handling(NamedTuple):
-    """How objects of one class are read and noted: their content, their attributes, their slots."""
+    """How objects of one class are read and noted: their content, their attributes, their slots.
+
+    `hides`: they have fields of C beside these, which are not read.
+    """
 
     content: Kind | None = None
     follow_content: bool = False
     attributes: bool = False
     slots: Kind | None = None
+    hides: bool = False
 
 
 class Entry(NamedTuple):
@@ -158,6 +160,8 @@ class Walk:
             children += [(key, child, False) for key, child in closed_over(item)]
         if not self._objects:
             return children
+        if handling.hides:
+            self.unread.append(entry)
         attributes = attributes_of(item) if handling.attributes else None
         named = list((attributes or {}).items())
         if handling.slots is not None:
@@ -277,7 +281,15 @@ def handling_of(kind: type) -> Handling:
         return Handling(content, follow_content)
     members = kinds.slots(kind)
     slots = kinds.slots_kind(members) if members else None
-    return Handling(content, follow_content, attributes=True, slots=slots)
+    hides = any(_adds_fields(base) for base in kind.__mro__ if _foreign(base))
+    return Handling(content, follow_content, attributes=True, slots=slots, hides=hides)
+
+
+def _adds_fields(kind: type) -> bool:
+    """Whether objects of a class have fields that are none of Python's, as Cython's have."""
+    base = kind.__base__
+    is_larger = base is not None and kind.__basicsize__ > base.__basicsize__
+    return is_larger and vars(kind).keys().isdisjoint({"__dict__", "__slots__", "__weakref__"})
 
 
 def is_plain(kind: type) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from torchgauge.device.counters import memory_available
-from torchgauge.errors import BuildError, InputError, missing_extra
+from torchgauge.errors import BuildError, InputError
+from torchgauge.imports import required
 from torchgauge.targets import members
 from torchgauge.targets.huggingface.huggingface_config import (
     architecture_of,
@@ -100,20 +100,13 @@ def load_directory(request: TargetRequest, folder: Path) -> Target:
     )
 
 
-def import_transformers() -> ModuleType:
+def import_transformers() -> Any:
     """Return transformers.
 
     Raises:
         MissingExtraError: it is not installed.
     """
-    try:
-        import transformers
-    except ModuleNotFoundError as error:
-        if error.name != "transformers":
-            raise
-        raise missing_extra("transformers", "huggingface", "A Hugging Face target") from error
-    module: ModuleType = transformers
-    return module
+    return required("transformers", "huggingface", "A Hugging Face target")
 
 
 def _from_config(model_class: Any, config: Any, request: TargetRequest) -> torch.nn.Module:

@@ -17,7 +17,7 @@ from torchgauge.errors import InputError
 from torchgauge.targets.hygiene.kept import Restoration, listed
 from torchgauge.targets.hygiene.state import INPUT, State
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.tensors import extent, strided
+from torchgauge.targets.inputs.tensors import extent, strided, version_of
 
 # Bytes of tensors that are copied beforehand: those that an object holds (a cache), and those that
 # the call is given directly, which few models write to.
@@ -39,7 +39,7 @@ class _Input:
     @property
     def counts_a_write(self) -> bool:
         """Whether torch counted a write since it was last put back."""
-        return self.version is not None and _version(self.alias) != self.version
+        return self.version is not None and version_of(self.alias) != self.version
 
     def is_written(self) -> bool:
         """Whether a call wrote to it; without a count of writes its content is compared."""
@@ -99,7 +99,7 @@ class InputState:
                     item.tensor.data = item.alias
             if item.saved is not None and (item.written or item.counts_a_write):
                 _write(item.alias, item.saved)
-                item.version = _version(item.alias)
+                item.version = version_of(item.alias)
 
     @staticmethod
     def _copy(items: list[_Input], budget: int, saved_state: Restoration) -> None:
@@ -118,12 +118,7 @@ def _inputs(tensors: list[torch.Tensor], names: dict[int, str]) -> Iterator[_Inp
             for part in strided(tensor):
                 if not part.is_meta:
                     name = names.get(id(tensor), INPUT)
-                    yield _Input(name, part, part.detach(), _version(part))
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    # Tensors made in inference mode count no writes.
-    return None if tensor.is_inference() else tensor._version  # noqa: SLF001 (there is no public way)
+                    yield _Input(name, part, part.detach(), version_of(part))
 
 
 def _write(tensor: torch.Tensor, content: torch.Tensor) -> None:

@@ -17,8 +17,9 @@ import torch
 from torchgauge.signals import run_all
 from torchgauge.targets.contents import kinds
 from torchgauge.targets.contents.kinds import Kind
-from torchgauge.targets.contents.walk import BUFFERS, Entry, Walk, attributes_of
+from torchgauge.targets.contents.walk import Entry, Walk, attributes_of
 from torchgauge.targets.hygiene.kept import Restoration, Role
+from torchgauge.targets.inputs.tensors import BUFFERS
 
 COPIED = 1 << 25  # bytes of arrays
 INPUT = "the inputs"

@@ -22,7 +22,7 @@ from torchgauge.targets import members
 from torchgauge.targets.hygiene.kept import Restoration, Role
 from torchgauge.targets.inputs.fake_tensors import any_fake
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.inputs.tensors import extent, strided
+from torchgauge.targets.inputs.tensors import extent, strided, version_of
 
 COPIED = 1 << 20  # bytes; copying them takes about a millisecond
 SMALL = 1 << 10  # bytes; a tensor below that is copied together with others
@@ -57,7 +57,7 @@ class _Watched:
             return not _equal(
                 self.alias if same_device else self.alias.to(self.saved.device), self.saved
             )
-        if _version(self.alias) != self.version:
+        if version_of(self.alias) != self.version:
             return True
         elements = _sample(self.alias)
         return (
@@ -136,12 +136,7 @@ def _watch(tensors: Iterable[Named]) -> Iterator[_Watched]:
             seen_ids.add(id(tensor))
             for part in strided(tensor):
                 if _readable(part):
-                    yield _Watched(name, role, part, part.detach(), _version(part))
-
-
-def _version(tensor: torch.Tensor) -> int | None:
-    # Tensors made in inference mode count no writes.
-    return None if tensor.is_inference() else tensor._version  # noqa: SLF001 (there is no public way)
+                    yield _Watched(name, role, part, part.detach(), version_of(part))
 
 
 def _readable(tensor: torch.Tensor) -> bool:

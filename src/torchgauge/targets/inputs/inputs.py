@@ -83,13 +83,19 @@ class Inputs:
 
         return self.map(leaf)
 
-    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield every tensor with a name: its keyword, or its position ("0", "0.1", "0.mask")."""
+    def tensors(self, *, arrays: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield every tensor with a name: its keyword, or its position ("0", "0.1", "0.mask").
+
+        With `arrays` those of NumPy, and other buffers, come as tensors on their memory.
+        """
         from torch import Tensor
 
+        from torchgauge.targets.inputs.tensors import tensor_of
+
         for entry in self.walk():
-            if isinstance(entry.item, Tensor):
-                yield entry.name, entry.item
+            tensor = tensor_of(entry.item) if arrays else entry.item
+            if isinstance(tensor, Tensor):
+                yield entry.name, tensor
 
     def walk(self, *outer: type) -> Iterator[Entry]:
         """Yield what the inputs hold, tensors as often as they are held; not in `outer` objects."""
@@ -101,14 +107,13 @@ class Inputs:
 
     def unread(self) -> Iterator[Entry]:
         """Yield of each argument in which no tensor is found the objects that cannot be read."""
-        from torch import Tensor
-
         from torchgauge.targets.contents.walk import Walk
+        from torchgauge.targets.inputs.tensors import tensor_of
 
         for name, value in (*enumerate(self.args), *self.kwargs.items()):
             walk = Walk()
-            tensors = [entry for entry in walk(value, str(name)) if isinstance(entry.item, Tensor)]
-            if not tensors or walk.is_cut:
+            tensors = [tensor_of(entry.item) for entry in walk(value, str(name))]
+            if not any(tensor is not None for tensor in tensors) or walk.is_cut:
                 yield from walk.unread
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import ctypes
+import warnings
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.parameter import is_lazy
@@ -18,6 +23,26 @@ _SPARSE = {
 }
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+BUFFERS = (np.ndarray, bytearray, array.array)
+
+
+def tensor_of(item: Any) -> torch.Tensor | None:
+    """Return a tensor that is an object's memory, None where the object has none of its own.
+
+    Of a NumPy array or another buffer it is one to look at, and only while the buffer lives.
+    """
+    if isinstance(item, torch.Tensor) or not isinstance(item, BUFFERS):
+        return item if isinstance(item, torch.Tensor) else None
+    values = np.asarray(item) if isinstance(item, np.ndarray) else np.frombuffer(item, np.uint8)
+    if values.dtype.hasobject:
+        return None  # what its objects hold is theirs
+    with warnings.catch_warnings(action="ignore"):  # nothing is written to what is not writable
+        try:
+            return torch.from_numpy(values)
+        except (TypeError, ValueError):  # a type of elements, or strides, that torch lacks
+            address = values.__array_interface__["data"][0]
+            memory = (ctypes.c_byte * values.nbytes).from_address(address)
+            return torch.frombuffer(memory, dtype=torch.uint8) if values.size else None
 
 
 def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -36,7 +61,8 @@ def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         return
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
-            yield from strided(getattr(tensor, name))
+            if isinstance(inner := getattr(tensor, name), torch.Tensor):  # not a mesh, for one
+                yield from strided(inner)
     elif tensor.layout in _SPARSE:
         plain = tensor.detach()
         for name in _SPARSE[tensor.layout]:
@@ -50,10 +76,26 @@ def identity(tensor: torch.Tensor) -> object:
     return tuple(map(extent, strided(tensor))) or id(tensor)
 
 
-def extent(tensor: torch.Tensor) -> object:
+def extent(tensor: torch.Tensor) -> tuple[object, ...]:
     """Return what tells which memory a tensor shows: is_set_to, which quantized ones lack."""
-    storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - data_ptr is 0 on the meta device
-    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    storage = tensor.untyped_storage()
+    # One memory may have several storages on the host: those of a NumPy array.
+    address = storage.data_ptr() if tensor.is_cpu and type(tensor) in _PLAIN else 0
+    address = address or storage._cdata  # noqa: SLF001 - data_ptr is 0 on the meta device
+    return address, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """Return how often a tensor was written to; None of one made in inference mode."""
+    return None if tensor.is_inference() else tensor._version  # noqa: SLF001 (there is no public way)
+
+
+def node_of(tensor: torch.Tensor) -> Any:
+    """Return the node of autograd that made a tensor, None also where torch refuses to say it."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:  # of a view that was changed through another
+        return None
 
 
 def nbytes(tensor: torch.Tensor) -> int:

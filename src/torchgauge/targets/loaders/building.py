@@ -13,7 +13,7 @@ import torch
 
 from torchgauge.errors import BuildError, InputError, text_of
 from torchgauge.forks import translating
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.inputs.batching import with_batch
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
@@ -52,11 +52,8 @@ def _imports_with_values() -> Iterator[None]:
         with torch.device("cpu"):
             return original(spec)
 
-    owner._load_unlocked = load  # noqa: SLF001
-    try:
+    with replaced([(owner, "_load_unlocked", load)]):
         yield
-    finally:
-        owner._load_unlocked = original  # noqa: SLF001
 
 
 PAIR = 2
@@ -211,15 +208,19 @@ def _wrong_result(spec: str, value: Any) -> InputError:
     )
 
 
+def requested_inputs(request: TargetRequest, own: Inputs | None = None) -> Inputs | None:
+    """Return the inputs that a request asks for, else the target's own in the batch asked for."""
+    if request.inputs:
+        return make_inputs(request.inputs, request.batch, RandomTensors(request.device))
+    return own if own is None or request.batch is None else with_batch(own, request.batch)
+
+
 def _inputs(
     request: TargetRequest, model: Callable[..., Any], factory_inputs: Inputs | None
 ) -> Inputs:
-    if request.inputs:
-        return make_inputs(request.inputs, request.batch, RandomTensors(request.device))
-    if factory_inputs is not None:
-        return (
-            factory_inputs if request.batch is None else with_batch(factory_inputs, request.batch)
-        )
+    inputs = requested_inputs(request, factory_inputs)
+    if inputs is not None:
+        return inputs
     forward = model.forward if isinstance(model, torch.nn.Module) else model
     needed = _required_arguments(forward)
     if not needed:

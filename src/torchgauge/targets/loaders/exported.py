@@ -25,11 +25,9 @@ from torch import nn
 from torchgauge.errors import InputError
 from torchgauge.files import is_file
 from torchgauge.targets.hygiene.functions import ORIGINAL
-from torchgauge.targets.inputs.batching import with_batch
-from torchgauge.targets.inputs.fake_tensors import RandomTensors
-from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.loaders import exported_layers
+from torchgauge.targets.loaders.building import requested_inputs
 from torchgauge.targets.loaders.script_methods import CannotFollowError, Method, calls_layers
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -285,10 +283,9 @@ _LOADERS: dict[str, Callable[[Path, str], tuple[Any, Inputs | None]]] = {
 
 
 def _inputs(request: TargetRequest, model: Any, example: Inputs | None) -> Inputs:
-    if request.inputs:
-        return make_inputs(request.inputs, request.batch, RandomTensors(request.device))
-    if example is not None:
-        return example if request.batch is None else with_batch(example, request.batch)
+    inputs = requested_inputs(request, example)
+    if inputs is not None:
+        return inputs
     raise InputError(
         f"{request.spec} has no example inputs, and none are given.",
         id="input-missing",

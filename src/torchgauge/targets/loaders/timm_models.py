@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.similar import near_names
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
-from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.loaders.building import build
+from torchgauge.targets.loaders.building import build, requested_inputs
 from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -26,7 +24,8 @@ def load(request: TargetRequest, name: str) -> Target:
         InputError: `timm-unknown`, `torchvision-broken`, or an --input that cannot be read.
         MissingExtraError: timm or torchvision is not installed.
     """
-    timm = _import_timm()
+    import_torchvision()
+    timm = required("timm", "timm", "A timm: target")
     # A name such as hf-hub:… would reach for the network; those timm lists do not.
     if not timm.is_model(name):
         raise InputError(
@@ -35,12 +34,11 @@ def load(request: TargetRequest, name: str) -> Target:
             remedy=near_names(name, timm.list_models(), LIST_CODE),
         )
     model = build(lambda: timm.create_model(name, pretrained=False), request.device)
-    draw = RandomTensors(request.device)
-    if request.inputs:
-        inputs = make_inputs(request.inputs, request.batch, draw)
-    else:
+    inputs = requested_inputs(request)
+    if inputs is None:
         shape = (getattr(model, "pretrained_cfg", None) or {}).get("input_size") or IMAGE
-        inputs = Inputs(args=(draw.normal(request.batch or 1, *shape),))
+        image = RandomTensors(request.device).normal(request.batch or 1, *shape)
+        inputs = Inputs(args=(image,))
     return Target(
         model=model,
         inputs=inputs,
@@ -49,15 +47,3 @@ def load(request: TargetRequest, name: str) -> Target:
         name=name,
         weights="random",
     )
-
-
-def _import_timm() -> ModuleType:
-    try:
-        import_torchvision()
-        import timm
-    except ModuleNotFoundError as error:
-        if error.name != "timm":
-            raise
-        raise missing_extra("timm", "timm", "A timm: target") from error
-    module: ModuleType = timm
-    return module

@@ -7,9 +7,8 @@ from typing import Any
 from torchgauge.errors import InputError
 from torchgauge.similar import near_names
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
-from torchgauge.targets.inputs.input_spec import make_inputs
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.loaders.building import build
+from torchgauge.targets.loaders.building import build, requested_inputs
 from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 from torchgauge.targets.target import Target, TargetRequest
 
@@ -38,14 +37,9 @@ def load(request: TargetRequest, name: str) -> Target:
             remedy=near_names(name, model_names, LIST_CODE),
         )
     model = build(lambda: models.get_model(name, **_no_weights(models, name)), request.device)
-    draw = RandomTensors(request.device)
-    if request.inputs:
-        inputs = make_inputs(request.inputs, request.batch, draw)
-    else:
-        inputs = _example_inputs(models, name, model, request.batch or 1, draw)
     return Target(
         model=model,
-        inputs=inputs,
+        inputs=requested_inputs(request) or _example_inputs(models, name, model, request),
         spec=request.spec,
         kind="torchvision",
         name=name,
@@ -62,7 +56,8 @@ def _no_weights(models: Any, name: str) -> dict[str, Any]:
     return {"weights": None, **({"weights_backbone": None} if with_backbone else {}), **slow}
 
 
-def _example_inputs(models: Any, name: str, model: Any, batch: int, draw: RandomTensors) -> Inputs:
+def _example_inputs(models: Any, name: str, model: Any, request: TargetRequest) -> Inputs:
+    batch, draw = request.batch or 1, RandomTensors(request.device)
     family = models.get_model_builder(name).__module__
     weights = next(iter(models.get_model_weights(name)))
     if ".detection." in family:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.similar import did_you_mean, similar
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, opening
 from torchgauge.targets.runtimes.runtime_options import LEVELS, RuntimeOptions
@@ -142,14 +143,9 @@ class RecordingSession:
         return Path(self._session.end_profiling())
 
 
-def import_onnxruntime() -> ModuleType:
+def import_onnxruntime() -> Any:
     """Return ONNX Runtime. Raises MissingExtraError."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise missing_extra("onnxruntime", "onnx", "Running an ONNX file") from error
-    module: ModuleType = onnxruntime
-    return module
+    return required("onnxruntime", "onnx", "Running an ONNX file")
 
 
 def _set(options: Any, name: str, value: Any) -> None:

@@ -6,14 +6,14 @@ import functools
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
 from torchgauge.analyze.onnx.origins import NodeCounter
-from torchgauge.errors import InputError, missing_extra
+from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel, as_tensors, opening
 from torchgauge.targets.runtimes.runtime_options import RuntimeOptions
 
@@ -108,7 +108,7 @@ class OpenVinoModel(RuntimeModel):
 _TELEMETRY = "openvino_telemetry"
 
 
-def import_openvino() -> ModuleType:
+def import_openvino() -> Any:
     """Return OpenVINO. Raises MissingExtraError.
 
     Its import would report itself to its makers, by a process forked from a thread, unless the
@@ -117,14 +117,10 @@ def import_openvino() -> ModuleType:
     reports = _TELEMETRY in sys.modules
     sys.modules.setdefault(_TELEMETRY, None)  # type: ignore[arg-type]
     try:
-        import openvino
-    except ImportError as error:
-        raise missing_extra("openvino", "openvino", "--runtime openvino") from error
+        return required("openvino", "openvino", "--runtime openvino")
     finally:
         if not reports:
             del sys.modules[_TELEMETRY]
-    module: ModuleType = openvino
-    return module
 
 
 @functools.cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchgauge.errors import InputError, MeasurementError, missing_extra
+from torchgauge.errors import InputError, MeasurementError
+from torchgauge.imports import required
 from torchgauge.readers.executorch.flatbuffer import DumpRun, read_runs
 from torchgauge.readers.executorch.program_file import DELEGATED
 from torchgauge.records.onnx.graph import Graph
@@ -263,10 +263,7 @@ def _set_threads(runtime: ModuleType, threads: int) -> None:
         runtime._unsafe_reset_threadpool(threads)  # noqa: SLF001
 
 
-def import_executorch() -> ModuleType:
+def import_executorch() -> Any:
     """Return ExecuTorch's runtime. Raises MissingExtraError."""
     # torch is imported above: its libraries are those of the runtime.
-    try:
-        return importlib.import_module(_LIBRARY)
-    except ImportError as error:
-        raise missing_extra("executorch", "executorch", "Running an ExecuTorch program") from error
+    return required(_LIBRARY, "executorch", "Running an ExecuTorch program", "executorch")
