@@ -51,9 +51,9 @@ def measure(placement: Placement) -> Memory:
             outputs = step()
     input_bytes = sum(nbytes(tensor) for _, tensor in placement.inputs.tensors(arrays=True))
     output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
-    stored = 0 if graph is None else sum(w.bytes for w in graph.initializers if not w.shared)
-    size = None if graph is None else graph_size(graph)
-    parameter_bytes = 0 if size is None else size.parameter_bytes
+    assert graph is not None  # noqa: S101 - others have tensors that are watched
+    stored = sum(weight.bytes for weight in graph.initializers if not weight.shared)
+    parameter_bytes = graph_size(graph).parameter_bytes
     counted = input_bytes + output_bytes + stored
     if process.peak is None or process.before is None:
         raise MeasurementError(

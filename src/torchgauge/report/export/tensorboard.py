@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torchgauge.errors import missing_extra
 from torchgauge.files import check_writable
+from torchgauge.imports import required
 from torchgauge.records.exported import Exported
 from torchgauge.report.export.scalars import scalars
 
@@ -58,11 +58,8 @@ def scalar_logger(folder: str | Path) -> Callable[[dict[str, float], float], Non
 
 
 def _writer_class() -> Any:
-    try:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    except ImportError as error:
-        raise missing_extra("tensorboard", "tensorboard", "Writing TensorBoard scalars") from error
-    return EventFileWriter
+    module, purpose = "tensorboard.summary.writer.event_file_writer", "Writing TensorBoard scalars"
+    return required(module, "tensorboard", purpose, "tensorboard").EventFileWriter
 
 
 def _add(writer: Any, scalars: dict[str, float], timestamp: float, step: int) -> None:
