@@ -142,3 +142,25 @@ def test_the_process_is_asked_for_the_cpu_and_for_no_third_try(target):
     with pytest.raises(InputError, match="stop"):
         count(target("broken"), OTHER, ask)
     assert [(one.target.device, one.options.fall_back) for one in asked] == [("cpu", False)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("form", ["quantized", "frozen"])
+def test_a_program_that_meta_cannot_load_is_counted_on_the_cpu(form, tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3)).eval()
+    if form == "quantized":
+        model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
+    program = torch.jit.script(model)
+    path = tmp_path / "program.pt"
+    torch.jit.save(torch.jit.freeze(program) if form == "frozen" else program, path)
+    request = TargetRequest(str(path), inputs=("2x4",), device="meta", trust=True)
+    record = count(request, OTHER, lambda source: count(source.target, source.options, refused))
+    assert record.cost.counted_on == "cpu"
+    assert record.size.parameters == 15
+    work = record.cost.total()
+    products = work.integer_ops if form == "quantized" else work.matmul_flops
+    assert products == 2 * MACS
+
+
+def refused(source):
+    raise AssertionError(source)

@@ -53,7 +53,8 @@ def measure(placement: Placement) -> Memory:
     output_bytes = sum(tensor.nbytes for tensor in tensors_in(outputs))
     assert graph is not None  # noqa: S101 - others have tensors that are watched
     stored = sum(weight.bytes for weight in graph.initializers if not weight.shared)
-    parameter_bytes = graph_size(graph).parameter_bytes
+    size = graph_size(graph)
+    parameter_bytes = 0 if size is None else size.parameter_bytes
     counted = input_bytes + output_bytes + stored
     if process.peak is None or process.before is None:
         raise MeasurementError(

@@ -22,7 +22,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from torchgauge.errors import InputError
+from torchgauge.errors import BuildError, InputError
 from torchgauge.files import is_file
 from torchgauge.targets.hygiene.functions import ORIGINAL
 from torchgauge.targets.inputs.inputs import Inputs
@@ -203,7 +203,7 @@ def load(request: TargetRequest, path: Path) -> Target:
     try:
         model, example = _LOADERS[kind](path, request.device)
     except Exception as error:  # a damaged file makes the loaders raise anything
-        raise InputError(
+        raise BuildError(
             f"{path} cannot be read as a saved program.",
             id="program-unreadable",
             cause=(str(error) or type(error).__name__).splitlines()[0],
