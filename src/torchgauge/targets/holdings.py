@@ -113,9 +113,13 @@ def holdings(
                     )
     walk = Walk(functions=module_of(model) is None, outer=(nn.Module,))
     # What belongs to a parameter may be an attribute of its layer too, and a view of it.
-    known = Counter[object]()
+    known_bytes = Counter[object]()
     for part in {identity(part): part for entry in held for part in entry.parts}.values():
-        known[extent(part)[0]] += nbytes(part)
+        known_bytes[extent(part)[0]] += nbytes(part)
+
+    def is_new(part: torch.Tensor) -> bool:
+        return nbytes(part) > known_bytes[extent(part)[0]]
+
     attributes: list[tuple[str, nn.Module | None, Any]] = [
         (name, None, value) for name, value in outside_of_modules(model)
     ]
@@ -126,11 +130,7 @@ def holdings(
     )
     for name, owner, value in attributes:
         entries = _in_attribute(walk, name, owner, value, packed=packed)
-        held += (
-            entry
-            for entry in entries
-            if not entry.parts or any(nbytes(part) > known[extent(part)[0]] for part in entry.parts)
-        )
+        held += (entry for entry in entries if not entry.parts or any(map(is_new, entry.parts)))
     return held
 
 
@@ -246,7 +246,7 @@ def _held(name: str, layer: nn.Module | None, tensor: torch.Tensor, *, registere
     parts = {identity(part): part for part in strided(tensor)}
     # What a subclass keeps its numbers in; the indices of a sparse tensor may be larger.
     inner = parts.values() if tensor.layout is torch.strided else ()
-    kept, size = max(inner, key=nbytes, default=tensor), nbytes(tensor)
+    main_part, size = max(inner, key=nbytes, default=tensor), nbytes(tensor)
     for value in vars(tensor).values():
         for attached in tensors_in(value):
             fresh = {identity(part): part for part in strided(attached)}
@@ -261,7 +261,7 @@ def _held(name: str, layer: nn.Module | None, tensor: torch.Tensor, *, registere
         owner,
         identity(tensor),
         shape if quantized is None else tuple(quantized.shape),
-        kept.dtype,
+        main_part.dtype,
         size,
         tensor,
         tuple(parts.values()),

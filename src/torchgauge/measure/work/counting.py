@@ -24,7 +24,7 @@ from torchgauge.measure.work.not_called import ParametersRead
 from torchgauge.measure.work.operators import Operator, called, operator
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import CostRow, Phase
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 from torchgauge.targets.hygiene.functions import ORIGINAL
 
 _WITH_WORK_OF_THEIR_OWN = ("flex_attention", "flex_attention_backward")
@@ -282,11 +282,8 @@ class CausalAttention(threading.local):
                 self.queries = None
 
         setattr(attention, ORIGINAL, original)
-        functional.scaled_dot_product_attention = attention
-        try:
+        with replaced([(functional, original.__name__, attention)]):
             yield
-        finally:
-            functional.scaled_dot_product_attention = original
 
     def node_queries(self) -> int | None:
         """Return the queries of the causal attention whose backward is running; None for others."""
