@@ -5,8 +5,7 @@ from tests.support import mistakes
 
 from torchgauge.errors import InputError
 from torchgauge.files import path_remedy
-from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
-from torchgauge.targets.loaders.load import load
+from torchgauge.targets.loaders.load import likely_scheme, likely_targets, load
 from torchgauge.targets.loaders.python_source import candidates
 from torchgauge.targets.target import TargetRequest
 

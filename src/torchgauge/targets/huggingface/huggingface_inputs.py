@@ -11,14 +11,14 @@ import torch
 
 from torchgauge.errors import InputError
 from torchgauge.targets.huggingface import huggingface_other_inputs as other_inputs
-from torchgauge.targets.huggingface import huggingface_sizes as images
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
-from torchgauge.targets.huggingface.huggingface_labels import labels_for
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.input_spec import InputSpec, parse_all
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.target import TargetRequest
 
+CTC_LENGTH = 16
+OBJECTS = 2
 CHOICES = 4
 TOKENS = ("input_ids", "decoder_input_ids")
 INPUTS_OF_MODALITY = {
@@ -188,13 +188,13 @@ def _with_image(needs: Needs, inputs: Mapping[str, Any]) -> dict[str, torch.Tens
 
     The tokens that stand for the image come before the text.
     """
-    token = images.placeholder(needs.model)
+    token = sizes.placeholder(needs.model)
     if token is None or "pixel_values" not in needs.parameters:
         return {}
     pixels = inputs.get("pixel_values")
     if pixels is None:
         pixels = needs.pixels()
-    count = images.image_token_count(needs.model, pixels)
+    count = sizes.image_token_count(needs.model, pixels)
     text = inputs["input_ids"]
     if count is None or len(pixels) != len(text):
         return {}
@@ -240,3 +240,86 @@ def _missing(request: TargetRequest, model: Any, name: str) -> InputError:
         cause=f"{type(model).__name__} is called as forward{inspect.signature(model.forward)}.",
         remedy=f"Give it by name, for example --input {name}=1x128:int64<100.",
     )
+
+
+def labels_for(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> dict[str, Any]:
+    """Return what `forward` wants beside the inputs to compute a loss; empty where it has none."""
+    parameters = inspect.signature(model.forward).parameters
+    if "return_loss" in parameters:
+        return {"return_loss": True}
+    if "start_positions" in parameters:
+        length = inputs["input_ids"].shape[-1]
+        ends = ("start_positions", "end_positions")
+        return {name: draw.integers(length, _batch(inputs)) for name in ends}
+    if "labels" not in parameters or "labels" in inputs:
+        return {}
+    name = type(model).__name__
+    for part, make in _BY_CLASS.items():
+        if part in name:
+            return {"labels": make(model, inputs, draw)}
+    return {"labels": _tokens(model, inputs, draw)}
+
+
+def _batch(inputs: Mapping[str, Any]) -> int:
+    return int(next(iter(inputs.values())).shape[0])
+
+
+def _tokens(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    """Return the decoder's targets, or for one stack the inputs themselves."""
+    if "decoder_input_ids" in inputs:
+        return draw.integers(
+            sizes.vocabulary(model, decoder=True), *inputs["decoder_input_ids"].shape
+        )
+    if "input_ids" in inputs:
+        return inputs["input_ids"].clone()
+    return _classes(model, inputs, draw)
+
+
+def _classes(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    classes = int(model.config.num_labels)
+    if classes == 1:
+        return draw.normal(_batch(inputs))
+    return draw.integers(classes, _batch(inputs))
+
+
+def _token_classes(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    return draw.integers(int(model.config.num_labels), *inputs["input_ids"].shape)
+
+
+def _choices(_: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    return draw.integers(int(inputs["input_ids"].shape[1]), _batch(inputs))
+
+
+def _pairs(_: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    return draw.integers(2, _batch(inputs))
+
+
+def _transcripts(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    # 0 is the blank of connectionist temporal classification and cannot be a target.
+    return 1 + draw.integers(sizes.vocabulary(model) - 1, _batch(inputs), CTC_LENGTH)
+
+
+def _pixel_classes(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    batch, _, height, width = inputs["pixel_values"].shape
+    return draw.integers(int(model.config.num_labels), batch, height, width)
+
+
+def _boxes(model: Any, inputs: Mapping[str, Any], draw: RandomTensors) -> Any:
+    """Return, for each image, objects as class and relative (x, y, width, height)."""
+    classes = int(model.config.num_labels)
+    boxes = draw.ones(OBJECTS, 4).float() / 4
+    return [
+        {"class_labels": draw.integers(classes, OBJECTS), "boxes": boxes.clone()}
+        for _ in range(_batch(inputs))
+    ]
+
+
+_BY_CLASS: dict[str, Callable[[Any, Mapping[str, Any], RandomTensors], Any]] = {
+    "TokenClassification": _token_classes,
+    "MultipleChoice": _choices,
+    "NextSentencePrediction": _pairs,
+    "ForCTC": _transcripts,
+    "SemanticSegmentation": _pixel_classes,
+    "ObjectDetection": _boxes,
+    "Classification": _classes,
+}

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import random
+import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from torchgauge.errors import InputError
-from torchgauge.files import check_readable, path_remedy
+from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.files import check_readable, is_file, path_remedy
 from torchgauge.folders import expanded
 from torchgauge.garbage import no_collections
 from torchgauge.signals import replaced, restoring
-from torchgauge.similar import did_you_mean
+from torchgauge.similar import did_you_mean, similar
+from torchgauge.targets.huggingface.huggingface_config import PUBLISHED
 from torchgauge.targets.inputs.content import with_inputs
 from torchgauge.targets.inputs.fake_tensors import SEED
 from torchgauge.targets.loaders import building as python_factory
 from torchgauge.targets.loaders import executorch_file, exported, onnx_file
-from torchgauge.targets.loaders.likely_targets import likely_scheme, likely_targets
 from torchgauge.targets.loaders.weights import load_weights
 from torchgauge.targets.runtimes.runtime_options import is_onnx, is_program
 from torchgauge.targets.target import Target, TargetRequest
@@ -44,6 +46,8 @@ UNSUPPORTED = {
     ".safetensors": "a checkpoint",
 }
 LIBRARIES = ("torchvision", "timm", "hf")
+MAX_TARGETS = 3
+_SEPARATORS = re.compile(r"[-_. ]")
 EXECUTORCH = {
     ".etdp": "Read it by `torchgauge trace FILE`",
     ".etrecord": "Give the program (.pte), and this file by --etrecord",
@@ -106,14 +110,12 @@ def _by_python(request: TargetRequest) -> Target:
 
 def _load_from_library(request: TargetRequest, scheme: str, name: str) -> Target:
     # Imported where needed: each of them pulls a library that takes seconds to import.
-    if scheme == "torchvision":
-        from torchgauge.targets.loaders import torchvision_models
+    from torchgauge.targets.loaders import torchvision_models
 
+    if scheme == "torchvision":
         return torchvision_models.load(request, name)
     if scheme == "timm":
-        from torchgauge.targets.loaders import timm_models
-
-        return timm_models.load(request, name)
+        return torchvision_models.load_timm(request, name)
     from torchgauge.targets.huggingface import huggingface
 
     return huggingface.load_architecture(request, name)
@@ -196,3 +198,74 @@ def _unsupported(path: Path) -> InputError:
         cause=f"torchgauge does not load {path.suffix} files yet ({UNSUPPORTED[path.suffix]}).",
         remedy=f"{remedy}.",
     )
+
+
+def likely_targets(spec: str) -> list[str]:
+    """Return the targets, the likeliest first: a file's function, else a library's model."""
+    file = _file(spec)
+    if file:
+        return [file]
+    images = _torchvision_names()
+    exact = _equal_name(spec, images)
+    if exact:
+        return [f"torchvision:{exact}"]
+    # A name on the hub begins with the model's or the architecture's.
+    architecture = _beginning(spec.rpartition("/")[2], _transformers_names())
+    if architecture:
+        return [f"hf:{architecture}"]
+    return [f"torchvision:{name}" for name in similar(spec, images, limit=MAX_TARGETS)]
+
+
+def likely_scheme(spec: str) -> str:
+    """Return the target with the scheme that was meant (`torchvison:…`), "" where none is near."""
+    scheme, _, name = spec.partition(":")
+    near = similar(scheme, LIBRARIES, limit=1)
+    return f"{near[0]}:{name}" if near else ""
+
+
+def _file(spec: str) -> str:
+    """Return `models.py:make` for `models.make` where there is that file."""
+    module, _, name = spec.rpartition(".")
+    file = f"{module.replace('.', '/')}.py"
+    return f"{file}:{name}" if module and name.isidentifier() and is_file(Path(file)) else ""
+
+
+def _torchvision_names() -> list[str]:
+    if importlib.util.find_spec("torchvision") is None:
+        return []
+    from torchgauge.targets.loaders.importing_torchvision import import_torchvision
+
+    try:
+        return list(import_torchvision().models.list_models())
+    except TorchgaugeError:  # it does not fit the installed torch
+        return []
+
+
+def _transformers_names() -> list[str]:
+    if importlib.util.find_spec("transformers") is None:
+        return []
+    import transformers
+
+    return [*PUBLISHED, *transformers.CONFIG_MAPPING]
+
+
+def _equal_name(name: str, names: Iterable[str]) -> str:
+    """Return the name that differs in case and separators alone."""
+    return next((candidate for candidate in names if _plain(candidate) == _plain(name)), "")
+
+
+def _beginning(name: str, names: Iterable[str]) -> str:
+    """Return the longest of the names that this one begins with, as a word of its own."""
+    plain = name.lower().replace("_", "-")
+
+    def begins(candidate: str) -> bool:
+        candidate = candidate.lower().replace("_", "-")
+        return (
+            plain.startswith(candidate) and not plain[len(candidate) : len(candidate) + 1].isalpha()
+        )
+
+    return max(filter(begins, names), key=len, default="")
+
+
+def _plain(name: str) -> str:
+    return _SEPARATORS.sub("", name.lower())

@@ -1,10 +1,11 @@
-"""`torchvision:NAME`: every model torchvision lists, with random weights."""
+"""`torchvision:NAME` and `timm:NAME`: every model that they list, with random weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from torchgauge.errors import InputError
+from torchgauge.imports import required
 from torchgauge.similar import near_names
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
 from torchgauge.targets.inputs.inputs import Inputs
@@ -13,6 +14,8 @@ from torchgauge.targets.loaders.importing_torchvision import import_torchvision
 from torchgauge.targets.target import Target, TargetRequest
 
 LIST_CODE = "from torchvision.models import list_models; print(*list_models())"
+TIMM_LIST_CODE = "from timm import list_models; print(*list_models())"
+IMAGE = (3, 224, 224)
 IMAGE_SIZE = 224
 # Where a family's weights say no size: what its reference scripts train or evaluate with.
 DETECTION_SIZE = (800, 800)
@@ -74,3 +77,37 @@ def _example_inputs(models: Any, name: str, model: Any, request: TargetRequest) 
     # Vision transformers take one size alone, and their first weights may be for a larger one.
     side = getattr(model, "image_size", None)
     return Inputs(args=(draw.normal(batch, 3, *((side, side) if side else size)),))
+
+
+def load_timm(request: TargetRequest, name: str) -> Target:
+    """Return a timm model by its name, which may carry a tag of pretrained weights.
+
+    Only the tag's input size is used: the weights are random, and nothing is downloaded.
+
+    Raises:
+        InputError: `timm-unknown`, `torchvision-broken`, or an --input that cannot be read.
+        MissingExtraError: timm or torchvision is not installed.
+    """
+    import_torchvision()
+    timm = required("timm", "timm", "A timm: target")
+    # A name such as hf-hub:… would reach for the network; those timm lists do not.
+    if not timm.is_model(name):
+        raise InputError(
+            f"timm has no model {name!r}.",
+            id="timm-unknown",
+            remedy=near_names(name, timm.list_models(), TIMM_LIST_CODE),
+        )
+    model = build(lambda: timm.create_model(name, pretrained=False), request.device)
+    inputs = requested_inputs(request)
+    if inputs is None:
+        shape = (getattr(model, "pretrained_cfg", None) or {}).get("input_size") or IMAGE
+        image = RandomTensors(request.device).normal(request.batch or 1, *shape)
+        inputs = Inputs(args=(image,))
+    return Target(
+        model=model,
+        inputs=inputs,
+        spec=request.spec,
+        kind="timm",
+        name=name,
+        weights="random",
+    )
