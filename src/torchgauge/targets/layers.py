@@ -86,10 +86,7 @@ def own_attributes(item: Any) -> dict[str, Any]:
 
 
 def _in_program(module: Any) -> dict[str, Any]:
-    """Return the attributes of a module in C++, and its methods' constants, which frozen ones have.
-
-    Each value is made when it is asked for.
-    """
+    """Return the attributes of a module in C++, and its methods' constants, all of a frozen one."""
     label = "constants" if module.hasattr("training") else FROZEN
     kind: Any = torch._C.ConcreteModuleType.from_jit_type(module._type())  # noqa: SLF001
     values = {name: module.getattr(name) for name in kind.get_attributes()}
