@@ -54,7 +54,7 @@ def example_inputs(model: Any, request: TargetRequest) -> Inputs:
     needs = Needs(model, RandomTensors(request.device), request.batch or 1)
     specs = _specs_by_name(request, needs)
     if specs and request.batch is None:
-        needs = dataclasses.replace(needs, batch=_batch(specs))
+        needs = dataclasses.replace(needs, batch=_batch_of_specs(specs))
     inputs: dict[str, Any] = {
         name: _tensor_of(spec.with_batch(request.batch), needs) for name, spec in specs.items()
     }
@@ -219,7 +219,7 @@ def _specs_by_name(request: TargetRequest, needs: Needs) -> dict[str, InputSpec]
     return by_name
 
 
-def _batch(specs: Mapping[str, InputSpec]) -> int:
+def _batch_of_specs(specs: Mapping[str, InputSpec]) -> int:
     return next((spec.shape[0] for spec in specs.values() if spec.shape), 1)
 
 
