@@ -77,7 +77,7 @@ def scratch(name: str, args: Arguments, threads: int = 1, outputs: Any = None) -
     if short in _CASTING:
         return _cast(operands)
     if short in _SUMS and outputs.dtype != args[0].dtype:
-        return math.prod(args[0].shape) * int(outputs.itemsize)
+        return _elements(args[0]) * int(outputs.itemsize)
     if short in _IN_ORDER:
         return sum(_bytes(x) for x in operands if not (x.is_contiguous() or _is_nhwc(x)))
     if short in _PRODUCTS:
@@ -102,12 +102,11 @@ def _cast(operands: list[Any]) -> int:
     def rank(operand: Any) -> tuple[bool, bool, int]:
         return operand.dtype.is_complex, operand.dtype.is_floating_point, operand.itemsize
 
-    common = max(operands, key=rank, default=None)
-    return sum(
-        math.prod(operand.shape) * common.itemsize
-        for operand in operands
-        if operand.dtype != common.dtype
-    )
+    if not operands:
+        return 0
+    common = max(operands, key=rank)
+    cast_operands = [operand for operand in operands if operand.dtype != common.dtype]
+    return sum(_elements(operand) * int(common.itemsize) for operand in cast_operands)
 
 
 def _attention(args: Arguments, threads: int, *, backward: bool) -> int:
@@ -124,9 +123,9 @@ def _attention(args: Arguments, threads: int, *, backward: bool) -> int:
     scores = rows * columns * (_FLOAT + half)
     if backward:
         copied = _bytes(args[0]) if not args[0].transpose(1, 2).is_contiguous() else 0
-        return 2 * threads * scores + copied
+        return int(2 * threads * scores) + copied
     blocks = scores + rows * (2 + width) * _FLOAT + columns * width * half
-    return threads * blocks + (2 * _bytes(key) if half else 0)
+    return int(threads * blocks) + (2 * _bytes(key) if half else 0)
 
 
 def _is_nhwc(x: Any) -> bool:
@@ -134,4 +133,8 @@ def _is_nhwc(x: Any) -> bool:
 
 
 def _bytes(x: Any) -> int:
-    return math.prod(x.shape) * int(x.itemsize)
+    return _elements(x) * int(x.itemsize)
+
+
+def _elements(x: Any) -> int:
+    return math.prod(x.shape)
