@@ -134,12 +134,13 @@ def by_operator(error: BaseException) -> bool:
     return dis.opname[instruction] not in ("RAISE_VARARGS", "RERAISE")
 
 
-def missing_extra(library: str, extra: str, purpose: str) -> MissingExtraError:
-    """Return the error for an absent optional library."""
+def missing_extra(library: str, extra: str, purpose: str, cause: str = "") -> MissingExtraError:
+    """Return the error for an optional library: absent, or for a `cause` not to be imported."""
+    failure = "cannot be imported" if cause else "is not installed"
     return MissingExtraError(
-        f"{purpose} needs {library}, which is not installed.",
+        f"{purpose} needs {library}, which {failure}.",
         id="missing-extra",
-        cause=f"'{library}' could not be imported.",
+        cause=cause or f"'{library}' could not be imported.",
         remedy=f"pip install 'torchgauge[{extra}]'",
     )
 

@@ -23,4 +23,7 @@ def required(module: str, extra: str, purpose: str, library: str = "") -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise missing_extra(library or module, extra, purpose) from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        absent = missing is not None and missing.split(".")[0] == module.split(".")[0]
+        cause = "" if absent else str(error)
+        raise missing_extra(library or module, extra, purpose, cause) from error
