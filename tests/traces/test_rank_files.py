@@ -13,10 +13,10 @@ from torchgauge.traces.read_options import ReadOptions
 EVENTS = [op("aten::mm", 0, 9), launch(1, 2), kernel("gemm", 10, 5, 1)]
 CHILD = """
 import os
-from torchgauge.traces import rank_answer, trace_child
+from torchgauge.traces import rank_file, trace_child
 
 trace_child.LIFETIME = {lifetime}
-read = rank_answer.answered
+read = rank_file.answered
 unwell = []
 
 def answered(file, options):
@@ -28,7 +28,7 @@ def answered(file, options):
         unwell.append(file)
     return read(file, options)
 
-rank_answer.answered = answered
+rank_file.answered = answered
 trace_child.main()
 """
 
