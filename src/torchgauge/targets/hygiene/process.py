@@ -22,6 +22,7 @@ from torch import _tensor_str
 from torchgauge.device import settings
 from torchgauge.folders import current_folder
 from torchgauge.signals import handler_of, run_all, set_handler
+from torchgauge.targets.hygiene.recursion import recursion_limit, set_recursion_limit
 
 # Nobody can set these two.
 _SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -159,7 +160,7 @@ _STATES: _States = (
     (_anomaly, lambda modes: torch.set_anomaly_enabled(*modes)),
     (gc.isenabled, _collect),
     (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
-    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (recursion_limit, set_recursion_limit),
     (np.geterr, lambda modes: np.seterr(**modes)),
     (np.get_printoptions, lambda options: np.set_printoptions(**options)),
     (lambda: vars(_tensor_str.PRINT_OPTS).copy(), vars(_tensor_str.PRINT_OPTS).update),

@@ -36,6 +36,12 @@ def recursion_limit() -> int:
     return sys.getrecursionlimit() - _added
 
 
+def set_recursion_limit(limit: int) -> None:
+    """Set the limit that the program runs under; what is added for a while stays added."""
+    with _lock:
+        sys.setrecursionlimit(limit + _added)
+
+
 @restoring
 def deeper(frames: int) -> Iterator[None]:
     """Let Python recurse deeper by as many frames, on every thread, until the block ends."""
