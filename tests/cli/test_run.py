@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support import page_data
 
 import torchgauge as tg
 from torchgauge.cli.main import main
@@ -443,10 +444,8 @@ for _ in range(9):
 def test_the_memory_of_a_script_is_told_in_every_form(script, capsys, monkeypatch):
     folder = script(KEPT)
     monkeypatch.chdir(folder)
-    assert (
-        main(["run", "--memory", "--format", "json,markdown", "--output-dir", ".", "script.py"])
-        == 0
-    )
+    formats = ("--format", "json,markdown,html,csv,brief")
+    assert main(["run", "--memory", *formats, "--output-dir", ".", "script.py"]) == 0
     printed = capsys.readouterr().err
     for text in ("Memory by step on cpu", "a step", "graph of kept[2]", "script.py:13"):
         assert text in printed
@@ -454,4 +453,9 @@ def test_the_memory_of_a_script_is_told_in_every_form(script, capsys, monkeypatc
     first = loop.memory.outliving[0]
     # Linear saves its input (8 floats wide), relu its result (8).
     assert (first.growth, first.by_graph, first.holder) == (64 * 8 * 4, True, "kept[2]")
-    assert "graph of kept[2]" in (folder / "loop.md").read_text()
+    for file in ("loop.md", "loop.brief.txt"):
+        assert "graph of kept[2]" in (folder / file).read_text()
+    page = page_data.data((folder / "loop.html").read_text())["parts"]
+    steps = page_data.table(loop, "Memory by step on cpu")
+    assert steps["peak"] == [step.peak for step in loop.memory.steps]
+    assert "memory watched" in [phase for phase, _, _ in page["steps"]["phases"]]

@@ -9,7 +9,7 @@ from torchgauge import units
 from torchgauge.analyze.timeline.tree import ENGINE, OPTIMIZING
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.loader_wait import LoaderWait
-from torchgauge.records.timeline.loop import Loop, Stretch
+from torchgauge.records.timeline.loop import Loop, Phase, Stretch
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import section as time_sections
@@ -22,6 +22,7 @@ from torchgauge.report.page.page_series import rows
 from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables import loader_waits as loader_report
+from torchgauge.report.tables.loop_memory import memory_blocks
 
 # How far the tree's sum and a bare step may be apart without a word.
 AGREE = 0.05
@@ -37,7 +38,7 @@ _WAITS = (
     Column("share", "share of a step", "share", lambda part: part[2] / part[0].duration),
 )
 # Of steps, in words.
-_STEPS = {
+_STEPS: dict[Phase, str] = {
     "bare": "nothing attached",
     "ready": "getting ready",
     "estimate": "estimating the cost",
@@ -45,6 +46,7 @@ _STEPS = {
     "record": "recorded",
     "settle": "settling",
     "stamp": "layers timed",
+    "memory": "memory watched",
 }
 
 
@@ -148,10 +150,13 @@ def _tree_note(loop: Loop, step: Tree) -> str:
 
 
 def tables(loop: Loop) -> list[dict[str, Any]] | None:
-    """Return the tables of a step, what it waited for, and the lines of traced functions."""
+    """Return the tables of a step, what it waited for, its memory, and lines of functions."""
     listed_tables = [] if loop.tree is None else page_tables.tree_tables(loop.tree)
     if any(wait.parts for wait in loop.loader_waits):
         listed_tables.append(_loader_waits(loop.loader_waits))
+    if loop.memory is not None:
+        blocks = memory_blocks(loop.memory, rows=None)
+        listed_tables += [page_tables.document_table(block) for block in blocks]
     if loop.functions:
         listed_tables.append(page_tables.traced_lines(loop.functions))
     return listed_tables or None

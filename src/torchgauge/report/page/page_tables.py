@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import tables
@@ -18,6 +18,7 @@ from torchgauge.records.timeline.quantity import (
 from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import TracedFunction, Tree
 from torchgauge.records.work.roofline import Roofs
+from torchgauge.report.content.document import Table
 from torchgauge.report.tables import alive_tensors as tensors
 from torchgauge.report.tables import category_table
 from torchgauge.report.tables.kernel_names import kernel_labels
@@ -236,6 +237,14 @@ def records_table(
         if column.key not in cells
     }
     return table(name, columns, values | cells, nodes)
+
+
+def document_table(block: Table) -> dict[str, Any]:
+    """Return a table of a document, without what is drawn for terminals."""
+    shown = [column for column in block.columns if not column.drawn]
+    columns = [Column(one.key, one.header, cast(Unit, one.unit)) for one in shown]
+    rows = [{"": str(row.name), **row.cells} for row in block.rows]
+    return records_table(block.title, [Column("", block.first, "text"), *columns], rows)
 
 
 def table(

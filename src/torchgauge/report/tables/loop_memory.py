@@ -13,36 +13,42 @@ from torchgauge.records.memory.loop_memory import (
 )
 from torchgauge.report.content.document import Column, Table, rows_of
 
-TOP = 8  # rows of a table
+TOP = 8  # rows of a table on a terminal
 
 
-def memory_blocks(memory: LoopMemory) -> Iterator[Table]:
-    """Yield the steps, what was alive at the highest peak, and what outlives steps."""
+def memory_blocks(memory: LoopMemory, rows: int | None = TOP) -> Iterator[Table]:
+    """Yield the steps, what was alive at the highest peak, and what outlives steps.
+
+    A table has no more than so many rows; None: all.
+    """
     steps = memory.steps
     yield Table(
         title=f"Memory by step on {memory.device}",
         how=memory.how,
         columns=_STEP_COLUMNS,
-        rows=rows_of(_STEP_COLUMNS, steps[-TOP:], lambda step: f"step {step.number}"),
+        rows=rows_of(
+            _STEP_COLUMNS, steps[-(rows or len(steps)) :], lambda step: f"step {step.number}"
+        ),
         layout="fitted",
         total_rows=len(steps),
         noun="earlier steps",
     )
     yield _table(
         f"Alive at the peak of step {memory.highest.number}",
-        memory.at_peak,
+        memory.at_peak[:rows],
+        len(memory.at_peak),
         *([] if memory.checkpoints is None else [_note(memory.checkpoints, memory.highest.peak)]),
     )
     if memory.outliving:
         growth = f", growing by {units.size(memory.growth)} a step" if memory.growth else ""
         title = f"Alive after step {steps[-1].number}, states left out{growth}"
-        yield _table(title, memory.outliving)
+        yield _table(title, memory.outliving[:rows], len(memory.outliving))
 
 
-def _table(title: str, groups: Sequence[AliveGroup], *notes: str) -> Table:
+def _table(title: str, groups: Sequence[AliveGroup], total: int, *notes: str) -> Table:
     return Table(
-        title=title, first="made by", columns=_COLUMNS, rows=rows_of(_COLUMNS, groups[:TOP], _name),
-        recorded=True, layout="fitted", notes=notes, total_rows=len(groups), noun="origins",
+        title=title, first="made by", columns=_COLUMNS, rows=rows_of(_COLUMNS, groups, _name),
+        recorded=True, layout="fitted", notes=notes, total_rows=total, noun="origins",
     )  # fmt: skip
 
 
