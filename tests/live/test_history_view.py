@@ -8,7 +8,7 @@ from torchgauge.analyze.history.alerts import Rule
 from torchgauge.errors import InputError, StoreError
 from torchgauge.history.store import Store
 from torchgauge.history.trend import trend
-from torchgauge.live import failures as history_view
+from torchgauge.live import history_view
 from torchgauge.records.trend import Trend
 from torchgauge.report.page import page_trend
 

@@ -15,7 +15,8 @@ import torchgauge as tg
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows, read_windows
 from torchgauge.monitoring import monitor as module
-from torchgauge.monitoring.problems import LONGEST, Batch, Delivery, Problems
+from torchgauge.monitoring.delivery import Batch, Delivery
+from torchgauge.monitoring.problems import LONGEST, Problems
 from torchgauge.monitoring.receivers import history, otlp
 from torchgauge.monitoring.receivers.trackers import TrackerReceiver
 from torchgauge.records.monitoring.histogram import Histogram

@@ -7,8 +7,8 @@ from concurrent.futures import Executor, Future
 import numpy as np
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.live.failures import HistoryView
 from torchgauge.live.history_reader import DEFAULT_RULES, HistoryReader
+from torchgauge.live.history_view import HistoryView
 from torchgauge.live.monitor_view import LOOK, MonitorView
 from torchgauge.live.routes import Site
 from torchgauge.live.server import LiveServer

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from torchgauge.errors import InputError
+from torchgauge.monitoring.call_times import CountTokens
+from torchgauge.monitoring.delivery import FunctionReceiver, Receiver
 from torchgauge.monitoring.monitor import Monitor
 from torchgauge.monitoring.monitor_options import MonitorOptions
-from torchgauge.monitoring.problems import CountTokens, FunctionReceiver, Receiver
 from torchgauge.records.monitoring.window import Window
 
 OnWindows = Callable[[tuple[Window, ...]], object]

@@ -102,8 +102,8 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     """Open what there is to show. Raises what opening a history and reading rules raise."""
     from torchgauge.history import rules
     from torchgauge.history.retention import location
-    from torchgauge.live.failures import HistoryView
     from torchgauge.live.history_reader import DEFAULT_RULES, HistoryReader, StoredJudgements
+    from torchgauge.live.history_view import HistoryView
     from torchgauge.live.monitor_view import MonitorView, judge
     from torchgauge.live.routes import Site
 

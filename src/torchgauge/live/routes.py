@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from torchgauge.errors import InputError, StoreError, TorchgaugeError
-from torchgauge.live.failures import LISTED_TARGETS, HistoryView, error_fields, expected
+from torchgauge.live.failures import error_fields, expected
+from torchgauge.live.history_view import LISTED_TARGETS, HistoryView
 from torchgauge.live.monitor_view import MonitorView
 from torchgauge.report.page import html
 from torchgauge.report.page.markup import escaped, script_data

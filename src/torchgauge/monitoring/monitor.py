@@ -15,19 +15,12 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 
 from torchgauge.monitoring.background import background
+from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
+from torchgauge.monitoring.delivery import LAST_WAIT, Batch, Delivery, Receiver
 from torchgauge.monitoring.folder import MonitorFolder, compact, new_file
 from torchgauge.monitoring.meter import Meter, Timing, gaps, takes_time, timed_stream
 from torchgauge.monitoring.monitor_options import MonitorOptions, memory_readings
-from torchgauge.monitoring.problems import (
-    LAST_WAIT,
-    SIZES_EVERY,
-    Batch,
-    CallTimes,
-    CountTokens,
-    Delivery,
-    Problems,
-    Receiver,
-)
+from torchgauge.monitoring.problems import Problems
 from torchgauge.monitoring.process_file import ProcessFile
 from torchgauge.monitoring.series import Series
 from torchgauge.records.headline.figure import Unit

@@ -10,8 +10,8 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
+from torchgauge.records.trace.host_delay import Cause
 from torchgauge.records.trace.trace import Synchronisation
-from torchgauge.records.trace.trace_diff import Cause
 
 
 class Delay(NamedTuple):

@@ -11,7 +11,7 @@ from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.node import Node
-from torchgauge.records.trace.trace_diff import LOADING
+from torchgauge.records.trace.host_delay import LOADING
 
 # Parts that one change makes shorter, with what it is called in evidence.
 _GROUPS = {

@@ -18,7 +18,7 @@ from torchgauge.analyze.trace.dependencies import Waits
 from torchgauge.analyze.trace.device_work import HOST_WAIT, Activities, gaps
 from torchgauge.readers.kineto.categories import COLLECTION, PYTHON, TUNING
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
-from torchgauge.records.trace.trace_diff import Cause, HostDelay
+from torchgauge.records.trace.host_delay import Cause, HostDelay
 
 Pauses = dict[int, Intervals]  # by thread
 

@@ -14,7 +14,7 @@ from torchgauge.analyze.work.categories import category
 from torchgauge.records.timeline.loop import StepKind
 from torchgauge.records.timeline.node import Node, base_name
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.trace_diff import LOADING
+from torchgauge.records.trace.host_delay import LOADING
 
 # Products of matrices; other operators that are long enough to be bound by memory traffic; short
 # operators and what is between them; and code that is in no operator.

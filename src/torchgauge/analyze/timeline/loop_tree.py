@@ -24,7 +24,7 @@ from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products
 from torchgauge.records.timeline.tree import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
-from torchgauge.records.trace.trace_diff import LOADING, Cause, HostDelay
+from torchgauge.records.trace.host_delay import LOADING, Cause, HostDelay
 
 STEP = re.compile(r"tg@\d+")
 MARK = re.compile(r"tg:(\d+)")

@@ -16,12 +16,11 @@ from torchgauge.analyze.compare.compare_locations import (
 )
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.host_delay import Cause, HostDelay
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.records.trace.trace_diff import (
-    Cause,
     Changes,
     DelayChange,
-    HostDelay,
     Part,
     PartChange,
     TraceDiff,

@@ -12,7 +12,7 @@ from typing import Any
 from torchgauge.measure.timeline.compilation import break_sentence
 from torchgauge.measure.work import internals
 from torchgauge.records.timeline.compilation import CompilationCost
-from torchgauge.records.trace.trace_diff import Cause, HostDelay
+from torchgauge.records.trace.host_delay import Cause, HostDelay
 
 _NAMES: dict[Cause, str] = {"garbage collection": "gc", "compilation": "torch.compile"}
 _RESUMED = "torch_dynamo_resume_in_"

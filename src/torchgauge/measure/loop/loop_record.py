@@ -30,7 +30,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop, Rank
 from torchgauge.records.timeline.tree import Pass, Tree
-from torchgauge.records.trace.trace_diff import HostDelay
+from torchgauge.records.trace.host_delay import HostDelay
 
 # Share of a step: threads that did less work than that beside it need no mention.
 CONCURRENT_SHARE = 0.01

@@ -20,14 +20,10 @@ from torchgauge.measure.recording.scope import observed
 from torchgauge.measure.work.counting import Counter
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
-from torchgauge.measure.work.not_called import (
-    ParametersRead,
-    Variation,
-    not_called,
-    warnings_of,
-)
+from torchgauge.measure.work.not_called import ParametersRead, not_called, warnings_of
 from torchgauge.measure.work.outside import OutsideWork
 from torchgauge.measure.work.retained import retained
+from torchgauge.measure.work.variation import Variation
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import NOT_RUN, OUTSIDE, Cost, CostRow
 from torchgauge.signals import restoring

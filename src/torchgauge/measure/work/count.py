@@ -26,7 +26,7 @@ from torchgauge.measure.work import cost as cost_probe
 from torchgauge.measure.work import size as size_probe
 from torchgauge.measure.work.count_options import CountOptions
 from torchgauge.measure.work.cuda_kernels import CudaKernels
-from torchgauge.measure.work.not_called import counted_calls
+from torchgauge.measure.work.variation import counted_calls
 from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import Cost, CostNode

@@ -9,7 +9,7 @@ import threading
 from torchgauge.errors import MeasurementError
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
-from torchgauge.monitoring.problems import Batch
+from torchgauge.monitoring.delivery import Batch
 
 LONGEST_WAIT = 1.0  # seconds that a fork waits
 # Held while a monitor of this process has a history open, which a fork waits for: the forked one

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from torchgauge.errors import MeasurementError
 from torchgauge.imports import required
-from torchgauge.monitoring.problems import Batch
+from torchgauge.monitoring.delivery import Batch
 from torchgauge.report.windows.otlp_metrics import otlp_metrics
 
 TIMEOUT = 10.0  # seconds of one request, with its repetitions

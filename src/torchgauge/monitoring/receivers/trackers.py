@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from torchgauge.monitoring.problems import Batch
+from torchgauge.monitoring.delivery import Batch
 from torchgauge.report.export import mlflow, tensorboard, wandb
 from torchgauge.report.windows.families import window_scalars
 

@@ -19,7 +19,7 @@ from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import TracedFunction, Tree
-from torchgauge.records.trace.trace_diff import HostDelay
+from torchgauge.records.trace.host_delay import HostDelay
 from torchgauge.records.work.utilization import Utilization
 
 LoopBound = Literal[

@@ -14,8 +14,8 @@ from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace import breakdown
+from torchgauge.records.trace.host_delay import HostDelay
 from torchgauge.records.trace.ranks import LateCall, Straggler
-from torchgauge.records.trace.trace_diff import HostDelay
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.utilization import Utilization
 

@@ -241,8 +241,11 @@ def records_table(
 
 def document_table(block: Table) -> dict[str, Any]:
     """Return a table of a document, without what is drawn for terminals."""
-    shown = [column for column in block.columns if not column.drawn]
-    columns = [Column(one.key, one.header, cast(Unit, one.unit)) for one in shown]
+    columns = [
+        Column(column.key, column.header, cast(Unit, column.unit))
+        for column in block.columns
+        if not column.drawn
+    ]
     rows = [{"": str(row.name), **row.cells} for row in block.rows]
     return records_table(block.title, [Column("", block.first, "text"), *columns], rows)
 

@@ -16,9 +16,8 @@ from torchgauge.signals import restoring
 from torchgauge.targets.hygiene.functions import save_functions
 from torchgauge.targets.hygiene.kept import Restoration, not_restored
 from torchgauge.targets.hygiene.process import save_process, save_randomness
-from torchgauge.targets.hygiene.recursion import (
-    FRAMES,
-    deeper,
+from torchgauge.targets.hygiene.recursion import FRAMES, deeper
+from torchgauge.targets.hygiene.structure import (
     save_gradients,
     save_hooks,
     save_state,
