@@ -80,7 +80,7 @@ def test_sums_of_lanes_are_the_figures_of_the_record(file):
     assert device * 1e-9 == pytest.approx(rank.device_time, rel=1e-9)
     count = sum(one.count for one in found if groups[one.lane] == "device")
     assert count == rank.contents.device_work
-    idle = dict.fromkeys(("idle: host", "idle: device", "idle: other"), 0)
+    idle = dict.fromkeys(("idle: host", "idle: device", "idle: other", "idle: unknown"), 0)
     for one in found:
         if groups[one.lane] == "idle":
             idle[one.kind] += one.duration
@@ -88,6 +88,7 @@ def test_sums_of_lanes_are_the_figures_of_the_record(file):
     assert idle["idle: host"] * 1e-9 == pytest.approx(sum(one.host_wait for one in recorded))
     assert idle["idle: device"] * 1e-9 == pytest.approx(sum(one.kernel_wait for one in recorded))
     assert idle["idle: other"] * 1e-9 == pytest.approx(sum(one.other for one in recorded))
+    assert idle["idle: unknown"] * 1e-9 == pytest.approx(sum(one.unknown for one in recorded))
     path = sum(one.duration for one in found if groups[one.lane] == "path")
     assert path * 1e-9 == pytest.approx(
         0 if rank.critical_path is None else rank.critical_path.length

@@ -253,8 +253,9 @@ def test_of_a_tpu_the_operations_are_the_work():
 def test_without_launches_nothing_is_said_to_be_launched_before():
     found = trace(TPU)
     assert "launched before" not in shown(found)
-    (idle,) = [one for one in found.findings if one.id == "idle-device"]
-    assert "a cause other than the host" not in idle.title
+    assert "idle-unknown" in [one.id for one in found.findings]
+    assert "a cause other than the host" not in shown(found)
+    assert found.times[0].breakdown.idle.unknown == approx(20)
     assert "fusion.2" in below(found, found.tree.rows[0].name)
     assert "no launches: time spent waiting for the host is unknown" in found.missing
 
@@ -280,7 +281,7 @@ def test_of_proton_the_time_is_shared_as_computed_by_hand():
     assert streams[7].compute == approx(54)
     assert streams[8].compute == approx(15)
     # To 50 from 40: its launch was at 10. To 85 from 80: the device's own. To 96: no arrow.
-    assert streams[7].idle.other == approx(10 + 1)
+    assert (streams[7].idle.other, streams[7].idle.unknown) == (approx(10), approx(1))
     assert streams[7].idle.kernel_wait == approx(5)
     assert found.contents.device_work == 5
     assert found.contents.launches == 4
@@ -458,6 +459,15 @@ NPU = [
     npu_span(3, 1, "Computing", 1100, 80.5),
     *npu_arrow(81604378623, 1020, 1100, to=7),
 ]
+
+
+def test_when_an_npus_queue_launched_work_is_not_known():
+    """An arrow leads from the operator; the launch is its queue's, at some time after it."""
+    late = npu_span(2, 9, "aclnnMatmul_MatMulV2_MatMulV2", 1900, 10, args={"Task Type": "AI_CORE"})
+    record = trace([*NPU, late, *npu_arrow(81604378624, 1300, 1900, to=9)])
+    idle = record.times[0].breakdown.idle
+    assert idle.host_wait == approx(1300 - 1240)
+    assert (idle.unknown, idle.other) == (pytest.approx(619.5e-6), 0)
 
 
 def test_work_of_an_npu_is_device_work_launched_by_its_operator():

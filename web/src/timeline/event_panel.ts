@@ -13,6 +13,7 @@ const WORDS: Record<string, string> = {
   "idle: host": "the device waits for the host",
   "idle: device": "the device's pause between two pieces of work",
   "idle: other": "the device waits: other causes",
+  "idle: unknown": "the device waits: the file does not say for what",
   call: "call of the runtime",
   python: "Python function",
   pause: "pause of the device",

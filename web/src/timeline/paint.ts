@@ -11,6 +11,7 @@ const PAINTS: Record<string, string> = {
   step: "--fill-7", range: "--fill-7", layer: "--fill-8", operator: "--fill-5", call: "--fill-6",
   python: "--fill-2", compute: "--series-5", communication: "--series-1", copy: "--series-4",
   "idle: host": "--series-3", "idle: device": "--series-7", "idle: other": "--series-6",
+  "idle: unknown": "--fill-7",
   host: "--fill-2", launch: "--fill-3", pause: "--fill-7", merged: "--series-7", other: "--fill-7",
 };
 // Of bars whose paint is too strong for the text's usual colour.

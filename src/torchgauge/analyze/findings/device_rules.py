@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.analyze.findings.record_evidence import Evidence
+from torchgauge.analyze.findings.record_evidence import Evidence, short_name
 from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
-from torchgauge.records.trace.breakdown import DeviceTime
+from torchgauge.records.trace.breakdown import DeviceTime, LatePiece
 
 # A queue that more often than this still holds work when a kernel begins has a host that is ahead.
 MOSTLY_EMPTY = 0.5
@@ -146,15 +146,49 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
         time, window = device.breakdown.idle.other, device.breakdown.window
         if share(time, window) < NOTICEABLE:
             continue
-        cause_text = "for a cause other than the host" if evidence.has_launches else ""
+        latest = device.longest_other
+        before = latest is not None and latest.first_of_stream and latest.idle > time / 2
         yield idle_device.costs(
             time,
             window,
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
-            f"the window {cause_text}".strip(),
-            evidence=f"{units.time(time)} in pauses of more than 5 µs, before work that was "
-            "launched already, or whose launch is not in the file.",
-            remedy="See which streams wait for each other (events, stream priorities).",
+            "the window for a cause other than the host",
+            worth=None if before else "all",
+            evidence=f"{units.time(time)} in pauses of more than 5 µs before work that was "
+            f"launched already{'.' if latest is None else _late(latest)}",
+            remedy="Record after a warm-up, and synchronise before."
+            if before
+            else "See which streams wait for each other (events, stream priorities).",
+            view="devices",
+        )
+
+
+def _late(latest: LatePiece) -> str:
+    """Return the longest pause in words, with its likely reason."""
+    text = (
+        f"; {units.time(latest.idle)} before {short_name(latest.name)}, which began "
+        f"{units.time(latest.delay)} after its launch"
+    )
+    if latest.first_of_stream:
+        return f"{text}, as the first of its stream: earlier work, not in this file, probably ran."
+    return f"{text}. For what it waited the file does not say: an event, or work not in the file."
+
+
+@rule("idle-unknown")
+def idle_unknown(evidence: Evidence) -> Iterator[Finding]:
+    """Find a device that is idle before work of which no launch was recorded."""
+    for device in evidence.device_times:
+        idle, window = device.breakdown.idle, device.breakdown.window
+        if share(idle.unknown, window) < NOTICEABLE:
+            continue
+        yield idle_unknown.costs(
+            idle.unknown,
+            window,
+            worth=None,
+            title=f"{evidence.called(device.device)} is idle for "
+            f"{units.percent(idle.unknown / window)} of the window, and the file does not say why",
+            evidence=f"{units.time(idle.unknown)} of {units.time(idle.total)} without work are "
+            "before work of which it does not say when it was launched.",
             view="devices",
         )
 

@@ -287,7 +287,8 @@ def _decoded_shapes(text: str) -> tuple[Any, ...]:
 def short_name(kernel: str) -> str:
     """Return a kernel's name without what every name of its kind has."""
     library = re.search(r"cutlass_\d\w+", kernel)
-    return (library[0] if library else kernel.removeprefix("void ").partition("(")[0])[:60]
+    own_name = kernel.removeprefix("void ").replace("(anonymous namespace)::", "").partition("(")[0]
+    return (library[0] if library else own_name)[:60]
 
 
 def layer_name(layer: Node) -> str:

@@ -9,6 +9,12 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
 
+_RECORD_HOST = (
+    "Record the host's calls too: torch.profiler.profile(activities=[ProfilerActivity.CPU, "
+    "ProfilerActivity.CUDA]), rocprofv3 --hip-trace --kernel-trace, nsys profile --trace=cuda,nvtx."
+)
+_RECORD_LAUNCHES = {"rocprof": "Record the calls of HIP too: rocprofv3 --hip-trace --kernel-trace."}
+
 
 @rule(
     "launched-before", jax_remedy="Record after a warm-up, and call jax.block_until_ready before."
@@ -18,15 +24,20 @@ def launched_before(evidence: Evidence) -> Iterator[Finding]:
     rank = evidence.rank
     if rank is None or not evidence.has_launches:
         return
-    before = share(rank.launched_before, rank.device_time)
+    before, recorded = share(rank.launched_before, rank.device_time), rank.contents.launches > 0
     if before < NOTICEABLE:
         return
     yield launched_before.finding(
         "info",
         title=f"{units.percent(before)} of the device's time has no launch in the file",
         evidence=f"{units.time(rank.launched_before)} were launched before the window; "
-        "by which layer is not known.",
-        remedy="Record after a warm-up (schedule(wait=…, warmup=…)), and synchronise before.",
+        "by which layer is not known."
+        if recorded
+        else "No launches were recorded: what the device waited for is not known, nor which layer "
+        "or operator its work belongs to.",
+        remedy="Record after a warm-up (schedule(wait=…, warmup=…)), and synchronise before."
+        if recorded
+        else _RECORD_LAUNCHES.get(rank.contents.recorder or "", _RECORD_HOST),
         time=min(rank.launched_before, rank.window),  # streams run at once
         view="tree",
     )

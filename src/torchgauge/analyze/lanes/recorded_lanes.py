@@ -23,7 +23,7 @@ from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
 
 _STEP = re.compile(r"ProfilerStep#(\d+)|tg@(\d+)")
 _WORK: tuple[Kind, ...] = ("compute", "communication", "copy")
-_IDLE: tuple[Kind, ...] = ("idle: host", "idle: device", "idle: other")
+_IDLE: tuple[Kind, ...] = ("idle: host", "idle: device", "idle: other", "idle: unknown")
 _CATEGORIES: dict[str, Kind] = {"cpu_op": "operator", PYTHON: "python"}
 _CALLS = ("_runtime", "_driver")
 _DEVICE_RANGE = "gpu_user_annotation"

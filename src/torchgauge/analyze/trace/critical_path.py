@@ -78,6 +78,7 @@ class _Walk:
         by_end = np.argsort(activities.end, kind="stable")
         self._begin, self._end = packed(activities.begin), packed(activities.end)
         self._launch, self._kind = packed(activities.launch), packed(activities.kind)
+        self._due = packed(np.maximum(activities.due, activities.launch))
         self._thread, self._previous = packed(thread), packed(_previous_on_stream(activities))
         self._by_end, self._ends = packed(by_end), packed(activities.end[by_end])
         self._waits: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
@@ -121,13 +122,14 @@ class _Walk:
                 ready or self._first, launch
             ):
                 previous, ready = other, self._end[other]
-        if launch != ABSENT and (ready is None or launch > ready):
-            yield from self._since("launch", min(launch, begin), activity)
-            return (yield from self._host(min(launch, begin), self._thread[activity], activity))
-        if previous == ABSENT:  # the device had no work before: what was done was the host's
+        if launch == ABSENT and previous == ABSENT:  # what was done before was the host's
             yield from self._since("host", self._first, activity)
             return None
-        yield from self._since("pause", self._end[previous], activity)
+        waited = launch if ready is None else max(launch, ready)
+        yield from self._since("pause", max(self._due[activity], waited), activity)
+        yield from self._since("launch", waited, activity)
+        if ready is None or launch > ready:
+            return (yield from self._host(self._position, self._thread[activity], activity))
         return previous
 
     def _host(self, time: int, thread: int, activity: int) -> _SegmentGenerator:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from torchgauge.analyze.timeline.attribution import HOST, Spans, attribute
-from torchgauge.analyze.timeline.device_time import Intervals, union
+from torchgauge.analyze.timeline.device_time import union
 from torchgauge.analyze.timeline.launches import Launched
 from torchgauge.analyze.timeline.module_calls import Modules
 from torchgauge.analyze.timeline.residual import LayerTimes
@@ -22,8 +22,8 @@ from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.analyze.work.event_costs import EventCosts, by_node, event_costs
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.records.trace.breakdown import Breakdown, DeviceTime, Idle, StreamTime
-from torchgauge.records.trace.events import ABSENT, Events, Integers
+from torchgauge.records.trace.breakdown import Breakdown, DeviceTime, Idle, LatePiece, StreamTime
+from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
 
 COMPUTE, COMMUNICATION, COPY = range(3)
 
@@ -33,13 +33,15 @@ class Activities:
     """Device work as columns, one entry each; times in ns.
 
     `kind` is COMPUTE, COMMUNICATION or COPY. `launch` is when the host's call began that launched
-    it, ABSENT where the trace has none.
+    it, ABSENT where the trace has none. `due` is when it should have begun on an idle device: after
+    the launch and what a launch takes; ABSENT where the trace does not say when that was.
     """
 
     begin: Integers
     end: Integers
     kind: Integers
     launch: Integers
+    due: Integers
     device: Integers
     stream: Integers
 
@@ -70,14 +72,42 @@ def device_activities(events: Events, work: Launched, facts: Facts) -> Activitie
     """Return all device work, in the order of `work`."""
     begin = events.start[work.row]
     kind = np.where(facts.is_kernel, COMPUTE, COPY).astype(np.int8)
-    return Activities(
+    launch = np.where(work.launched, events.start[work.call], ABSENT)
+    activities = Activities(
         begin=begin,
         end=begin + np.maximum(events.duration[work.row], 0),
         kind=np.where(facts.communicates, COMMUNICATION, kind),
-        launch=np.where(work.launched, events.start[work.call], ABSENT),
+        launch=launch,
+        due=launch,
         device=facts.device,
         stream=facts.stream,
     )
+    # A call that launches a kernel never waits for it: while it lasts, the host is at it.
+    returned = launch + np.where(facts.is_kernel, events.duration[work.call], 0)
+    due = np.maximum(launch + _usual_launch(activities), returned)
+    due[~work.launched | (events.metadata.recorder in _QUEUEING)] = ABSENT
+    return dataclasses.replace(activities, due=due)
+
+
+# Recorders whose launches are the operators': a thread of their own hands the work over later.
+_QUEUEING = ("torch_npu",)
+# From a launch to its work on an idle device, in ns: the least and the most that is usual. Medians
+# of recordings are 6 to 12 µs; what takes longer than the second was not held up by the launch.
+_QUICK_LAUNCH, _SLOW_LAUNCH = 10_000, 100_000
+
+
+def _usual_launch(activities: Activities) -> int:
+    """Return how long a launch onto an idle device usually takes: at most twice the median.
+
+    In ns. The first work of a device may have waited for what ran before the recording.
+    """
+    delays = [np.array([_QUICK_LAUNCH // 2])]
+    for _, on_device in activities.by(activities.device):
+        ordered = on_device.take(np.argsort(on_device.begin, kind="stable"))
+        idle = ordered.launch[1:] >= np.maximum.accumulate(ordered.end)[:-1]
+        delays.append((ordered.begin - ordered.launch)[1:][idle])
+    median = np.quantile(np.concatenate(delays), 0.5, method="lower")
+    return int(np.clip(2 * median, _QUICK_LAUNCH, _SLOW_LAUNCH))
 
 
 # What a device takes from one kernel to the next that waits already, in ns: Ampere and Hopper some
@@ -86,39 +116,54 @@ BACK_TO_BACK = 5_000
 # What a host takes at most from one launch to the next, profiled and with stacks, in ns. Whatever
 # takes longer is something else: loading data, waiting, collecting garbage.
 BETWEEN_LAUNCHES = 500_000
-HOST_WAIT, KERNEL_WAIT, OTHER, OUTSIDE = range(4)
+HOST_WAIT, KERNEL_WAIT, OTHER, UNKNOWN = range(4)
 
 
-def device_times(
-    activities: Activities, *, back_to_back: int = BACK_TO_BACK
-) -> tuple[DeviceTime, ...]:
+def device_times(activities: Activities, names: Coded[str]) -> tuple[DeviceTime, ...]:
     """Return the breakdown of each device that did anything, and of its streams.
 
-    `back_to_back` is the longest pause in ns between two kernels that counts as the device's own.
+    `names` are those of the activities.
     """
-    device_records = []
-    for number, on_device in activities.by(activities.device):
-        window = on_device.window
-        streams = tuple(
-            StreamTime(
-                stream=None if stream == ABSENT else stream,
-                breakdown=_breakdown(on_stream, window, back_to_back),
-            )
-            for stream, on_stream in on_device.by(on_device.stream)
+    return tuple(
+        DeviceTime(
+            device=None if number == ABSENT else number,
+            breakdown=_breakdown(on_device, on_device.window),
+            streams=tuple(
+                StreamTime(
+                    stream=None if stream == ABSENT else stream,
+                    breakdown=_breakdown(on_stream, on_device.window),
+                )
+                for stream, on_stream in on_device.by(on_device.stream)
+            ),
+            longest_other=_longest_other(on_device, names.take(activities.device == number)),
         )
-        device_records.append(
-            DeviceTime(
-                device=None if number == ABSENT else number,
-                breakdown=_breakdown(on_device, window, back_to_back),
-                streams=streams,
-            )
-        )
-    return tuple(device_records)
+        for number, on_device in activities.by(activities.device)
+    )
 
 
-def _breakdown(activities: Activities, window: tuple[int, int], back_to_back: int) -> Breakdown:
-    kinds = [_covered(activities, window, kind) for kind in (COMPUTE, COMMUNICATION, COPY)]
-    compute, communication, copies = kinds
+def _longest_other(activities: Activities, names: Coded[str]) -> LatePiece | None:
+    """Return the work before which the device waited longest for something other than the host."""
+    _, length, cause, ended_by = gaps(activities)
+    length[cause != OTHER] = 0
+    if not length.any():
+        return None
+    last = int(ended_by[np.argmax(length)])
+    begin, launch = int(activities.begin[last]), int(activities.launch[last])
+    on_stream = activities.stream == activities.stream[last]
+    return LatePiece(
+        name=str(names[last]),
+        begin=(begin - activities.window[0]) * 1e-9,
+        idle=int(length.max()) * 1e-9,
+        delay=(begin - launch) * 1e-9,
+        first_of_stream=bool(activities.begin[on_stream].min() == begin),
+    )
+
+
+def _breakdown(activities: Activities, window: tuple[int, int]) -> Breakdown:
+    of_kind = [activities.kind == kind for kind in (COMPUTE, COMMUNICATION, COPY)]
+    compute, communication, copies = (
+        union(activities.begin[rows], activities.end[rows], window) for rows in of_kind
+    )
     exposed = communication.outside(compute)
     exposed_copies = copies.outside(compute).outside(communication)
     return Breakdown(
@@ -128,52 +173,49 @@ def _breakdown(activities: Activities, window: tuple[int, int], back_to_back: in
         copies=copies.length * 1e-9,
         exposed_communication=exposed.length * 1e-9,
         exposed_copies=exposed_copies.length * 1e-9,
-        idle=_idle(activities, window, back_to_back),
+        idle=_idle(activities, window),
         activities=len(activities),
     )
 
 
-def _covered(activities: Activities, window: tuple[int, int], kind: int) -> Intervals:
-    chosen = activities.kind == kind
-    return union(activities.begin[chosen], activities.end[chosen], window)
-
-
-def _idle(activities: Activities, window: tuple[int, int], back_to_back: int) -> Idle:
-    _, length, cause, _ = gaps(activities, back_to_back)
-    sums = np.bincount(cause, length, minlength=OUTSIDE + 1).astype(np.int64)
+def _idle(activities: Activities, window: tuple[int, int]) -> Idle:
+    _, length, cause, _ = gaps(activities)
+    sums = np.bincount(cause, length, minlength=UNKNOWN + 1).astype(np.int64)
     first, last = activities.window
     outside = first - window[0] + window[1] - last
-    host, kernel, other, _ = (sums * 1e-9).tolist()
+    host, kernel, other, unknown = (sums * 1e-9).tolist()
     short = length[(cause == HOST_WAIT) & (length <= BETWEEN_LAUNCHES)].sum()
     return Idle(
         host_wait=host,
         kernel_wait=kernel,
         other=other,
+        unknown=unknown,
         outside=outside * 1e-9,
         between_launches=float(short) * 1e-9,
     )
 
 
-def gaps(
-    activities: Activities, back_to_back: int = BACK_TO_BACK
-) -> tuple[Integers, Integers, Integers, Integers]:
+def gaps(activities: Activities) -> tuple[Integers, Integers, Integers, Integers]:
     """Return the pauses between activities: begin, length (ns), cause, and who ended each.
 
     The cause follows from the activity that ends the pause: of several that begin at once, the
-    one that was launched last, since all of them were waited for.
+    one that was launched last, since all of them were waited for. Until it was due the device
+    waited for the host, and then for something else: a pause of both is two.
     """
     order = np.lexsort((activities.launch, activities.begin))
     ordered = activities.take(order)
     reach = np.maximum.accumulate(ordered.end)
-    length = ordered.begin[1:] - reach[:-1]
-    pauses = np.flatnonzero(length > 0)
-    begin, length = reach[pauses], length[pauses]
-    last = np.searchsorted(ordered.begin, ordered.begin[pauses + 1], side="right") - 1
-    launch = ordered.launch[last]
-    cause = np.where(length <= back_to_back, KERNEL_WAIT, OTHER)
-    cause[launch > begin] = HOST_WAIT
-    cause[launch == ABSENT] = OTHER
-    return begin, length, cause, order[last]
+    pauses = np.flatnonzero(ordered.begin[1:] > reach[:-1])
+    begin, end = reach[pauses], ordered.begin[pauses + 1]
+    last = np.searchsorted(ordered.begin, end, side="right") - 1
+    due = ordered.due[last]
+    until = np.clip(np.maximum(due, ordered.launch[last]), begin, end)
+    afterwards = np.where(end - until <= BACK_TO_BACK, KERNEL_WAIT, OTHER)
+    afterwards[due == ABSENT] = UNKNOWN
+    cause = np.stack([np.full(len(pauses), HOST_WAIT), afterwards], axis=1).ravel()
+    begin, end = (np.stack(pair, axis=1).ravel() for pair in ((begin, until), (until, end)))
+    lasts = end > begin
+    return begin[lasts], (end - begin)[lasts], cause[lasts], np.repeat(order[last], 2)[lasts]
 
 
 STEP = re.compile(r"(?:ProfilerStep#|tg@)(\d{1,18})")

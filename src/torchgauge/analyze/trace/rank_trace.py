@@ -194,7 +194,7 @@ def rank_trace(
         versions=events.metadata.versions,
         accelerator=events.metadata.accelerator,
         part=part,
-        times=device_work.device_times(activities),
+        times=device_work.device_times(activities, facts.name),
         tree=tree,
         roofs=roofs,
         device_time=int(duration.sum()) * 1e-9,

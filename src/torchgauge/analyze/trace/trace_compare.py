@@ -15,13 +15,12 @@ from torchgauge.analyze.compare.compare_locations import (
     tree_figures,
 )
 from torchgauge.records.comparison import Difference, Place
-from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.breakdown import WINDOW_PARTS, Part
 from torchgauge.records.trace.host_delay import Cause, HostDelay
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.records.trace.trace_diff import (
     Changes,
     DelayChange,
-    Part,
     PartChange,
     TraceDiff,
     TraceSide,
@@ -145,27 +144,11 @@ def _parts(sides: tuple[RankTrace, RankTrace], steps: list[int]) -> Iterator[Par
 
 
 def _sums(trace: RankTrace, steps: int) -> dict[Part, float]:
-    sums: dict[Part, float] = {}
+    sums = dict.fromkeys(WINDOW_PARTS, 0.0)
     for device in trace.times:
-        for part, seconds in _breakdown_parts(device.breakdown).items():
-            sums[part] = sums.get(part, 0.0) + seconds / steps
-    return sums or dict.fromkeys(_breakdown_parts(None), 0.0)
-
-
-def _breakdown_parts(breakdown: Breakdown | None) -> dict[Part, float]:
-    if breakdown is None:
-        names: tuple[Part, ...] = (
-            "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
-        )  # fmt: skip
-        return dict.fromkeys(names, 0.0)
-    return {
-        "compute": breakdown.compute,
-        "communication": breakdown.exposed_communication,
-        "copies": breakdown.exposed_copies,
-        "idle: host": breakdown.idle.host_wait,
-        "idle: device": breakdown.idle.kernel_wait,
-        "idle: other": breakdown.idle.other + breakdown.idle.outside,
-    }
+        for part, seconds in device.breakdown.parts.items():
+            sums[part] += seconds / steps
+    return sums
 
 
 def _tables(sides: tuple[RankTrace, RankTrace], steps: list[int]) -> Iterator[Changes]:

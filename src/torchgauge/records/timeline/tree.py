@@ -21,7 +21,8 @@ _CONTINUED = bytes(range(128, 256))  # bytes that another of the same number fol
 # The kinds of what is drawn, by number.
 Kind = Literal[
     "other", "step", "range", "layer", "operator", "call", "python", "compute", "communication",
-    "copy", "idle: host", "idle: device", "idle: other", "host", "launch", "pause", "merged",
+    "copy", "idle: host", "idle: device", "idle: other", "idle: unknown", "host", "launch", "pause",
+    "merged",
 ]  # fmt: skip
 Group = Literal["path", "idle", "device", "ranges", "host"]
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from torchgauge.records.record import Record
 
 Work = Literal["kernel", "copy", "memory set"]
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "grid"]
 Triple = tuple[int, int, int]
+# The parts of a device's window.
+Part = Literal[
+    "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
+    "idle: outside", "idle: unknown",
+]  # fmt: skip
+WINDOW_PARTS: tuple[Part, ...] = get_args(Part)
 
 
 class Collective(Record, frozen=True, kw_only=True):
@@ -94,24 +100,29 @@ class KernelSequence(Record, frozen=True, kw_only=True):
 class Idle(Record, frozen=True, kw_only=True):
     """Seconds in which nothing ran, by what was missing; together they are all of the idle time.
 
-    `host_wait`: the host had not launched the next piece of work when the one before it ended.
-    `kernel_wait`: it had, and the next began after the few microseconds that the device takes from
-    one to the next. `other`: it had, and the next waited longer (for an event, another stream, room
-    on the device), or the trace has no launch of it. `outside`: before the first piece of work of
-    the stream and after its last. `between_launches` is the part of `host_wait` in pauses of at
-    most 0.5 ms: what a host takes from one launch to the next.
+    Attributes:
+        host_wait: Until the host had launched the next piece of work, and what a launch usually
+            takes (twice the median of the file's onto an idle device at most) or its call.
+        kernel_wait: Beyond that, the few microseconds that a device takes from one to the next.
+        other: Beyond that, where it took longer: it waited for something else (an event, another
+            stream, room on the device).
+        unknown: Before work of which the file does not say when it was launched.
+        outside: Before the first piece of work of the stream and after its last.
+        between_launches: The part of `host_wait` in pauses of at most 0.5 ms: what a host takes
+            from one launch to the next.
     """
 
     host_wait: float = 0.0
     kernel_wait: float = 0.0
     other: float = 0.0
+    unknown: float = 0.0
     outside: float = 0.0
     between_launches: float | None = None
 
     @property
     def total(self) -> float:
         """Seconds of all causes."""
-        return self.host_wait + self.kernel_wait + self.other + self.outside
+        return self.host_wait + self.kernel_wait + self.other + self.unknown + self.outside
 
 
 class Breakdown(Record, frozen=True, kw_only=True):
@@ -139,6 +150,14 @@ class Breakdown(Record, frozen=True, kw_only=True):
         return self.compute + self.exposed_communication + self.exposed_copies
 
     @property
+    def parts(self) -> dict[Part, float]:
+        """Seconds of each part of the window."""
+        work = (self.compute, self.exposed_communication, self.exposed_copies)
+        idle = self.idle
+        pauses = (idle.host_wait, idle.kernel_wait, idle.other, idle.outside, idle.unknown)
+        return dict(zip(WINDOW_PARTS, (*work, *pauses), strict=True))
+
+    @property
     def overlap(self) -> float | None:
         """The share of communication beside which a kernel computed; None without any."""
         if not self.communication:
@@ -153,12 +172,34 @@ class StreamTime(Record, frozen=True, kw_only=True):
     breakdown: Breakdown
 
 
+class LatePiece(Record, frozen=True, kw_only=True):
+    """A piece of work that a device began long after its launch, and did nothing before.
+
+    Attributes:
+        name: The kernel's or copy's name.
+        begin: Seconds after the begin of the device's first work.
+        idle: Seconds of the pause before it that are counted as `Idle.other`.
+        delay: Seconds from its launch to its begin.
+        first_of_stream: Whether the file has no work of its stream that began before.
+    """
+
+    name: str
+    begin: float
+    idle: float
+    delay: float
+    first_of_stream: bool
+
+
 class DeviceTime(Record, frozen=True, kw_only=True):
-    """The breakdown of a device and of each of its streams."""
+    """The breakdown of a device and of each of its streams.
+
+    `longest_other` ended its longest pause of `Idle.other`; None without any.
+    """
 
     device: int | None
     breakdown: Breakdown
     streams: tuple[StreamTime, ...] = ()
+    longest_other: LatePiece | None = None
 
 
 Link = Literal["compute", "communication", "wait", "copy", "host", "launch", "pause"]
@@ -184,8 +225,9 @@ class CriticalPath(Record, frozen=True, kw_only=True):
         wait: What communication kernels took longer than the shortest of their kind: they waited
             for other ranks. None where no two are of one kind; `communication` has it then.
         host: The host's time until the launch of the next work.
-        launch: The time from a launch to the begin of its work.
-        pause: The device's pauses before work that was already launched.
+        launch: What a launch usually takes, or its call, as in `Idle.host_wait`.
+        pause: The device's pauses before work that was due, or of which the file has no launch: of
+            the causes of `Idle`, all others.
         items: The names with most of the time.
     """
 

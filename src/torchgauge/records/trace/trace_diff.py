@@ -8,17 +8,10 @@ from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline.tree import Timeline
+from torchgauge.records.trace.breakdown import Part
 from torchgauge.records.trace.host_delay import Cause
 
 SCHEMA = "torchgauge.trace_diff/1"
-Part = Literal[
-    "compute",
-    "communication",
-    "copies",
-    "idle: host",
-    "idle: device",
-    "idle: other",
-]
 
 
 class TraceSide(Record, frozen=True, kw_only=True):

@@ -68,6 +68,7 @@ def _parts(breakdown: Breakdown) -> dict[str, Any]:
         "idle_host_wait": breakdown.idle.host_wait,
         "idle_kernel_wait": breakdown.idle.kernel_wait,
         "idle_other": breakdown.idle.other + breakdown.idle.outside,
+        "idle_unknown": breakdown.idle.unknown,
         "pieces": breakdown.activities,
     }
 

@@ -30,6 +30,7 @@ _KINDS = {
     "synchronisation": "idle: host",
     "input-pipeline": "idle: host",
     "idle-device": "idle: other",
+    "idle-unknown": "idle: unknown",
 }
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.trace.breakdown import Breakdown
+from torchgauge.records.trace.breakdown import WINDOW_PARTS, Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
 from torchgauge.report.content.trace import chosen_rank, facts, rank_findings, rank_warnings
 from torchgauge.report.page import page_trace_tables, page_tree
@@ -31,10 +31,6 @@ NODES = 40_000
 ROWS = 30_000
 MAX_DETAILED = 64  # ranks with details
 MAX_DRAWN = 16  # ranks above each other over time
-SHARES = (
-    "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
-    "idle: outside",
-)  # fmt: skip
 
 
 def choice(trace: Trace) -> Choice:
@@ -179,7 +175,7 @@ def devices(rank: RankTrace) -> dict[str, Any] | None:
     for row in rows:
         row["more"] = [row["more"][index] for index in filled]
     return (
-        {"parts": SHARES, "more": [extra_titles[index] for index in filled], "rows": rows}
+        {"parts": WINDOW_PARTS, "more": [extra_titles[index] for index in filled], "rows": rows}
         if rows
         else None
     )
@@ -197,20 +193,12 @@ def _time(seconds: float | None) -> str:
 def _row(name: str, breakdowns: list[Breakdown], extra_cells: list[str]) -> dict[str, Any]:
     parts = _added(breakdowns)
     total = round(sum(breakdown.window for breakdown in breakdowns) * 1e9)
-    return bar(name, total, (round(parts[part] * 1e9) for part in SHARES), extra_cells)
+    return bar(name, total, (round(parts[part] * 1e9) for part in WINDOW_PARTS), extra_cells)
 
 
 def _added(breakdowns: Iterable[Breakdown]) -> dict[str, float]:
-    sums = dict.fromkeys(SHARES, 0.0)
-    for breakdown in breakdowns:
-        idle = breakdown.idle
-        times = (
-            breakdown.compute, breakdown.exposed_communication, breakdown.exposed_copies,
-            idle.host_wait, idle.kernel_wait, idle.other, idle.outside,
-        )  # fmt: skip
-        for part, time in zip(SHARES, times, strict=True):
-            sums[part] += time
-    return sums
+    times = [breakdown.parts for breakdown in breakdowns]
+    return {part: sum(parts[part] for parts in times) for part in WINDOW_PARTS}
 
 
 def ranks(trace: Trace) -> dict[str, Any] | None:
@@ -233,7 +221,7 @@ def ranks(trace: Trace) -> dict[str, Any] | None:
         *_stragglers(trace.job),
     ]
     return {
-        "parts": SHARES,
+        "parts": WINDOW_PARTS,
         "more": ["waits", "waited for", "clock ahead"] if trace.job is not None else [],
         "rows": rows,
         "said": [line for line in notes if line],

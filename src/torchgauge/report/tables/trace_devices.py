@@ -13,8 +13,8 @@ STREAMS = 16
 RANKS = 32
 EXCHANGING = 8  # that a terminal's line has room for
 PARTS = tuple(
-    Column(key, unit="percent", empty="–")
-    for key in ("compute", "comm.", "copies", "idle", "host", "device", "other")
+    Column(key, priority=1 if key == "device" else None, unit="percent", empty="–")
+    for key in ("compute", "comm.", "copies", "idle", "host", "device", "other", "unknown")
 )
 DEVICES = (Column("window", unit="time"), *PARTS)
 _ALL_PARTS = ("compute", "comm.", "idle")
@@ -42,11 +42,12 @@ def devices(rank: RankTrace) -> Table:
             blanks = dict.fromkeys((part.key for part in PARTS), "")
             rows.append(Row(f"and {hidden_count:,} less busy", blanks, 1))
     note = (
-        "comm. and copies: exposed. Idle, by what it waited for: the host, the device's own pause "
-        "of 5 µs at most, other."
+        "comm. and copies: exposed. Idle, by what it waited for: the host and its launch, the "
+        "device's own pause of 5 µs at most, other."
     )
+    columns = DEVICES if any(row.cells.get("unknown") for row in rows) else DEVICES[:-1]
     return Table(
-        title="Where the time of devices went", how="measured", columns=DEVICES, rows=rows,
+        title="Where the time of devices went", how="measured", columns=columns, rows=rows,
         notes=(note,),
     )  # fmt: skip
 
@@ -61,6 +62,7 @@ def _shares(breakdown: Breakdown) -> dict[str, Value]:
         idle.host_wait,
         idle.kernel_wait,
         idle.other + idle.outside,
+        idle.unknown,
     )
     return {
         column.key: part / breakdown.window
