@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--python", action="store_true", help="keep Python functions of a trace with stacks"
     )
     read_group.add_argument(
-        "--partial", action="store_true", help="of a damaged file, show what can be read"
+        "--partial", action="store_true", help="of a file that is cut off, show what can be read"
     )
     read_group.add_argument(
         "--cache", action="store_true", help="keep what was read as Parquet beside each file"

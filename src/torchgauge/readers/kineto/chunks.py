@@ -7,6 +7,7 @@ brackets are open, and the place is sought by counting them.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge.errors import InputError
+from torchgauge.readers.kineto.damage import Damage, corrected
 from torchgauge.readers.kineto.decoding import (
     UNDECODABLE,
     Event,
@@ -38,14 +40,15 @@ _BOM = b"\xef\xbb\xbf"
 class Chunks:
     """Iterates over lists of events; `headers` and `damage` are complete after the last.
 
-    With `partial` what cannot be read is left out, and `damage` says so; without, InputErrors
-    `trace-empty`, `trace-not-json`, `trace-no-events`, `trace-truncated`, `trace-malformed`,
-    `trace-packing` and `trace-too-large` are raised. Offsets are those of the unpacked text.
+    Events that are not JSON are corrected or left out, and `damage` counts them. Raises InputErrors
+    `trace-empty`, `trace-not-json`, `trace-no-events`, `trace-too-large`, `trace-malformed` where
+    no event can be read, and, unless `partial`, `trace-truncated` and `trace-packing` of a file
+    that is cut off. Offsets are those of the unpacked text.
     """
 
     def __init__(self, texts: Iterator[bytes], name: str, *, partial: bool) -> None:
         self.headers: list[Header] = []
-        self.damage: str | None = None
+        self.damage = Damage()
         self._texts = texts
         self._name = name
         self._partial = partial
@@ -62,18 +65,22 @@ class Chunks:
 
     def __iter__(self) -> Iterator[list[Event]]:
         self._open()
+        empty = True
         while True:
             # The length without a place to cut; the next try is at twice that.
             uncut_length = 0
             if cut := self._cut():
                 events, end = cut
                 self._drop(end)
+                empty = empty and not events
                 yield events
             else:
                 uncut_length = len(self._buffer)
             if not self._read(2 * uncut_length):
                 break
-        yield self._last_events()
+        yield (events := self._last_events())
+        if empty and not events and self.damage.lost and not self._partial:
+            raise self._error("trace-malformed", self.damage.first)
 
     def _read(self, min_size: int = 0) -> bool:
         """Read the next text, and more until the buffer has `min_size` bytes; False at the end."""
@@ -95,7 +102,8 @@ class Chunks:
         except PackingError as error:
             if not self._partial:
                 raise self._error("trace-packing", str(error)) from error
-            self.damage = str(error)
+            self.damage.cut_off = True
+            self.damage.note(str(error))
             return b""
 
     def _drop(self, count: int) -> None:
@@ -124,15 +132,16 @@ class Chunks:
         end = _list_of_events(self._buffer)
         if end is None:
             return None
-        try:
-            self.headers.append(self._decode_header(self._buffer[:end] + b"]}"))
-        except UNDECODABLE:
-            return None
-        return end
+        text = self._buffer[:end] + b"]}"
+        for readable in (text, corrected(text)):
+            with contextlib.suppress(*UNDECODABLE):
+                self.headers.append(self._decode_header(readable))
+                return end
+        return None
 
     def _no_trace(self) -> InputError:
-        if self.damage is not None:
-            return self._error("trace-packing", self.damage)
+        if self.damage.cut_off:
+            return self._error("trace-packing", self.damage.first)
         if not self._buffer.strip():
             return self._error("trace-empty", "It holds nothing.")
         if _PICKLE.match(self._buffer):
@@ -171,22 +180,17 @@ class Chunks:
                     continue  # brackets are open: that was no place between two events
                 if "trailing characters" in str(error):
                     return None  # the array ends here
-                if not self._partial:
-                    raise self._broken(error, b"[") from error
-                return self._salvaged(self._buffer[:position]), position + 1
+                return self._salvaged(_pieces(self._buffer[:position])), position + 1
         return None
 
     def _last_events(self) -> list[Event]:
         """Return the events before the end of the array, and keep what follows it."""
         try:
             return self._ended(self._buffer)
-        except UNDECODABLE as error:
-            if not self._partial:
-                raise self._broken(error, self._opening) from error
-            events = self._salvaged(self._buffer)
-            # Cut off between two events, each of them is whole and the array has no end.
-            self._note(len(self._buffer), error)
-            return events
+        except UNDECODABLE:
+            *whole, (start, last) = _pieces(self._buffer)
+            events = self._salvaged(whole)
+            return events + self._salvaged_end(start, last)
 
     def _ended(self, text: bytes) -> list[Event]:
         if self._opening == b"[":
@@ -196,49 +200,76 @@ class Chunks:
         self.headers.append(header)
         return events
 
-    def _salvaged(self, text: bytes) -> list[Event]:
+    def _salvaged(self, pieces: list[tuple[int, bytes]]) -> list[Event]:
         """Return the events that can be read, each for itself."""
         events: list[Event] = []
-        start = 0
-        for end in [match.start(1) for match in _CUT.finditer(text)] + [len(text)]:
+        for start, text in pieces:
             try:
-                events += self._decode(b"[" + text[start:end] + b"]")
+                events += self._decode(b"[" + text + b"]")
             except UNDECODABLE as error:
-                if end < len(text) or not self._read_end(text[start:], events):
-                    self._note(start, error)
-            start = end + 1
+                self._note(start, error, 1)
+                with contextlib.suppress(*UNDECODABLE):
+                    events += self._counted(self._decode(b"[" + corrected(text) + b"]"))
         return events
 
-    def _read_end(self, text: bytes, events: list[Event]) -> bool:
+    def _salvaged_end(self, start: int, text: bytes) -> list[Event]:
+        """Return the last event, and keep what follows the array."""
         try:
-            events += self._ended(text)
-        except UNDECODABLE:
-            return False
-        return True
+            return self._ended(text)
+        except UNDECODABLE as error:
+            # What is cut inside a number or a word is malformed.
+            if truncated(error) or not text.rstrip().endswith((b"]", b"}")):
+                return self._cut_off(text, error)
+            self._note(start, error, len(self._opening))
+        try:
+            return self._counted(self._ended(corrected(text)))
+        except UNDECODABLE as error:
+            return self._cut_off(b"", error) if truncated(error) else []
 
-    def _note(self, start: int, error: Exception) -> None:
-        if self.damage is None:
-            self.damage = f"From byte {self._offset + start:,} on: {_message(error)}"
+    def _cut_off(self, text: bytes, error: Exception) -> list[Event]:
+        """Return the last event of a file that is cut off after it."""
+        cause = f"It is cut off at byte {self._offset + len(self._buffer):,}."
+        if not self._partial:
+            raise self._error("trace-truncated", cause) from error
+        self.damage.cut_off = True
+        self.damage.note(cause)
+        with contextlib.suppress(*UNDECODABLE):
+            return self._decode(b"[" + text + b"]")
+        return []
 
-    def _broken(self, error: Exception, before: bytes) -> InputError:
-        if truncated(error):
-            end = self._offset + len(self._buffer)
-            return self._error("trace-truncated", f"It is cut off at byte {end:,}.")
+    def _counted(self, events: list[Event]) -> list[Event]:
+        """Return corrected events but those without a time, and count them as corrected."""
+        timed = [e for e in events if b"null" not in (bytes(e.ts), bytes(e.dur))]
+        self.damage.lost -= len(timed)
+        self.damage.corrected += len(timed)
+        return timed
+
+    def _note(self, start: int, error: Exception, before: int) -> None:
+        """Count an event as lost, whose text begins at `start` after so many bytes of ours."""
         match = _BYTE.search(str(error))
-        position = int(match.group(1)) - len(before) if match else 0
-        preposition = "At" if match else "After"
-        return self._error(
-            "trace-malformed", f"{preposition} byte {self._offset + position:,}: {_message(error)}"
-        )
+        place = self._offset + start + (int(match.group(1)) - before if match else 0)
+        self.damage.lost += 1
+        self.damage.note(f"{'At' if match else 'After'} byte {place:,}: {_message(error)}.")
 
     def _error(self, id: str, cause: str) -> InputError:
         remedy = "Give what torch.profiler's export_chrome_trace wrote."
-        if id in ("trace-truncated", "trace-malformed", "trace-packing"):
+        if id == "trace-malformed":
+            remedy = "Copy or record it again."
+        if id in ("trace-truncated", "trace-packing"):
             remedy = "Copy or record it again, or read what can be read with --partial "
             remedy += "(partial=True)."
         return InputError(
             f"{self._name} cannot be read as a Kineto trace.", id=id, cause=cause, remedy=remedy
         )
+
+
+def _pieces(text: bytes) -> list[tuple[int, bytes]]:
+    """Return what stands between two places to cut, each with where it begins."""
+    commas = [match.start(1) for match in _CUT.finditer(text)]
+    return [
+        (start, text[start:end])
+        for start, end in zip([0, *(n + 1 for n in commas)], [*commas, len(text)], strict=True)
+    ]
 
 
 def _list_of_events(text: bytes) -> int | None:

@@ -21,6 +21,7 @@ from torchgauge.readers.dialects import etdump, rocprof
 from torchgauge.readers.dialects.dialects import translated
 from torchgauge.readers.kineto import categories
 from torchgauge.readers.kineto.chunks import Chunks
+from torchgauge.readers.kineto.damage import Damage
 from torchgauge.readers.kineto.decoding import Event, Header
 from torchgauge.readers.kineto.points import Allocations, Arrows, Pairs
 from torchgauge.readers.kineto.spans import Spans
@@ -150,7 +151,8 @@ def read_events(
     `python`: which Python functions are kept of a trace with stacks, where they are most of the
     events; "modules" are the calls of nn.Modules. `launch_arrows`: whether arrows from launches to
     their work are kept: correlations say the same, and only writing the trace again needs them.
-    With `partial` a damaged or cut-off file gives what can be read, and a warning `trace-damaged`.
+    Events that are not JSON are corrected or left out, with a warning `trace-damaged` that counts
+    them; with `partial` also a file that is cut off gives what can be read.
     Of one that needs more than `memory_limit` bytes, analysis included, the first part that fits is
     read, and a warning `trace-memory-limit` says up to when; that takes a second pass.
     `chunk_size`: bytes of text decoded at once. `progress` is told how far it is.
@@ -252,12 +254,21 @@ class _Building:
         )
         return translated(events, unsorted)
 
-    def _warnings(self, damage: str | None) -> Iterator[MeasurementWarning]:
-        if damage is not None:
+    def _warnings(self, damage: Damage) -> Iterator[MeasurementWarning]:
+        if damage:
+            kinds = (
+                (damage.lost, f"{damage.lost:,} of its events could not be read"),
+                (
+                    damage.corrected,
+                    f"{damage.corrected:,} of its events held what JSON forbids, now replaced",
+                ),
+                (damage.cut_off, "it is cut off"),
+            )
+            damaged = [words for is_so, words in kinds if is_so]
             yield MeasurementWarning(
                 id="trace-damaged",
-                message="The trace is damaged: what could be read of it is shown.",
-                cause=damage,
+                message=f"The trace is damaged: {', '.join(damaged)}.",
+                cause=damage.first,
                 remedy="Copy or record it again.",
             )
         if unpaired := self._pairs.unpaired:
