@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 
 import pytest
 from tests.support.paths import public_traces
@@ -127,12 +128,21 @@ OPERATORS = {
     "fbgemm::permute_sparse_features": "layout",
     "autograd::engine::evaluate_function: AddmmBackward0": "matrix product",
     "my::operator": "other",
+    "## Call CompiledFxGraph fhvd3kufpkyl3rnnzlgqjmtg6p4cmsgru2conv5bqlst ##": "compiled graph",
 }
 
 
 @pytest.mark.parametrize("name", [*KERNELS, *OPERATORS])
 def test_the_category_of_a_name(name):
     assert category(name) == (KERNELS | OPERATORS)[name]
+
+
+@pytest.mark.parametrize("name", ["ranges of {}", "triton_{}", "{}.cpp"])
+def test_no_word_is_read_in_a_hash(name):
+    dice = random.Random(1)
+    for _ in range(2_000):
+        letters = "".join(dice.choices("abcdefghijklmnopqrstuvwxyz234567", k=51))
+        assert category(name.format("f" + letters)) == "other"
 
 
 def test_every_category_has_a_name_that_is_tested():

@@ -50,6 +50,16 @@ def test_kernels_belong_to_the_operator_that_is_counted_around_them():
     assert found["matrix product"].tensor_cores == 0
 
 
+def test_host_time_inside_the_call_of_a_compiled_graph_is_the_graphs():
+    found = by_name(
+        operator("## Call CompiledFxGraph flstm ##", 0, host=60),
+        operator("aten::mm", 1, host=30, flops=6),
+    )
+    assert {name: round(row.time * 1e9) for name, row in found.items()} == {
+        "compiled graph": 60, "matrix product": 30, OUTSIDE: 100
+    }  # fmt: skip
+
+
 def test_rates_are_shares_of_the_roofs_of_the_type_that_kernels_use():
     roofs = peaks.find("a100")
     product = by_name(

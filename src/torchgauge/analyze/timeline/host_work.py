@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgauge.analyze.timeline.attribution import NONE, Spans
 from torchgauge.analyze.trace.copies import packed
+from torchgauge.analyze.work.categories import COMPILED_GRAPH
 from torchgauge.records.trace.events import Coded, Events, Integers
 
 OUTSIDE = "outside of operators"
@@ -52,4 +53,6 @@ def operators(events: Events) -> Callable[[str], bool]:
     """
     if events.metadata.recorder in ("JAX", "Proton", "torch.compile"):
         return lambda name: not name.startswith("ProfilerStep#")
-    return lambda name: "::" in name and not name.startswith("autograd::")
+    return lambda name: (
+        ("::" in name and not name.startswith("autograd::")) or name.startswith(COMPILED_GRAPH)
+    )

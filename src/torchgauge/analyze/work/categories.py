@@ -37,10 +37,12 @@ Category = Literal[
     "fill",
     "communication",
     "view",  # nothing runs: views, shapes, allocations
+    "compiled graph",  # what the call of one does on the host beside the kernels in it
     "other",
 ]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 
+COMPILED_GRAPH = "## Call CompiledFxGraph"  # how a recording names the call; a hash follows
 LONGEST_READ = 500  # characters; the operation stands before the arguments
 
 # In this order: what a library's name says of the whole kernel before what its arguments say.
@@ -120,6 +122,8 @@ _FUSED: dict[str | None, Category] = {
 _IN_FUSED: tuple[Category, ...] = (
     "attention", "normalisation", "loss", "softmax", "convolution", "matrix product"
 )  # fmt: skip
+# As torch's compiler names graphs and code (a letter, then base 32), and in base 16.
+_HASH = re.compile(r"(?<![a-z0-9])(?:[a-z][a-z2-7]{51}|[0-9a-f]{32,64})(?![a-z0-9])")
 _OPERATOR = re.compile(r"\w+::\w+(?:\.\w+)?")  # namespace, name, overload
 
 # The folders of formulas are named after families of operators.
@@ -183,6 +187,8 @@ _FILLS = _aten(
 def category(name: str) -> Category:
     """Return the category of a kernel, copy or operator; "other" where its name says none."""
     name = name[:LONGEST_READ]
+    if name.startswith(COMPILED_GRAPH):
+        return "compiled graph"
     if _OPERATOR.fullmatch(name):
         of_operator = _operator_category(name.partition(".")[0])
         if of_operator is not None:
@@ -235,7 +241,7 @@ def _generated_category(name: str, kind: str | None) -> Category:
 
 
 def _by_words(name: str) -> Category:
-    lower = name.lower()
+    lower = _HASH.sub("", name.lower())
     for of_pattern, pattern in _PATTERNS:
         if pattern.search(lower):
             return of_pattern

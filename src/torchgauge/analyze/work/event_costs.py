@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from torchgauge.analyze.timeline.attribution import NONE, PHASES, RECOMPUTE_END, Spans, by_depth
+from torchgauge.analyze.work.categories import COMPILED_GRAPH
 from torchgauge.analyze.work.recorded_work import Texts, free_bytes, recorded_work
 from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
 from torchgauge.formulas.saved import saves_result
@@ -35,7 +36,6 @@ _NODE = re.compile(r".*Backward\d*(_copy)?")
 _RANGES = ("autograd::", "torch::autograd::", "torch.distributed.ddp.", "torch::distributed::")
 _NO_TENSOR = "its sizes do not belong to a tensor"
 _MAX_WORK = 2**53  # FLOP and bytes of a call: no device ends what is more
-_COMPILED = "## Call CompiledFxGraph"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ def _distinct(columns: list[np.ndarray]) -> tuple[Integers, Integers]:
 
 
 def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
-    if name.startswith(_COMPILED):
+    if name.startswith(COMPILED_GRAPH):
         return _Plan(name, PARTLY, reason="compiler-fused code is not an operator")
     if not operator or name.startswith(_RANGES):
         return _Plan(name, OPEN)
