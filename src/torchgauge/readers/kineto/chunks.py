@@ -180,7 +180,7 @@ class Chunks:
                     continue  # brackets are open: that was no place between two events
                 if "trailing characters" in str(error):
                     return None  # the array ends here
-                return self._salvaged(_pieces(self._buffer[:position])), position + 1
+                return self._salvaged(_event_texts(self._buffer[:position])), position + 1
         return None
 
     def _last_events(self) -> list[Event]:
@@ -188,9 +188,9 @@ class Chunks:
         try:
             return self._ended(self._buffer)
         except UNDECODABLE:
-            *whole, (start, last) = _pieces(self._buffer)
-            events = self._salvaged(whole)
-            return events + self._salvaged_end(start, last)
+            *texts, (start, last_text) = _event_texts(self._buffer)
+            events = self._salvaged(texts)
+            return events + self._salvaged_end(start, last_text)
 
     def _ended(self, text: bytes) -> list[Event]:
         if self._opening == b"[":
@@ -200,10 +200,10 @@ class Chunks:
         self.headers.append(header)
         return events
 
-    def _salvaged(self, pieces: list[tuple[int, bytes]]) -> list[Event]:
+    def _salvaged(self, texts: list[tuple[int, bytes]]) -> list[Event]:
         """Return the events that can be read, each for itself."""
         events: list[Event] = []
-        for start, text in pieces:
+        for start, text in texts:
             try:
                 events += self._decode(b"[" + text + b"]")
             except UNDECODABLE as error:
@@ -263,7 +263,7 @@ class Chunks:
         )
 
 
-def _pieces(text: bytes) -> list[tuple[int, bytes]]:
+def _event_texts(text: bytes) -> list[tuple[int, bytes]]:
     """Return what stands between two places to cut, each with where it begins."""
     commas = [match.start(1) for match in _CUT.finditer(text)]
     return [
