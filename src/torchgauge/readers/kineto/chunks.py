@@ -245,7 +245,7 @@ class Chunks:
         return timed
 
     def _note(self, start: int, error: Exception, before: int) -> None:
-        """Count an event as lost, whose text begins at `start` after so many bytes of ours."""
+        """Count an event as lost, whose text begins at `start` after `before` bytes of ours."""
         match = _BYTE.search(str(error))
         place = self._offset + start + (int(match.group(1)) - before if match else 0)
         self.damage.lost += 1
