@@ -85,6 +85,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=True):
         worth: Seconds that the remedy could save at most; None where that is not known.
         path: The qualified name of the layer that it is about.
         node: The row of the tree to look at.
+        device: The number of the device that it is about, in a trace; of several the one with most.
         search: What to look for in the tree.
         view: The view of the page that details it.
         source: Where the remedy is documented.
@@ -99,6 +100,7 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=True):
     worth: float | None = None
     path: str = ""
     node: int | None = None
+    device: int | None = None
     search: str = ""
     view: str = ""
     source: str = ""

@@ -1,8 +1,16 @@
 """Findings about what a device waits for, on recordings made by hand."""
 
+import json
+
 import pytest
+from tests.support import dialects
+from tests.support.dialects import DEVICE as GPU
+from tests.support.dialects import HOST
 from tests.support.findings import finding, rank
 from tests.support.kineto_events import copy, launch, launched, op
+
+from torchgauge.analyze.trace.rank_trace import rank_trace
+from torchgauge.readers.kineto.kineto import read_events
 
 
 def spaced(count, apart, duration, **more):
@@ -71,3 +79,33 @@ def test_a_copy_from_the_host_that_nothing_runs_beside():
 )
 def test_copies_that_are_not_exposed_or_not_from_the_host(kind, beside):
     assert finding(copies(kind, 0, beside=beside), "exposed-copies") is None
+
+
+def test_devices_that_are_alike_are_one_finding():
+    work = [spaced(10, 2000, 4 + device, device=device) for device in range(8)]
+    record = rank(*(kernel for kernels in work for kernel in kernels))
+    alike = [found for found in record.findings if found.id == "idle-host"]
+    assert len(alike) == 1
+    assert alike[0].title.endswith("(alike on 8 of 8 devices)")
+    assert alike[0].device == 0  # its kernels are the shortest
+
+
+@pytest.mark.parametrize(("duration", "remedy"), [(4, "Launch less"), (40, "See what the host")])
+def test_launching_less_is_no_remedy_for_long_kernels(duration, remedy):
+    kernels = [
+        event
+        for number in range(20)
+        for event in (
+            dialects.span(HOST, 5, "cuLaunchKernel", 2000 * number, 4, correlation_id=f"{number}"),
+            dialects.span(
+                GPU, 13, f"k{number}", 2000 * number + 5, duration, correlation_id=f"{number}"
+            ),
+        )
+    ]
+    processes = dialects.named(HOST, "/host:CPU", t5="python")
+    devices = dialects.named(GPU, "/device:GPU:0", t13="Stream #13(Kernel)")
+    trace = dialects.jax(*processes, *devices, *kernels)
+    record = rank_trace(read_events(json.dumps(trace).encode()), "made.json")[0]
+    for made in (record, rank(*spaced(20, 2000, duration))):
+        assert finding(made, "idle-host").remedy.startswith(remedy)
+    assert ("jax.jit" in finding(record, "idle-host").remedy) == (duration < 5)

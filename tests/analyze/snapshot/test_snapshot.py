@@ -370,6 +370,32 @@ def test_a_leak_is_named():
     assert "log.py:7 keep" in finding.title
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_what_forward_passes_keep_is_no_leak_where_no_backward_pass_was_recorded(backward):
+    trace, blocks = made.Allocator(), []
+    trace.reserve(BASE, 40 * MIB)
+    if backward:
+        trace.alloc(
+            BASE + 30 * MIB, MIB, made.frames("loop.py:9:step", "/x/torch/_tensor.py:1:backward")
+        )
+        trace.free(BASE + 30 * MIB, MIB)
+    for number in range(20):
+        call = "/x/site-packages/torch/nn/modules/module.py:1:_call_impl"
+        layer = made.frames(f"net.py:{number % 2}:forward", call)
+        trace.alloc(BASE + number * MIB, MIB, layer)
+        blocks.append(block(BASE + number * MIB, MIB, stack=layer))
+    free = block(BASE + 20 * MIB, 20 * MIB, 0, "inactive")
+    findings = told(whole([segment(BASE, *blocks, free)], trace)).findings
+    kept = [one for one in findings if one.id.startswith("kept")]
+    if backward:
+        assert [one.id for one in kept] == ["kept", "kept"]
+    else:
+        (only,) = kept
+        assert (only.id, only.severity) == ("kept-for-backward", "info")
+        assert "20.97 MB" in only.title
+        assert only.evidence == "20 blocks of 2 places."
+
+
 def test_what_was_allocated_in_one_go_is_no_leak():
     trace, blocks = made.Allocator(), []
     for number in range(10):

@@ -26,7 +26,7 @@ def test_a_trace_says_what_stands_out_and_where_time_went():
     text = evidence.trace().to_markdown()
     assert text.startswith("### `made.json`, recorded")
     (device, *streams) = table(text, "", "window", "compute")
-    assert device == ["GPU 0", "150 µs", "47 %", "20 %", "6.7 %", "27 %", "–", "–", "27 %"]
+    assert device == ["GPU 0", "150 µs", "47 %", "20 %", "6.7 %", "27 %", "–", "27 %", "–"]
     assert [row[0] for row in streams] == ["stream 7", "stream 8", "stream 9"]
     path = table(text, "", "time", "share")
     assert "host" in {row[0] for row in path}

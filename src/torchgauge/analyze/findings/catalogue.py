@@ -74,7 +74,8 @@ def findings(
         for finding in rule.find(evidence)
         if _matters(finding, evidence)
     ]
-    return _once_a_node(sorted(_unexplained(applying), key=_order))
+    ordered = sorted(_unexplained(applying), key=_order)
+    return _once_a_node(_of_all_devices(ordered, evidence))
 
 
 def _matters(finding: Finding, evidence: Evidence) -> bool:
@@ -85,8 +86,7 @@ def _matters(finding: Finding, evidence: Evidence) -> bool:
 
 def _documented(finding: Finding, rule: Rule, evidence: Evidence) -> Finding:
     """Return a finding with its rule's source, and with a remedy for the program's framework."""
-    by_jax = evidence.rank is not None and evidence.rank.contents.recorder == "JAX"
-    remedy = rule.jax_remedy if by_jax and rule.jax_remedy else finding.remedy
+    remedy = rule.jax_remedy if evidence.by_jax and rule.jax_remedy else finding.remedy
     return msgspec.structs.replace(finding, source=rule.source, remedy=remedy)
 
 
@@ -112,6 +112,25 @@ def _unexplained(applying: list[Finding]) -> list[Finding]:
 
 def _order(finding: Finding) -> tuple[float, float]:
     return -(finding.worth or 0.0), -(finding.time or 0.0)
+
+
+def _of_all_devices(ordered: list[Finding], evidence: Evidence) -> list[Finding]:
+    """Return one finding of those that a rule has of several devices, that of the worst."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in ordered:
+        if finding.device is not None:
+            by_rule.setdefault(finding.id, []).append(finding)
+    all_devices = len({time.device for time in evidence.device_times})
+    remaining = []
+    for finding in ordered:
+        same_rule = by_rule.get(finding.id, [finding])
+        devices = len({other.device for other in same_rule})
+        if devices > 1 and finding is same_rule[0]:
+            title = f"{finding.title} (alike on {devices} of {all_devices} devices)"
+            remaining.append(msgspec.structs.replace(finding, title=title))
+        elif devices == 1:
+            remaining.append(finding)
+    return remaining
 
 
 def _once_a_node(ordered: list[Finding]) -> tuple[Finding, ...]:

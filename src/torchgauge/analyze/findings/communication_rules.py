@@ -176,6 +176,7 @@ def compute_stream(evidence: Evidence) -> Iterator[Finding]:
                 "is needed; between layers of tensor parallelism, split the product so that a part "
                 "is sent while the next is computed (torch.distributed._symmetric_memory).",
                 worth=min(time, own.compute),
+                device=device.device,
                 view="devices",
             )
 
@@ -287,6 +288,7 @@ def exposed_communication(evidence: Evidence) -> Iterator[Finding]:
             remedy=_WAITS
             if _waits(evidence) > time / 2
             else "Overlap it (buckets, prefetching, order); see whether a rank comes late.",
+            device=device.device,
             view="devices",
         )
 

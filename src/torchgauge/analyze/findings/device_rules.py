@@ -18,12 +18,18 @@ WAITS_A_LAUNCH = 0.1
 ENOUGH_LAUNCHES = 20
 
 
+_CUDA_GRAPHS = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"
+_LAUNCH_LESS_IN_JAX = (
+    "Launch less: a larger part in one jax.jit, several steps in one call (jax.lax.scan), a larger "
+    "batch."
+)
+
+
 @rule(
     "launch-bound",
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
+    source=_CUDA_GRAPHS,
     explains=("idle-host",),
-    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
-    "(jax.lax.scan), a larger batch.",
+    jax_remedy=_LAUNCH_LESS_IN_JAX,
 )
 def launch_bound(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that is done with each kernel before the host has launched the next."""
@@ -52,6 +58,7 @@ def launch_bound(evidence: Evidence) -> Iterator[Finding]:
             f"{units.time(window / launches)} apart on average.",
             remedy="Launch less: torch.compile(model, mode='reduce-overhead') or "
             "torch.cuda.make_graphed_callables, else a larger batch.",
+            device=device.device,
             view="devices",
         )
 
@@ -81,12 +88,7 @@ def _empty_share(evidence: Evidence, device: DeviceTime) -> float | None:
 SHORT = 5_000  # ns: launching a kernel takes about as long
 
 
-@rule(
-    "idle-host",
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
-    jax_remedy="Launch less: a larger part in one jax.jit, several steps in one call "
-    "(jax.lax.scan), a larger batch.",
-)
+@rule("idle-host", source=_CUDA_GRAPHS)
 def idle_host(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that waits for the host to launch its next work."""
     for device in evidence.device_times:
@@ -101,9 +103,12 @@ def idle_host(evidence: Evidence) -> Iterator[Finding]:
             "the window: it waits for the host",
             evidence=f"{units.time(time)} of {units.time(window)}"
             + (f"; {short:,} of {count:,} kernels take less than 5 µs." if count else "."),
-            remedy="Launch less: torch.compile, CUDA graphs, a larger batch."
-            if short > count / 2
-            else "See what the host does meanwhile: host times in the tree, synchronisations.",
+            remedy="See what the host does meanwhile: host times in the tree, synchronisations."
+            if short <= count / 2
+            else _LAUNCH_LESS_IN_JAX
+            if evidence.by_jax
+            else "Launch less: torch.compile, CUDA graphs, a larger batch.",
+            device=device.device,
             view="devices",
         )
 
@@ -159,6 +164,7 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
             remedy="Record after a warm-up, and synchronise before."
             if before
             else "See which streams wait for each other (events, stream priorities).",
+            device=device.device,
             view="devices",
         )
 
@@ -189,6 +195,7 @@ def idle_unknown(evidence: Evidence) -> Iterator[Finding]:
             f"{units.percent(idle.unknown / window)} of the window, and the file does not say why",
             evidence=f"{units.time(idle.unknown)} of {units.time(idle.total)} without work are "
             "before work of which it does not say when it was launched.",
+            device=device.device,
             view="devices",
         )
 

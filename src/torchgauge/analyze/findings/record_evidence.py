@@ -131,13 +131,19 @@ class Evidence:
         """
         if self.rank is None:
             return True
-        recorder = self.rank.contents.recorder
-        return recorder != "Proton" and (recorder != "JAX" or self.rank.contents.launches > 0)
+        if self.rank.contents.recorder == "JAX":
+            return self.rank.contents.launches > 0
+        return self.rank.contents.recorder != "Proton"
 
     @property
     def device_times(self) -> tuple[DeviceTime, ...]:
         """Where the time of each device of a trace went."""
         return () if self.rank is None else self.rank.times
+
+    @property
+    def by_jax(self) -> bool:
+        """Whether JAX recorded the trace."""
+        return self.rank is not None and self.rank.contents.recorder == "JAX"
 
     def called(self, device: int | None) -> str:
         """Return what a device is called: "GPU 0"."""

@@ -22,6 +22,7 @@ class Parts(TypedDict, total=False):
     Attributes:
         node: The layer, operator or kernel to look at.
         path: A layer alone, or another than the node's.
+        device: The device; one finding is made of those about several.
     """
 
     title: Required[str]
@@ -29,6 +30,7 @@ class Parts(TypedDict, total=False):
     remedy: str
     node: Node | None
     path: str
+    device: int | None
     search: str
 
 
@@ -72,6 +74,7 @@ class Rule:
             worth=worth,
             path=parts.get("path", "" if node is None else node.path),
             node=None if node is None else node.index,
+            device=parts.get("device"),
             search=parts.get("search", ""),
             view=view,
         )

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.snapshot.replay import segment_for
 from torchgauge.records.finding import Finding
-from torchgauge.records.snapshot import DeviceMemory, Oom, OomCause, Snapshot, Stack
+from torchgauge.records.snapshot import (
+    DeviceMemory,
+    Oom,
+    OomCause,
+    PossibleLeak,
+    Snapshot,
+    Stack,
+)
 
 # The smallest share of what a device reserves that is reported.
 MIN_SHARE = 0.1
@@ -159,9 +166,13 @@ def _peak_holder(snapshot: Snapshot, device: DeviceMemory, of_device: str) -> It
 
 
 def _possible_leaks(snapshot: Snapshot, device: DeviceMemory, on_device: str) -> Iterator[Finding]:
-    for leak in device.possible_leaks[:3]:
-        if leak.bytes < 0.01 * (device.allocated + device.pending):
-            continue
+    min_bytes = 0.01 * (device.allocated + device.pending)
+    leaks = [leak for leak in device.possible_leaks if leak.bytes >= min_bytes]
+    if not any(stack.category == "gradients" for stack in snapshot.stacks):
+        forward = [leak for leak in leaks if snapshot.stacks[leak.stack].category == "activations"]
+        leaks = [leak for leak in leaks if leak not in forward]
+        yield from _forward_alone(forward, on_device)
+    for leak in leaks[:3]:
         yield Finding(
             id="kept",
             severity="warning",
@@ -171,6 +182,20 @@ def _possible_leaks(snapshot: Snapshot, device: DeviceMemory, on_device: str) ->
             "window, are still alive at the end.",
             remedy="A list or a log that holds tensors, or a graph that is kept: detach() or "
             "item() what is stored. A cache that fills looks the same.",
+        )
+
+
+def _forward_alone(leaks: list[PossibleLeak], on_device: str) -> Iterator[Finding]:
+    """Find what forward passes keep in a window without a backward pass: not yet a leak."""
+    if leaks:
+        yield Finding(
+            id="kept-for-backward",
+            severity="info",
+            title=f"Forward passes keep {units.size(sum(leak.bytes for leak in leaks))}"
+            f"{on_device}, and no backward pass is in the window",
+            evidence=f"{sum(leak.blocks for leak in leaks):,} blocks of {len(leaks):,} places.",
+            remedy="A backward pass frees what it needs of this; for inference use "
+            "torch.inference_mode(). A list of outputs with their graphs looks the same.",
         )
 
 

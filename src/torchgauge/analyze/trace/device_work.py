@@ -266,7 +266,7 @@ def tree_of(events: Events, modules: Modules, spans: Spans, costs: EventCosts) -
         warnings=(
             *events.warnings,
             *tree.warnings,
-            *_layer_warnings(modules, events.metadata.recorder),
+            *_layer_warnings(events, modules),
         ),
     )
 
@@ -308,13 +308,18 @@ def _count(table: NodeTable, costs: EventCosts) -> None:
             node.unknown_bytes = work.unknown_bytes
 
 
+# torch writes to such a file, and packs that.
+_TEMPORARY = re.compile(r"tmp[a-z0-9_]{8}\.json")
+
+
 def _name(events: Events) -> str:
-    name = events.metadata.trace_name
-    return PurePath(name).name if name else "recording"
+    name = PurePath(events.metadata.trace_name or "").name
+    return "recording" if not name or _TEMPORARY.fullmatch(name) else name
 
 
-def _layer_warnings(modules: Modules, recorder: str | None) -> Iterator[MeasurementWarning]:
-    if recorder == "torch.compile":
+def _layer_warnings(events: Events, modules: Modules) -> Iterator[MeasurementWarning]:
+    recorder = events.metadata.recorder
+    if recorder == "torch.compile" or not len(events):
         return
     if not len(modules):
         yield MeasurementWarning(

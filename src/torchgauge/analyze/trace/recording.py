@@ -325,6 +325,9 @@ def uncounted(events: Events) -> tuple[UncountedEvents, ...]:
 def not_recorded(events: Events, modules: Modules) -> Iterator[str]:
     """Yield a note for each kind of data that was not recorded."""
     by = events.metadata.recorder or ""
+    if not len(events) and not len(events.memory.time):
+        yield "no events: the profiler was stopped before anything ran, or only names were written"
+        return
     if not len(modules):
         yield _LAYERS.get(by, "no layers (recorded without stacks): the tree begins with operators")
     if not any(events.operators.dims.values):

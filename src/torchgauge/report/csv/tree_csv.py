@@ -67,8 +67,9 @@ def _parts(breakdown: Breakdown) -> dict[str, Any]:
         "idle": breakdown.idle.total,
         "idle_host_wait": breakdown.idle.host_wait,
         "idle_kernel_wait": breakdown.idle.kernel_wait,
-        "idle_other": breakdown.idle.other + breakdown.idle.outside,
+        "idle_other": breakdown.idle.other,
         "idle_unknown": breakdown.idle.unknown,
+        "idle_outside": breakdown.idle.outside,
         "pieces": breakdown.activities,
     }
 

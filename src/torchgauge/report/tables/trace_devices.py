@@ -12,9 +12,11 @@ from torchgauge.report.content.document import Column, Row, Table, Value
 STREAMS = 16
 RANKS = 32
 EXCHANGING = 8  # that a terminal's line has room for
+_CAUSES = ("host", "device", "other", "unknown", "outside")
+_RARE = ("comm.", "copies", "unknown", "outside")
 PARTS = tuple(
     Column(key, priority=1 if key == "device" else None, unit="percent", empty="–")
-    for key in ("compute", "comm.", "copies", "idle", "host", "device", "other", "unknown")
+    for key in ("compute", "comm.", "copies", "idle", *_CAUSES)
 )
 DEVICES = (Column("window", unit="time"), *PARTS)
 _ALL_PARTS = ("compute", "comm.", "idle")
@@ -45,7 +47,12 @@ def devices(rank: RankTrace) -> Table:
         "comm. and copies: exposed. Idle, by what it waited for: the host and its launch, the "
         "device's own pause of 5 µs at most, other."
     )
-    columns = DEVICES if any(row.cells.get("unknown") for row in rows) else DEVICES[:-1]
+    filled_keys = {key for row in rows for key, value in row.cells.items() if value}
+    columns = tuple(
+        column for column in DEVICES if column.key in filled_keys or column.key not in _RARE
+    )
+    if "outside" in filled_keys:
+        note += " Outside: before a stream's first piece of work and after its last."
     return Table(
         title="Where the time of devices went", how="measured", columns=columns, rows=rows,
         notes=(note,),
@@ -61,8 +68,9 @@ def _shares(breakdown: Breakdown) -> dict[str, Value]:
         idle.total,
         idle.host_wait,
         idle.kernel_wait,
-        idle.other + idle.outside,
+        idle.other,
         idle.unknown,
+        idle.outside,
     )
     return {
         column.key: part / breakdown.window
