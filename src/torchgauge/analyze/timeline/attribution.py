@@ -2,7 +2,9 @@
 
 Forward: the innermost range of a layer around it, on its thread. Backward: the layer during which
 the autograd node was made, by its sequence number; nodes without one (gradient accumulation) go to
-that of the node before on their thread. What a checkpoint runs again is inside both.
+that of the node before on their thread. What a checkpoint runs again is inside both. Of layers,
+nodes and optimizers around a span the innermost decides: an optimizer's closure may hold a whole
+step, and a hook in the backward pass an optimizer's. What a data loader's iterator runs is its own.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ _LAYER = re.compile(r"tg#(\d+)")
 # Set where a checkpoint ended what it ran again: a mark, no span of the host's work.
 RECOMPUTE_END = "tg!"
 _NODE = "autograd::engine::evaluate_function: "
+MARK = re.compile(r"tg:(\d+)")
+LOADER = "enumerate(DataLoader)#"
 HOST = ("cpu_op", "user_annotation")
 NONE = -1
 
@@ -43,7 +47,8 @@ class Spans:
 
     `row` is the span's place in the events. `layer` numbers the layers of the call tree, NONE
     outside of them. `parent` is the place of the span around it, NONE without. `is_layer` are
-    ranges of layers, `is_node` those of autograd's engine around one node.
+    ranges of layers, `is_node` those of autograd's engine around one node, `is_loading` what a data
+    loader's iterator runs, modules and all.
     """
 
     row: Rows
@@ -53,6 +58,7 @@ class Spans:
     phase: Integers
     is_layer: np.ndarray
     is_node: np.ndarray
+    is_loading: np.ndarray
 
     @property
     def parent(self) -> Rows:
@@ -85,10 +91,11 @@ def attribute(
     module = named.number(number)
     if calls is not None:
         module[~np.isin(rows, calls)] = NONE
+    is_loading = _around(named.matches(lambda name: name.startswith(LOADER)), nesting) != NONE
+    module[is_loading] = NONE
     is_layer = module != NONE
-    is_node = named.matches(lambda name: name.startswith(_NODE))
-    node = _inherited(np.where(is_node, np.arange(len(rows)), NONE), nesting)
-    within = _inherited(np.where(is_layer, np.arange(len(rows)), NONE), nesting)
+    is_node = named.matches(lambda name: name.startswith(_NODE)) & ~is_loading
+    node, within = _around(is_node, nesting), _around(is_layer, nesting)
     range_layer = _placed(nesting, thread, module, node != NONE, tree)
     layer = np.where(within == NONE, NONE, range_layer[within])
     is_recomputed = (node != NONE) & (within > node)  # an outer span comes before what it holds
@@ -101,12 +108,16 @@ def attribute(
     phase[within != NONE] = FORWARD
     phase[is_recomputed] = RECOMPUTE
     phase[is_backward] = BACKWARD
-    for prefix, kind in (("Optimizer.step#", OPTIMIZER), ("Optimizer.zero_grad#", ZERO_GRAD)):
-        starts = named.matches(lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
-        inside = _inherited(np.where(starts, np.arange(len(rows)), NONE), nesting) != NONE
-        phase[inside & (node == NONE)] = kind
-        layer[inside & (node == NONE)] = NONE
-    return Spans(rows, thread, nesting, layer, phase, is_layer, is_node)
+    is_step = named.matches(lambda name: name.startswith("Optimizer.step#")) & ~is_loading
+    zeroes = named.matches(lambda name: name.startswith("Optimizer.zero_grad#")) & ~is_loading
+    optimizer = _around(is_step | zeroes, nesting)
+    optimizes = optimizer > np.maximum(node, within)
+    phase[optimizes] = np.where(is_step, OPTIMIZER, ZERO_GRAD)[optimizer[optimizes]]
+    layer[optimizes] = NONE
+    # A mark in an optimizer's step is around its closure.
+    is_mark = named.matches(lambda name: MARK.fullmatch(name) is not None)
+    phase[optimizes & (_around(is_mark & optimizes, nesting) > optimizer)] = OUTSIDE
+    return Spans(rows, thread, nesting, layer, phase, is_layer, is_node, is_loading)
 
 
 class _SpanNames:
@@ -135,6 +146,11 @@ def _inherited(own: Integers, nesting: Nesting) -> Integers:
         inner = level[(values[level] == NONE) & (nesting.parent[level] != NONE)]
         values[inner] = values[nesting.parent[inner]]
     return values
+
+
+def _around(chosen: np.ndarray, nesting: Nesting) -> Rows:
+    """Return the place of the innermost chosen span that is or holds each span, NONE without."""
+    return _inherited(np.where(chosen, np.arange(len(chosen)), NONE), nesting)
 
 
 def by_depth(nesting: Nesting) -> Iterator[Rows]:

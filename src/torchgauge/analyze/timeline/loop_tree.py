@@ -14,7 +14,7 @@ import numpy as np
 
 from torchgauge.analyze.host.host_delays import ALLOCATIONS
 from torchgauge.analyze.lanes.recorded_lanes import step_timeline
-from torchgauge.analyze.timeline.attribution import NONE, OUTSIDE, Spans, attribute
+from torchgauge.analyze.timeline.attribution import LOADER, MARK, NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.device_time import COMMUNICATION, Intervals, union
 from torchgauge.analyze.timeline.steps import Steps, marked
@@ -27,8 +27,6 @@ from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
 from torchgauge.records.trace.host_delay import LOADING, Cause, HostDelay
 
 STEP = re.compile(r"tg@\d+")
-MARK = re.compile(r"tg:(\d+)")
-_LOADER = "enumerate(DataLoader)#"
 _COMMUNICATION_PREFIXES = ("gloo:", "nccl:", "mpi:", "ucc:", "c10d::")
 
 
@@ -87,7 +85,7 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
 def _loading(names: Coded[str], spans: Spans, steps: Steps) -> Iterator[HostDelay]:
     """Yield the waits for data loaders, by the class of their iterator."""
     inside = steps.containing(spans.nesting.start) != NONE
-    rows = np.flatnonzero(inside & names.where(lambda name: name.startswith(_LOADER)))
+    rows = np.flatnonzero(inside & names.where(lambda name: name.startswith(LOADER)))
     return _delays(LOADING, names.take(rows), spans.nesting.total_time[rows], steps)
 
 
@@ -209,7 +207,7 @@ def _into_buckets(table: NodeTable, marks: Sequence[str]) -> None:
 
 
 def _label(name: str, marks: Sequence[str]) -> str | None:
-    if name.startswith(_LOADER):
+    if name.startswith(LOADER):
         return LOADING
     match = MARK.fullmatch(name)
     return marks[int(match[1])] if match else None

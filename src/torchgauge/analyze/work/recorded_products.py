@@ -25,6 +25,7 @@ def recorded_products(
     else:
         number, count = steps.containing(spans.nesting.start), len(steps)
     inside = (number != attribution.NONE) & ~np.isin(spans.phase, _NOT_THE_MODEL)
+    inside &= ~spans.is_loading
     rows = np.flatnonzero(inside & (costs.products > 0))
     flops, phase, step = costs.products[rows], spans.phase[rows], number[rows]
     own = phase != attribution.RECOMPUTE

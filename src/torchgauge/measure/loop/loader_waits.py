@@ -21,11 +21,21 @@ from torchgauge.forks import Owner
 from torchgauge.measure.loop import loader_worker
 from torchgauge.measure.loop.loader_worker import TimedIndex
 from torchgauge.measure.loop.wait_totals import Key, WaitTotals, worker_parts
+from torchgauge.measure.work.internals import never_compiled
 from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.signals import restoring
 
 _STOP_MARKER = worker._IterableDatasetStopIteration
 Patch = tuple[Any, str, Any]
+_local = threading.local()
+
+
+def in_loader() -> bool:
+    """Whether a data loader's iterator runs on this thread, while `LoaderWaits` watches."""
+    return getattr(_local, "inside", False)
+
+
+never_compiled(in_loader)
 
 
 @dataclasses.dataclass
@@ -40,13 +50,15 @@ class _Progress:
 
 
 class LoaderWaits:
-    """Counts the waits of the steps between `begin` and `end`, on the thread that steps."""
+    """Counts the waits of the steps between `begin` and `end`, on the thread that steps.
+
+    `spans` are the calls of iterators in the present step: thread, begin and end in ns.
+    """
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
         self._now = now
         self._owner = Owner()
         self._on = False
-        self._local = threading.local()
         self._progress: weakref.WeakKeyDictionary[Any, _Progress] = weakref.WeakKeyDictionary()
         self._starts: dict[Key, list[int]] = defaultdict(lambda: [0, 0])
         self.forget()
@@ -55,6 +67,7 @@ class LoaderWaits:
         """Count the steps from now on."""
         self._steps = self._duration = self._began = 0
         self._counts = False
+        self.spans: list[tuple[int, int, int]] = []
         self._step: dict[tuple[int, Key], WaitTotals] = defaultdict(WaitTotals)
         self._totals: dict[Key, WaitTotals] = defaultdict(WaitTotals)
 
@@ -62,6 +75,7 @@ class LoaderWaits:
         """Take note that a step begins, which counts or does not."""
         self._counts = counts
         self._step.clear()
+        self.spans.clear()
         self._began = self._now()
 
     def end(self) -> None:
@@ -131,12 +145,12 @@ class LoaderWaits:
         def __iter__(loader: Any) -> Any:  # noqa: N807
             if not self._watches():
                 return original(loader)
-            self._local.inside = True
+            _local.inside = True
             began = self._now()
             try:
                 iterator = original(loader)
             finally:
-                self._local.inside = False
+                _local.inside = False
             progress = self._progress_of(iterator)
             if progress is not None:
                 took = self._now() - began
@@ -153,8 +167,8 @@ class LoaderWaits:
                 return original(iterator)
             progress = self._progress_of(iterator)
             progress.sampling = progress.sampled = 0
-            self._local.pinned, self._local.pinning = (0, 0), False
-            self._local.inside = True
+            _local.pinned, _local.pinning = (0, 0), False
+            _local.inside = True
             ended = False
             computed, began = time.thread_time_ns(), self._now()
             try:
@@ -163,8 +177,9 @@ class LoaderWaits:
                 ended = True
                 raise
             finally:
-                self._local.inside = False
+                _local.inside = False
                 end = self._now()
+                self.spans.append((threading.get_ident(), began, end))
                 if not iterator._num_workers:
                     self._count(progress).cpu += time.thread_time_ns() - computed
                 self._note(iterator, progress, began, end, ended=ended)
@@ -202,21 +217,21 @@ class LoaderWaits:
     def _pin(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def pin_memory(data: Any, device: Any = None) -> Any:
             # Called by itself for what a batch consists of.
-            if getattr(self._local, "pinning", True):
+            if getattr(_local, "pinning", True):
                 return original(data, device)
-            self._local.pinning = True
+            _local.pinning = True
             began = self._now()
             try:
                 return original(data, device)
             finally:
-                self._local.pinning = False
-                self._local.pinned = began, self._now()
+                _local.pinning = False
+                _local.pinned = began, self._now()
 
         return pin_memory
 
     def _watches(self) -> bool:
         """Whether the calling thread's wait counts: not in workers, nor for a loader's loader."""
-        return self._on and not getattr(self._local, "inside", False) and not self._owner.in_fork
+        return self._on and not in_loader() and not self._owner.in_fork
 
     def _progress_of(self, iterator: Any) -> Any:
         progress = self._progress.get(iterator)
@@ -264,7 +279,7 @@ class LoaderWaits:
 
     def _own_parts(self, progress: _Progress, began: int, end: int) -> dict[str, int]:
         """Return the parts of a batch that the loop's own thread made."""
-        pinning, pinned = self._local.pinned
+        pinning, pinned = _local.pinned
         task_start = max(progress.sampled, began)
         samples_end = pinning or end
         collating = loader_worker.collating(task_start, samples_end)

@@ -227,6 +227,7 @@ class Timeline:
         if self._on_oom is not None:
             self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
             self._open.enter_context(self._oom.watching())
+        self._steps.clock.backward_ended = self._ends.backward_ended
         self._open.callback(self._ends.close)
         for watcher in self._steps.watchers:
             self._open.enter_context(watcher.watching())

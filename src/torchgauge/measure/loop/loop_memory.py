@@ -15,6 +15,7 @@ from torch import nn
 from torchgauge.analyze.memory.loop_memory import LiveBlock, LiveBlocks, Site, with_step
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import tensors
+from torchgauge.measure.loop.loader_waits import in_loader
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.memory.holders import held, program_line
 from torchgauge.measure.memory.live_tensors import held_tensors
@@ -97,7 +98,9 @@ class LoopMemoryWatch(internals.DispatchMode):
     def enter(self, module: nn.Module, _arguments: Any) -> None:
         """Take note that a module begins."""
         layer, in_backward = type(module).__name__, internals.graph_task() != -1
-        if not in_backward or self._modules.has(module):  # or a part would be met as a whole
+        if in_loader():
+            layer = ""
+        elif not in_backward or self._modules.has(module):  # or a part would be met as a whole
             layer = self._modules.table[self._modules.number(module)].paths[0] or layer
         self._stacks[threading.get_ident()].append(layer)
         if in_backward:

@@ -14,9 +14,10 @@ import torch
 from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import MODEL, Call, CallTree
+from torchgauge.measure.loop.loader_waits import in_loader
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.timeline.ranges import Ranges
-from torchgauge.measure.work.internals import graph_task
+from torchgauge.measure.work.internals import graph_task, never_compiled
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import members
 
@@ -135,24 +136,36 @@ class InnerRanges(Ranges):
     Other threads call modules while the recording begins and ends. torch refuses a range that
     begins without a profiler and ends with one, and writes into freed memory where it begins in one
     recording and ends in the next: while not `on`, none begins and none ends. Of a recording of one
-    thread (`begin`) the others are noted in `left_out`.
+    thread (`begin`) the others are noted in `left_out`. What a data loader calls is no layer.
     """
 
     def __init__(self, modules: LoopModules, left_out: ExcludedThreads) -> None:
         super().__init__(modules.target, modules)
         self.on = False
+        self._own = _outside_loader
         self._loop = modules
         self._left_out = left_out
         self._thread: int | None = None
+        self._leaving: Callable[[], object] | None = None
 
     def begin(self, *, all_threads: bool) -> None:
         """Let ranges begin, on the calling thread and on autograd's or on every thread."""
         self._thread = None if all_threads else threading.get_ident()
         self.on = True
 
+    def leave(self, leaving: Callable[[], object]) -> None:
+        """Let none begin; the thread that was recorded calls `leaving` with its next module.
+
+        torch's profiler cannot end in a backward pass.
+        """
+        self.on, self._leaving = False, leaving
+
     def takes(self) -> bool:
         """Return whether a range may begin on the calling thread."""
         if not self.on:
+            if self._leaving and self._thread == threading.get_ident() and graph_task() == -1:
+                leaving, self._leaving = self._leaving, None
+                leaving()
             return False
         if self._thread in (None, threading.get_ident()) or graph_task() != -1:
             return True
@@ -164,6 +177,13 @@ class InnerRanges(Ranges):
             self._free.setdefault(key, [])
             return contextlib.nullcontext()
         return _Range(super()._new(module, key), self)
+
+
+def _outside_loader() -> bool:
+    return not in_loader()
+
+
+never_compiled(_outside_loader)
 
 
 class _Range:

@@ -32,6 +32,7 @@ from torchgauge.records.timeline.loop import Captured, Loop, Rank
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.trace.host_delay import HostDelay
 
+_MANY_THREADS = "torch's profiler records one thread, and the steps ended on several."
 # Share of a step: threads that did less work than that beside it need no mention.
 CONCURRENT_SHARE = 0.01
 
@@ -97,7 +98,8 @@ def loop_record(
 
 def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:
     """Return the recorded steps, those of the estimate where there are no others."""
-    for files in (steps.recordings, [steps.estimate] if steps.estimate else []):
+    recorder = steps.recorder
+    for files in (recorder.files, [recorder.estimate] if recorder.estimate else []):
         parts = [_recorded_table(file, steps, tree) for file in files]
         parts = [part for part in parts if part.table.host.shape[1]]
         if parts:
@@ -106,7 +108,7 @@ def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:
 
 
 def _recorded_table(file: Path, steps: LoopSteps, tree: CallTree) -> LoopTable:
-    return loop_table(read_events(file), tree, steps.names)
+    return loop_table(read_events(file), tree, steps.recorder.names)
 
 
 def _tree(
@@ -145,7 +147,7 @@ def _recorded_delays(recording: LoopTable | None, tree: Tree | None) -> Iterator
 def _captured(
     steps: LoopSteps, requested_steps: int | None, recorded: int, budget: int
 ) -> Captured:
-    needs = steps.needs
+    needs = steps.recorder.needs
     return Captured(
         requested=requested_steps,
         recorded=recorded,
@@ -162,6 +164,8 @@ def _reason(steps: LoopSteps, requested_steps: int | None, recorded: int) -> str
         return ""
     if steps.warnings:
         return "the recording failed"
+    if steps.put_off:
+        return "the steps are of many threads"
     if any(stretch.phase == "settle" for stretch in steps.times()) or steps.phase == "settle":
         return "no more fit into the memory budget"
     return "the loop ended"
@@ -170,7 +174,7 @@ def _reason(steps: LoopSteps, requested_steps: int | None, recorded: int) -> str
 def _warnings(
     steps: LoopSteps, recording: LoopTable | None, captured: Captured
 ) -> Iterator[MeasurementWarning]:
-    yield from steps.left_out.warnings()
+    yield from steps.recorder.left_out.warnings()
     if steps.memory is not None and captured.recorded:
         yield from steps.memory.warnings()
         return
@@ -179,11 +183,12 @@ def _warnings(
             id="loop-not-recorded",
             message=f"No whole step was recorded; the loop had {steps.count} steps.",
             probe="timeline",
-            remedy="Let it run for more steps than are skipped and warm up, or call run.step() at "
-            "the end of each.",
+            cause=_MANY_THREADS if steps.put_off else "",
+            remedy="Let it run for more steps than are skipped and warm up on one thread, or call "
+            "run.step() at the end of each.",
         )
         return
-    if not steps.recordings and captured.memory is not None:
+    if not steps.recorder.files and captured.memory is not None:
         yield MeasurementWarning(
             id="loop-first-step",
             message="Only the first recorded step is shown, in which the profiler is slower.",

@@ -28,14 +28,18 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import DataLoader, dataloader
 
+from torchgauge.measure.loop.loader_waits import in_loader
+from torchgauge.measure.loop.mark import mark
 from torchgauge.measure.recording.scope import Call, wrapped
-from torchgauge.measure.work.internals import is_torchs, never_compiled
+from torchgauge.measure.work.internals import is_torchs, never_compiled, never_traced
 from torchgauge.records.timeline.loop import STEP_KINDS, ScalarCalls, StepKind, StepTimes
 from torchgauge.signals import replaced, restoring
 
 # A loop of weeks must not fill the memory with its own times: beyond so many every other is left.
 MOST_STEPS = 2000
 _OUTSIDE: StepKind = "outside"
+# The bucket of what an optimizer's closure does beside calls of the model and backward passes.
+CLOSURE = "closure"
 # ns: in shorter steps reading how long the thread had no core, 2 µs each time, would cost too much.
 SHORTEST_WITH_DELAY = 2_000_000
 _METHODS = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
@@ -43,15 +47,17 @@ MOST_SITES = 10
 
 
 class StepClock:
-    """The times of the steps between `begin` and `end`, on the thread that calls these."""
+    """The times of the steps between `begin` and `end`, on the thread that calls these.
+
+    `backward_ended` is called on every thread after each call that makes autograd run.
+    """
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
         self._now = now
         self._thread: int | None = None
+        self.backward_ended: Callable[[], object] = lambda: None
         self._roots: set[type[nn.Module]] = set()
         self._watching = contextlib.ExitStack()
-        self._collecting = 0
-        self._optimizing = 0
         self._delay = _RunDelay()
         self.forget()
 
@@ -107,8 +113,13 @@ class StepClock:
         return self._stack[-1]
 
     def enter(self, kind: StepKind) -> int:
-        """Begin something of a kind and return what `leave` takes; 0 on another thread."""
+        """Begin something of a kind and return what `leave` takes; 0 on another thread.
+
+        What a loader's iterator runs is loading, a module and an optimizer too.
+        """
         if threading.get_ident() != self._thread:
+            return 0
+        if self._stack[-1] == "loading" and kind != "collecting":
             return 0
         self._switch()
         self._stack.append(kind)
@@ -119,6 +130,11 @@ class StepClock:
         if 0 < depth < len(self._stack):
             self._switch()
             del self._stack[depth:]
+
+    def _leave_last(self, kind: StepKind) -> None:
+        """End the last of a kind that was begun; hooks have nowhere to keep what `enter` gave."""
+        if threading.get_ident() == self._thread and kind in self._stack:
+            self.leave(len(self._stack) - 1 - self._stack[::-1].index(kind))
 
     def _switch(self) -> None:
         now = self._now()
@@ -178,6 +194,8 @@ class StepClock:
                 self.leave(depth)
                 if at_end is not None:
                     at_end.remove()
+                if backward:
+                    self.backward_ended()
 
         never_compiled(timed)
         setattr(owner, name, timed)
@@ -222,18 +240,40 @@ class StepClock:
 
         return node.register_prehook(begun)
 
-    def _optimizer_begins(self, *_: object) -> None:
-        self._optimizing = self.enter("optimizer")
+    def _optimizer_begins(
+        self, _optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Begin the optimizer's step, and return its arguments if its closure is among them."""
+        self.enter("optimizer")
+        if args[1:] and callable(args[1]):
+            return (args[0], self._closure(args[1]), *args[2:]), kwargs
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._closure(kwargs["closure"])}
+        return None
+
+    def _closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def timed() -> Any:
+            depth = self.enter(_OUTSIDE)
+            try:
+                with mark(CLOSURE):
+                    return closure()
+            finally:
+                self.leave(depth)
+
+        return timed
 
     def _optimizer_ends(self, *_: object) -> None:
-        if threading.get_ident() == self._thread:
-            self.leave(self._optimizing)
+        self._leave_last("optimizer")
 
     def _collected(self, phase: str, _details: dict[str, Any]) -> None:
         if phase == "start":
-            self._collecting = self.enter("collecting")
-        elif threading.get_ident() == self._thread:
-            self.leave(self._collecting)
+            self.enter("collecting")
+        else:
+            self._leave_last("collecting")
+
+
+never_traced(StepClock._optimizer_begins)  # noqa: SLF001
+never_traced(StepClock._optimizer_ends)  # noqa: SLF001
 
 
 def _distributed() -> bool:
@@ -280,7 +320,7 @@ class _RunDelay:
 
 
 class ScalarReads:
-    """Counts such calls by the line of the program, those that torch itself makes left out."""
+    """Counts such calls by the line of the program, without those of torch and of loaders."""
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
         self._now = now
@@ -319,7 +359,8 @@ class ScalarReads:
 
         @functools.wraps(original)
         def read(*args: Any, **kwargs: Any) -> Any:
-            if compiling() or getattr(inside, "reading", False):  # __index__ may call item
+            # __index__ may call item.
+            if compiling() or in_loader() or getattr(inside, "reading", False):
                 return original(*args, **kwargs)
             inside.reading = True
             began = now()

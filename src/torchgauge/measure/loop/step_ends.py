@@ -7,6 +7,7 @@ taken for steps until an optimizer is seen. `explicit` ends the guessing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
@@ -15,9 +16,11 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
+from torchgauge.measure.loop.loader_waits import in_loader
 from torchgauge.measure.recording.modules import identity
 from torchgauge.measure.recording.scope import wrapped
-from torchgauge.measure.work.internals import never_compiled
+from torchgauge.measure.work.internals import graph_task, never_compiled, never_traced
+from torchgauge.signals import replaced
 from torchgauge.targets.inputs.content import batch_of, tokens_of
 from torchgauge.targets.inputs.inputs import Inputs
 
@@ -26,8 +29,11 @@ NOTED_CALLS = 10
 
 
 class StepEnds:
-    """Calls `ended` after each step, on one thread: that of the first step.
+    """Calls `ended` after each step, on one thread, outside of backward passes.
 
+    The thread is that of the first step that ends as the later ones do: a model may be called by
+    other threads before an optimizer steps. Where it has ended, the next that ends a step is it. A
+    step that ends in a backward pass, as a hook's optimizer has it, ends with the pass.
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
     `calls` is given the modules that the loop itself calls, losses with them.
@@ -52,24 +58,25 @@ class StepEnds:
         self._ended = ended
         self._restart = restart
         self._calls = calls
-        self._thread: int | None = None
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._leader = _Leader()
+        self._leaders = {"call": _Leader(), "optimizer": _Leader()}
+        self._due: By = ""
         self._local = threading.local()
-        self._hook: Any = None
-        self._watching = contextlib.ExitStack()
+        self._hooks, self._watching = contextlib.ExitStack(), contextlib.ExitStack()
 
     def open(self) -> None:
         """Begin to watch."""
-        self._hook = register_optimizer_step_post_hook(self._optimized)
+        self._hooks.callback(register_optimizer_step_post_hook(self._optimized).remove)
+        scaler = torch.amp.GradScaler
+        self._hooks.enter_context(replaced([(scaler, "step", self._scaled(scaler.step))]))
         self.outermost()
 
     def close(self) -> None:
         """Watch no more; wherever it is called, torch is as it was."""
         self.active = False
         self._watching.close()
-        if self._hook is not None:
-            self._hook.remove()
+        self._hooks.close()
 
     def outermost(self) -> None:
         """Put the wrapper of module calls around all others, if there is one."""
@@ -79,8 +86,20 @@ class StepEnds:
 
     def explicit(self) -> None:
         """Take a step's end from the loop itself, now and from now on."""
-        if self.active and self._on_step_thread():
-            self._decide("explicit")
+        self._reached("explicit")
+
+    def backward_ended(self) -> None:
+        """End the step that ended in a backward pass of this thread, once no other is around it."""
+        if self._due:
+            self._reached(self._due)
+
+    def _reached(self, by: By, leads: Callable[[], bool] = lambda: True) -> None:
+        """End a step here; in a backward pass, which may be another thread's, as soon as it may."""
+        if not self.active or graph_task() != -1:
+            self._due = by if self.active and leads() else self._due
+        elif self._on_step_thread(by) and leads():
+            self._due = ""
+            self._decide(by)
             self._ended()
 
     def _decide(self, by: By) -> None:
@@ -92,22 +111,34 @@ class StepEnds:
                 self.batch = self.tokens = None  # of these steps no call was noted
         self.by = by
         if by != "call":
-            self._leader = _Leader()
             self._watching.close()
 
-    def _on_step_thread(self) -> bool:
-        """Whether steps end on this thread: they do on the first that ended one."""
-        this_thread = threading.get_ident()
+    def _on_step_thread(self, by: By) -> bool:
+        """Whether steps end on this thread: that of the first which ended by the same."""
+        this_thread = threading.current_thread()
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or by != self.by or not self._thread.is_alive():
                 self._thread = this_thread
-            return self._thread == this_thread
+            return self._thread is this_thread
 
     def _optimized(self, optimizer: Optimizer, *_: object) -> None:
-        if self.active and self.by != "explicit" and self._on_step_thread():
-            self._decide("optimizer")
-            if self._leader.leads(id(optimizer)):
-                self._ended()
+        self._local.stepped = optimizer
+        if self.by != "explicit":
+            leader = self._leaders["optimizer"]
+            self._reached("optimizer", functools.partial(leader.leads, id(optimizer)))
+
+    def _scaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a scaler's `step`, after which a step ends although it left the optimizer's out."""
+
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+            self._local.stepped = None
+            result = original(scaler, optimizer, *args, **kwargs)
+            if self._local.stepped is not optimizer:
+                self._optimized(optimizer)
+            return result
+
+        return step
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
         compiling, local = torch.compiler.is_compiling, self._local
@@ -118,6 +149,8 @@ class StepEnds:
                 compiling()
                 or type(self) in inner
                 or getattr(local, "inside", False)
+                or graph_task() != -1  # a checkpoint's, not the loop's
+                or in_loader()
                 or not counts(self)
             ):
                 return original(self, *args, **kwargs)
@@ -151,18 +184,15 @@ class StepEnds:
         self._noted_calls = NOTED_CALLS if differs else self._noted_calls + 1
 
     def _called(self, module: nn.Module) -> None:
-        if (
-            self.by in ("", "call")
-            and self._leader.leads(identity(module))
-            and self._on_step_thread()
-        ):
-            self._decide("call")
-            self._ended()
+        if self.by in ("", "call"):
+            leader = self._leaders["call"]
+            self._reached("call", functools.partial(leader.leads, identity(module)))
 
 
 # A compiled model would compile them with it.
 for _callback in (StepEnds._counts, StepEnds._begun, StepEnds._called):  # noqa: SLF001
     never_compiled(_callback, below=True)
+never_traced(StepEnds._optimized)  # noqa: SLF001
 
 
 class _Leader:

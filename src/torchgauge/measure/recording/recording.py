@@ -81,7 +81,15 @@ MARK = "tg!"  # names have no quote: it would break the whole exported file
 
 _GLOO = "pt_gloo"  # as its threads' names begin
 _LONGEST_END = 0.05  # seconds
-_OLDER_BLOCK = b"Memory block of unknown size was allocated before the profiling started"
+# Lines of the profiler's own that tell a user nothing, or what is told as a warning.
+_NOISE = (
+    b"USDT:",
+    b"Memory block of unknown size was allocated before the profiling started",
+    b"External init callback must run in same thread",
+    b"Requested callback is not found",
+    b"Leaked callback handle",
+    b"no active profiling session found",
+)
 
 
 class Marks:
@@ -156,13 +164,15 @@ class Recorder:
     def stop(self) -> None:
         """End it.
 
-        Raises MeasurementError `recording-failed` on another thread than that of `start`, unless it
-        is of all threads: torch would crash.
+        Raises MeasurementError `recording-failed` where it is lost: on another thread than that of
+        `start`, unless it is of all threads, and where this thread has it no more, as after a
+        backward pass in which it began. torch would crash.
         """
         if self._owner.in_fork:  # the threads that recorded are not there
             return
-        if not self._all_threads and threading.current_thread() is not self._thread:
-            autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
+        is_here = threading.current_thread() is self._thread and _profiler_enabled()
+        if not (self._all_threads or is_here):
+            _end_lost()
             raise MeasurementError(
                 "A recording must be ended by the thread that began it.",
                 id="recording-failed",
@@ -233,6 +243,17 @@ def _end_forks_early() -> None:
         os.register_at_fork(after_in_child=end_early)
 
 
+def _end_lost() -> None:
+    """End what the process has begun for a recording that its thread cannot end any more.
+
+    The process would crash as it ends. An empty recording takes the lost one's place.
+    """
+    autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
+    if not _profiler_enabled():  # the program's own, which ends as well
+        with _quiet(), autograd_profiler.profile(use_kineto=True):
+            pass
+
+
 def _distributed() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
@@ -293,7 +314,7 @@ def _quiet() -> Iterator[None]:
                 os.dup2(terminal, 2)
                 captured.seek(0)
                 for line in captured:
-                    if not line.startswith(b"USDT:") and _OLDER_BLOCK not in line:
+                    if not any(noise in line for noise in _NOISE):
                         os.write(2, line)
     finally:
         os.close(terminal)

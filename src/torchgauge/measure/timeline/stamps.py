@@ -6,7 +6,7 @@ import contextlib
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -51,9 +51,14 @@ class Stamps:
         module = module_of(self._model)
         return wrapped(self._wrap, () if module is None else module.modules())
 
-    def take_calls(self) -> list[Call]:
-        """Return the calls that have ended since the last time, in the order of their ends."""
+    def take_calls(self, left_out: Sequence[tuple[int, int, int]] = ()) -> list[Call]:
+        """Return the calls that have ended since the last time, in the order of their ends.
+
+        Those that began in what is `left_out` (thread, begin and end in ns) are not among them.
+        """
         notes, self._notes[:] = self._notes[:], []
+        for thread, begin, end in left_out:
+            notes = [note for note in notes if note[1] != thread or not begin <= note[2] < end]
         if self._threads is not None:
             own = self._threads.idents()
             notes = [note for note in notes if note[1] in own or note[4]]

@@ -52,6 +52,7 @@ __all__ = [
     "kernel_sources",
     "modes",
     "never_compiled",
+    "never_traced",
     "node_number",
     "sequence_number",
     "storage_key",
@@ -78,6 +79,12 @@ def never_compiled(function: Callable[..., Any], *, below: bool = False) -> None
     """Have Dynamo run the function's code as it is; with `below` also what it calls."""
     callee_action = _FrameAction.SKIP if below else _FrameAction.DEFAULT
     set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, callee_action))
+
+
+def never_traced(hook: Callable[..., Any]) -> None:
+    """Have Dynamo break a graph where it would trace the hook, and run the hook as it is."""
+    never_compiled(hook, below=True)
+    vars(hook)["_torchdynamo_disable"] = True
 
 
 modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
