@@ -205,7 +205,8 @@ def _report(record: Loop, options: argparse.Namespace) -> None:
     if options.json:
         emit(rendering.text(record, "json"))
         options.json = False  # standard output holds one document
-    elif record.rank is None or record.rank.number == 0:  # one of several speaks
+    # One of several speaks, and any that ran out of memory.
+    elif record.rank is None or record.rank.number == 0 or record.ran_out is not None:
         tell_lines(str(record))
     if ranks is not None:
         written.append(ranks.save(options.output_dir / "ranks.json"))

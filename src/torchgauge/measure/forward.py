@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import re
 import sys
 import traceback
@@ -17,7 +18,9 @@ from torchgauge import units
 from torchgauge.device.counters import data_segment, memory_available
 from torchgauge.errors import SAME_CALL, ModelError, by_operator, text_of
 from torchgauge.forks import Owner, translating
+from torchgauge.measure.work.internals import backward_code
 from torchgauge.quantities import reported_size
+from torchgauge.records.memory.memory import RunningPhase
 from torchgauge.targets.hygiene.recursion import recursion_limit
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from torchgauge.targets.placement import Placement
 
 
+_LOADING = inspect.getfile(torch.utils.data.DataLoader)
+_OPTIMIZING = inspect.getfile(torch.optim.Optimizer)
 # torch says in its error what a process may take of a GPU, where that is less than all.
 _ALLOWED = " allowed"
 
@@ -168,6 +173,26 @@ def running_layer(frames: Sequence[FrameType]) -> str:
         return kind
     name = names.get(id(running[-1]))
     return f"{name} ({kind})" if name else kind
+
+
+def running_phase(frames: Sequence[FrameType]) -> RunningPhase:
+    """Return what the innermost of the frames, the last, is a part of.
+
+    A module that a backward pass calls is run again, and what a data loader's iterator calls is
+    loading.
+    """
+    phase: RunningPhase = "outside"
+    for frame in frames:
+        code = frame.f_code
+        if code.co_filename == _LOADING:
+            return "loading"
+        if code is backward_code:
+            phase = "backward"
+        elif code.co_filename == _OPTIMIZING:
+            phase = "optimizer"
+        elif code is torch.nn.Module._call_impl.__code__:  # noqa: SLF001
+            phase = "recompute" if phase in ("backward", "recompute") else "forward"
+    return phase
 
 
 def is_out_of_memory(error: BaseException, text: str) -> bool:

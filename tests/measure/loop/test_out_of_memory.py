@@ -42,6 +42,128 @@ def train(model, steps, caught):
         optimizer.step()
 
 
+def ended_by_memory(loop):
+    """Return the event of a loop that no folder was given for, and what is shown of it."""
+    with pytest.raises(Exception, match=r"memory|failed") as raised, tg.timeline() as run:
+        loop()
+    (event,) = run.record.out_of_memory
+    assert run.record.ran_out is event
+    assert run.written == ()
+    return event, str(run), raised.value
+
+
+def too_much(*_):
+    torch.empty(TOO_MUCH, dtype=torch.uint8)
+
+
+def test_what_ended_the_loop_is_noted_without_a_folder_too():
+    event, shown, _ = ended_by_memory(lambda: train(nn.Sequential(Hungry()), 5, caught=False))
+    assert (event.layer, event.phase, event.step) == ("0 (Hungry)", "forward", 2)
+    assert (event.requested, event.caught, event.snapshot) == (TOO_MUCH, False, "")
+    assert event.free > 0
+    names = {tensor.name: tensor.part for tensor in event.tensors}
+    assert names["hidden in Hungry.forward"] == "activations"
+    assert names["0.first.weight.momentum_buffer"] == "optimizer"
+    assert "Memory ran out on cpu" in shown
+    assert "in the forward pass, after 2 steps" in shown
+    assert "Try other sizes" in shown
+    assert "Verdict" not in shown
+    assert "Where the time goes" not in shown
+
+
+def in_the_backward_pass():
+    loss = nn.Linear(64, 1)(torch.ones(2, 64)).sum()
+    loss.register_hook(too_much)
+    loss.backward()
+
+
+def in_the_optimizer():
+    model = nn.Linear(64, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.register_step_pre_hook(too_much)
+    model(torch.ones(2, 64)).sum().backward()
+    optimizer.step()
+
+
+def in_a_loader_s_module():
+    class Transform(nn.Module):
+        def forward(self, x):
+            too_much()
+            return x
+
+    for x in torch.utils.data.DataLoader([torch.ones(64)], collate_fn=Transform()):
+        nn.Linear(64, 1)(x)
+
+
+def in_a_checkpoint_that_runs_again():
+    class Part(nn.Linear):
+        def forward(self, x):
+            if torch._C._current_graph_task_id() != -1:
+                too_much()
+            return super().forward(x)
+
+    x = torch.ones(2, 64, requires_grad=True)
+    torch.utils.checkpoint.checkpoint(Part(64, 1), x, use_reentrant=False).sum().backward()
+
+
+def of_the_loop():
+    nn.Linear(64, 1)(torch.ones(2, 64))
+    too_much()
+
+
+@pytest.mark.parametrize(
+    ("loop", "phase"),
+    [
+        (in_the_backward_pass, "backward"),
+        (in_the_optimizer, "optimizer"),
+        (in_a_loader_s_module, "loading"),
+        (in_a_checkpoint_that_runs_again, "recompute"),
+        (of_the_loop, "outside"),
+    ],
+)
+def test_the_phase_is_what_the_loop_did(loop, phase):
+    event, _, _ = ended_by_memory(loop)
+    assert event.phase == phase
+    assert event.requested == TOO_MUCH
+
+
+def test_an_error_that_another_came_from_is_what_ended_the_loop():
+    def loop():
+        try:
+            train(nn.Sequential(Hungry()), 5, caught=False)
+        except RuntimeError as error:
+            text = "the training failed"
+            raise ValueError(text) from error
+
+    event, _, raised = ended_by_memory(loop)
+    assert isinstance(raised, ValueError)
+    assert event.layer == "0 (Hungry)"
+
+
+def test_a_gpu_that_runs_out_ends_the_loop_with_its_error_alone(monkeypatch):
+    """The error is a fake: without a GPU nothing of it can be asked."""
+
+    def loop():
+        model = nn.Linear(2, 2)
+        model(torch.ones(1, 2))
+        text = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 4.00 MiB free."
+        raise torch.OutOfMemoryError(text)
+
+    with tg.timeline() as failing, pytest.raises(torch.OutOfMemoryError):
+        loop()
+    assert failing.record.ran_out is None
+    with pytest.raises(torch.OutOfMemoryError), tg.timeline() as run:  # torch has no CUDA here
+        loop()
+    if not torch.cuda.is_available():
+        assert {"oom-unwritten"} <= {warning.id for warning in run.warnings}
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _device: 7000)
+    with pytest.raises(torch.OutOfMemoryError), tg.timeline() as run:
+        loop()
+    event = run.record.ran_out
+    assert (event.device, event.requested, event.total) == ("cuda:0", 20 * 2**20, 7000)
+
+
 @pytest.mark.parametrize("caught", [False, True])
 def test_what_was_alive_is_written_and_the_error_is_the_program_s(caught, tmp_path):
     call = nn.Module.__call__
@@ -90,11 +212,18 @@ def test_the_command_s_exit_code_is_the_script_s(tmp_path, capsys):
         "import torch\nmodel = torch.nn.Linear(4, 2)\nmodel(torch.ones(1, 4))\n"
         f"torch.empty({TOO_MUCH}, dtype=torch.uint8)\n"
     )
+    assert main(["run", str(script)]) == 1
+    told = capsys.readouterr().err
+    assert "Memory ran out on cpu" in told
+    assert "Nothing stands out" not in told
     assert main(["run", "--on-oom", str(tmp_path / "out"), str(script)]) == 1
     record = tg.load(tmp_path / "out" / "oom.json")
     (event,) = record.out_of_memory
     assert (event.caught, event.layer) == (False, "")
-    assert "oom.json" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "oom.json" in told
+    assert "Memory ran out on cpu" in told
+    assert "asked for" in told
 
 
 def test_what_autograd_alone_holds_is_found():

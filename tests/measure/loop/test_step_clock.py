@@ -10,7 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, dataloader
 
 from torchgauge.measure.loop import step_clock
-from torchgauge.measure.loop.step_clock import ScalarReads, StepClock
+from torchgauge.measure.loop.scalar_reads import ScalarReads
+from torchgauge.measure.loop.step_clock import StepClock
 from torchgauge.records.timeline.loop import STEP_KINDS
 
 

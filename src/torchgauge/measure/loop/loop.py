@@ -61,7 +61,6 @@ class Timeline:
         self._budget = _budget(memory_budget)
         self._all_threads = all_threads
         self._on_oom = None if on_oom is None else Path(on_oom).absolute()
-        self._oom: OutOfMemoryWatch | None = None
         self.written: tuple[Path, ...] = ()
         self._turn = Turn(timeline=True)
         self._record: Loop | None = None
@@ -110,8 +109,7 @@ class Timeline:
     def _finish(self, error: BaseException | None) -> None:
         with Interrupts() as interrupts:
             slowing = other_profilers.slowing()
-            if self._oom is not None:
-                self._oom.finish(error)
+            self._oom.finish(error)
             try:
                 with HeldBack():
                     run_all([self._steps.close, self._ends.close])
@@ -131,7 +129,7 @@ class Timeline:
             self._record = msgspec.structs.replace(
                 record, interrupted=record.interrupted or interrupts.noted
             )
-            if self._oom is not None and self._oom.noted:
+            if self._oom.noted:
                 self._record, self.written = self._oom.finished(self._record)
         if interrupts.noted and error is None:
             raise KeyboardInterrupt
@@ -224,8 +222,8 @@ class Timeline:
             all_threads=self._all_threads,
             watch_memory=self._watch_memory,
         )
+        self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
         if self._on_oom is not None:
-            self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
             self._open.enter_context(self._oom.watching())
         self._steps.clock.backward_ended = self._ends.backward_ended
         self._open.callback(self._ends.close)

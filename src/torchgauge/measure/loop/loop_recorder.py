@@ -14,7 +14,7 @@ from torch._C._profiler import _RecordFunctionFast
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.loop import mark
 from torchgauge.measure.loop.loop_modules import ExcludedThreads, InnerRanges, LoopModules
-from torchgauge.measure.loop.step_clock import ScalarReads
+from torchgauge.measure.loop.scalar_reads import ScalarReads
 from torchgauge.measure.recording import capture_limit as capture
 from torchgauge.measure.recording.recording import Recorder
 from torchgauge.measure.timeline.ranges import step_range

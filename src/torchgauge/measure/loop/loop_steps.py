@@ -16,8 +16,9 @@ from torchgauge.measure.loop.loader_waits import LoaderWaits
 from torchgauge.measure.loop.loop_memory import LoopMemoryWatch
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_recorder import LoopRecorder
+from torchgauge.measure.loop.scalar_reads import ScalarReads
 from torchgauge.measure.loop.schedule import RECORDING, Schedule
-from torchgauge.measure.loop.step_clock import ScalarReads, StepClock
+from torchgauge.measure.loop.step_clock import StepClock
 from torchgauge.measure.timeline.stamps import Stamps
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Phase, Stretch

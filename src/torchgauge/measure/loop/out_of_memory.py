@@ -42,14 +42,17 @@ _HISTORY = 100_000  # allocations and frees that a snapshot of a GPU tells of
 
 
 class OutOfMemoryWatch:
-    """Notes errors of memory that pass through a module's call, or end the loop.
+    """Notes the error of memory that ends the loop; with a folder, while `watching`, further ones.
 
-    So it does memory near the limit at which the kernel kills the process, from a thread. What was
+    These are errors that pass through a module's call, and memory near the limit at which the
+    kernel kills the process, seen from a thread. What was
     measured until then is written at once, since the process may not live much longer.
     Nothing of this raises into the user's code.
     """
 
-    def __init__(self, folder: Path, steps: LoopSteps, modules: LoopModules, budget: int) -> None:
+    def __init__(
+        self, folder: Path | None, steps: LoopSteps, modules: LoopModules, budget: int
+    ) -> None:
         self.events: tuple[OutOfMemory, ...] = ()
         self.warnings: list[MeasurementWarning] = []
         self.folder = folder
@@ -64,12 +67,13 @@ class OutOfMemoryWatch:
         self._lock = threading.RLock()
         # The numbers of events without what autograd alone holds: the next module call adds it.
         self._incomplete: list[int] = []
-        self._memory = MemoryWatch(memory_rooms(), self.near)
+        self._memory: MemoryWatch | None = None
 
     @restoring
     def watching(self) -> Iterator[None]:
         """Watch module calls and GPU allocators until the block ends."""
         self._on = True
+        self._memory = MemoryWatch(memory_rooms(), self.near)
         imported("scipy.special")  # the verdict needs it, when memory is short
         # Not before CUDA is in use: processes that are forked could not use it any more.
         torch.cuda._lazy_call(self._attach)  # type: ignore[no-untyped-call]  # noqa: SLF001
@@ -84,11 +88,12 @@ class OutOfMemoryWatch:
 
     def finish(self, error: BaseException | None) -> None:
         """Take note of how the loop ended: all errors of memory but this one were caught."""
-        if error is not None:
-            self.raised(error)
-        if killed := self._memory.kills():
+        first = _first_cause(error)
+        if first is not None:
+            self._note(first)
+        if self._memory is not None and (killed := self._memory.kills()):
             self.warnings.append(_killed(killed))
-        last = self._noted is error and error is not None
+        last = self._noted is first and first is not None
         self.events = tuple(
             msgspec.structs.replace(event, caught=not (last and event is self.events[-1]))
             for event in self.events
@@ -96,11 +101,11 @@ class OutOfMemoryWatch:
 
     def raised(self, error: BaseException) -> None:
         """Take note of an error, if it says that memory ran out."""
-        if (
-            not self._on
-            or self._owner.in_fork
-            or not forward.is_out_of_memory(error, text_of(error))
-        ):
+        if self._on and forward.is_out_of_memory(error, text_of(error)):
+            self._note(error)
+
+    def _note(self, error: BaseException) -> None:
+        if self._owner.in_fork:
             return
         try:
             if self._noted is not error:
@@ -112,7 +117,7 @@ class OutOfMemoryWatch:
                 if last.limit is None:
                     named = msgspec.structs.replace(last, layer=forward.raising_layer(error))
                     self.events = (*before, named)
-        except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:
+        except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
             self._failed(failure)
 
     def near(self, room: MemoryRoom, used: int) -> None:
@@ -129,6 +134,7 @@ class OutOfMemoryWatch:
                 free=max(room.limit - used, 0),
                 step=self._steps.count,
                 layer=forward.running_layer(frames),
+                phase=forward.running_phase(frames),
                 total=sum(tensor.size for tensor in tensors),
                 tensors=tensors,
                 limit=room.limit,
@@ -158,10 +164,13 @@ class OutOfMemoryWatch:
         """Write the record with one event more, then with the verdict too, which takes memory."""
         with self._lock:
             self.events += (event,)
-            self._partial().save(self.folder / RECORD)
+            if self.folder is not None:
+                self._partial().save(self.folder / RECORD)
             self._save()
 
     def _save(self) -> None:
+        if self.folder is None:
+            return
         loop = msgspec.structs.replace(
             self._partial(), step_times=self._steps.clock.times(), program=program()
         )
@@ -181,6 +190,7 @@ class OutOfMemoryWatch:
             free=forward.free_bytes(device),
             step=self._steps.count,
             layer=forward.raising_layer(error),
+            phase=forward.running_phase(forward.frames_of(error)),
             total=torch.cuda.memory_allocated(device) if on_gpu else total,
             tensors=tensors,
             snapshot=snapshot,
@@ -209,7 +219,7 @@ class OutOfMemoryWatch:
         loop = msgspec.structs.replace(
             loop, out_of_memory=self.events, warnings=(*loop.warnings, *self.warnings)
         )
-        if not self.events:
+        if not self.events or self.folder is None:
             return loop, ()
         snapshots = [self.folder / event.snapshot for event in self.events if event.snapshot]
         try:
@@ -222,9 +232,9 @@ class OutOfMemoryWatch:
         self.warnings.append(
             MeasurementWarning(
                 id="oom-unwritten",
-                message=f"What was alive as memory ran out was not written: {text_of(failure)}",
+                message=f"What was alive as memory ran out was not noted: {text_of(failure)}",
                 probe="timeline",
-                remedy="Check that the folder of --on-oom can be written to.",
+                remedy="Check that the folder of --on-oom, if given, can be written to.",
             )
         )
 
@@ -258,8 +268,9 @@ class OutOfMemoryWatch:
         if not self._on or self._owner.in_fork or len(self.events) >= MOST_EVENTS:
             return
         try:
-            path = self.folder / f"oom{len(self.events) or ''}.cuda{device}.pickle"
-            self.folder.mkdir(parents=True, exist_ok=True)
+            folder = self.folder or Path()
+            path = folder / f"oom{len(self.events) or ''}.cuda{device}.pickle"
+            folder.mkdir(parents=True, exist_ok=True)
             snapshot = torch.cuda.memory._snapshot()  # noqa: SLF001
             write_atomically(path, pickle.dumps(snapshot))
             self._snapshot = path.name
@@ -269,6 +280,17 @@ class OutOfMemoryWatch:
 
 never_compiled(OutOfMemoryWatch.raised, below=True)
 never_compiled(OutOfMemoryWatch.complete, below=True)
+
+
+def _first_cause(error: BaseException | None) -> BaseException | None:
+    """Return the error of memory that an error is or came from; None where it is another."""
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        if forward.is_out_of_memory(error, text_of(error)):
+            return error
+        visited.add(id(error))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return None
 
 
 def _outermost_first(frame: FrameType | None) -> list[FrameType]:

@@ -10,13 +10,9 @@ import contextlib
 import functools
 import gc
 import os
-import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from types import FrameType
 from typing import Any
 
 import torch
@@ -28,12 +24,11 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import DataLoader, dataloader
 
-from torchgauge.measure.loop.loader_waits import in_loader
 from torchgauge.measure.loop.mark import mark
 from torchgauge.measure.recording.scope import Call, wrapped
-from torchgauge.measure.work.internals import is_torchs, never_compiled, never_traced
-from torchgauge.records.timeline.loop import STEP_KINDS, ScalarCalls, StepKind, StepTimes
-from torchgauge.signals import replaced, restoring
+from torchgauge.measure.work.internals import never_compiled, never_traced
+from torchgauge.records.timeline.loop import STEP_KINDS, StepKind, StepTimes
+from torchgauge.signals import restoring
 
 # A loop of weeks must not fill the memory with its own times: beyond so many every other is left.
 MOST_STEPS = 2000
@@ -42,8 +37,6 @@ _OUTSIDE: StepKind = "outside"
 CLOSURE = "closure"
 # ns: in shorter steps reading how long the thread had no core, 2 µs each time, would cost too much.
 SHORTEST_WITH_DELAY = 2_000_000
-_METHODS = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__")
-MOST_SITES = 10
 
 
 class StepClock:
@@ -317,64 +310,3 @@ class _RunDelay:
         if self._file is not None:
             os.close(self._file)
         self._file = self._thread = None
-
-
-class ScalarReads:
-    """Counts such calls by the line of the program, without those of torch and of loaders."""
-
-    def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._now = now
-        self._inside = threading.local()
-        self.forget()
-
-    def forget(self) -> None:
-        """Count from now on."""
-        self._calls: Counter[tuple[str, int, str]] = Counter()
-        self._times: Counter[tuple[str, int, str]] = Counter()
-
-    def watching(self) -> AbstractContextManager[None]:
-        """Count calls of all threads until the block ends."""
-        tensors = torch.Tensor
-        return replaced(
-            (tensors, name, self._counted(name, getattr(tensors, name))) for name in _METHODS
-        )
-
-    def per_step(self, steps: int) -> tuple[ScalarCalls, ...]:
-        """Return the lines that take most of a step, of as many steps as were watched."""
-        return tuple(
-            ScalarCalls(
-                file=file,
-                line=line,
-                call=call,
-                calls=self._calls[file, line, call] / steps,
-                time=time * 1e-9 / steps,
-            )
-            for (file, line, call), time in self._times.most_common(MOST_SITES)
-            if steps
-        )
-
-    def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        inside, now, note = self._inside, self._now, self._note
-        compiling = torch.compiler.is_compiling
-
-        @functools.wraps(original)
-        def read(*args: Any, **kwargs: Any) -> Any:
-            # __index__ may call item.
-            if compiling() or in_loader() or getattr(inside, "reading", False):
-                return original(*args, **kwargs)
-            inside.reading = True
-            began = now()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                inside.reading = False
-                note(sys._getframe(1), name, now() - began)  # noqa: SLF001
-
-        never_compiled(read)
-        return read
-
-    def _note(self, frame: FrameType, name: str, took: int) -> None:
-        if not is_torchs(frame):
-            file = frame.f_code.co_filename
-            self._calls[file, frame.f_lineno, name] += 1
-            self._times[file, frame.f_lineno, name] += took

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -122,19 +124,19 @@ class StepEnds:
             return self._thread is this_thread
 
     def _optimized(self, optimizer: Optimizer, *_: object) -> None:
-        self._local.stepped = optimizer
-        if self.by != "explicit":
+        self._local.stepped = id(optimizer)
+        if self.by != "explicit" and not _within_another(sys._getframe(1)):  # noqa: SLF001
             leader = self._leaders["optimizer"]
             self._reached("optimizer", functools.partial(leader.leads, id(optimizer)))
 
     def _scaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a scaler's `step`, after which a step ends although it left the optimizer's out."""
+        """Return a scaler's `step` that ends a step also where it leaves the optimizer's out."""
 
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
             self._local.stepped = None
             result = original(scaler, optimizer, *args, **kwargs)
-            if self._local.stepped is not optimizer:
+            if self._local.stepped != id(optimizer):
                 self._optimized(optimizer)
             return result
 
@@ -193,6 +195,14 @@ class StepEnds:
 for _callback in (StepEnds._counts, StepEnds._begun, StepEnds._called):  # noqa: SLF001
     never_compiled(_callback, below=True)
 never_traced(StepEnds._optimized)  # noqa: SLF001
+
+
+def _within_another(hooked: FrameType) -> bool:
+    """Whether the optimizer's step of this frame is a part of another's, as its base class's is."""
+    frame = hooked.f_back
+    while frame is not None and frame.f_code is not hooked.f_code:
+        frame = frame.f_back
+    return frame is not None
 
 
 class _Leader:

@@ -44,6 +44,9 @@ class AliveTensor(Record, frozen=True, kw_only=True):
     dtype: str = ""
 
 
+RunningPhase = Literal["loading", "forward", "backward", "recompute", "optimizer", "outside"]
+
+
 class OutOfMemory(Record, frozen=True, kw_only=True):
     """An allocation that failed, or memory near the limit at which the kernel kills.
 
@@ -54,6 +57,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
         free: Bytes that could still be allocated; None where nothing tells.
         step: Steps that had ended before.
         layer: The layer that was running; "" for none, or where it is not known.
+        phase: What the loop did; None in records of earlier versions.
         caught: Whether the program went on; None where that was not known yet.
         total: Bytes of tensors alive on the device: of the allocator on a GPU; on a CPU of those
             found.
@@ -70,6 +74,7 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
     free: int | None = None
     step: int = 0
     layer: str = ""
+    phase: RunningPhase | None = None
     caught: bool | None = None
     total: int | None = None
     tensors: tuple[AliveTensor, ...] = ()

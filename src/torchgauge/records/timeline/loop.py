@@ -197,9 +197,9 @@ class Loop(Exported, frozen=True, kw_only=True):
     most first. `step_times` says what undisturbed steps did; None where none ended. `scalars` are
     the calls in recorded steps that read a tensor's value. `loader_waits` splits the waits for data
     loaders in bare and stamped steps. `compilation_costs` are of the first step and of those
-    without a change of wrappers. `memory` is of watched steps, `out_of_memory` of moments,
-    on request alone. `program` is what ran, as its user wrote it; empty where that is not known.
-    `verdict` is what bounds the steps.
+    without a change of wrappers. `memory` is of watched steps, on request alone; so are moments of
+    `out_of_memory` but that which ended the loop. `program` is what ran, as its user wrote it;
+    empty where that is not known. `verdict` is what bounds the steps.
     """
 
     schema: str = SCHEMA
@@ -238,6 +238,12 @@ class Loop(Exported, frozen=True, kw_only=True):
     def steps(self) -> tuple[float, ...]:
         """The durations of all steps in seconds."""
         return tuple(itertools.chain.from_iterable(stretch.durations for stretch in self.stretches))
+
+    @property
+    def ran_out(self) -> OutOfMemory | None:
+        """The failed allocation that ended the loop; None where none did."""
+        events = (event for event in self.out_of_memory if event.caught is False)
+        return next(events, None)
 
     @property
     def samples(self) -> int | None:

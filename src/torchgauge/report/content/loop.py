@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from torchgauge import units
-from torchgauge.records.memory.memory import OutOfMemory
+from torchgauge.analyze.memory.memory_remedies import memory_remedies
+from torchgauge.records.memory.memory import OutOfMemory, RunningPhase
 from torchgauge.records.timeline.loop import Captured, Loop
 from torchgauge.report.content.document import (
     Block,
@@ -30,28 +31,39 @@ ENDS = {
 }
 
 
+_PHASES: dict[RunningPhase, str] = {
+    "loading": "as the data loader ran",
+    "forward": "in the forward pass",
+    "backward": "in the backward pass",
+    "recompute": "as a checkpoint ran again",
+    "optimizer": "in the optimizer's step",
+    "outside": "in the loop's own code",
+}
+
+
 def title(loop: Loop) -> str:
     """Return which modules the loop called."""
     return f"Loop of {', '.join(loop.roots) or 'no module'}"
 
 
 def document(loop: Loop, options: Options) -> Document:
-    """Return how long steps took, and where the time of one went."""
-    blocks: list[Block] = [] if loop.without_model else [*verdict_items(loop), steps(loop)]
+    """Return how long steps took, and where the time of one went.
+
+    Of a loop that ran out of memory, why, and no times but those of the steps.
+    """
+    ended = loop.ran_out is not None
+    blocks: list[Block] = [] if ended or loop.without_model else [*verdict_items(loop), steps(loop)]
     for event in loop.out_of_memory:
         blocks += [memory_ran_out(event)]
         if event.tensors:
             total = sum(tensor.size for tensor in event.tensors)
             blocks.append(tensor_table("Alive then", event.tensors, total))
+    if ended and not loop.without_model:
+        blocks.append(steps(loop))
     if loop.memory is not None:
         blocks += memory_blocks(loop.memory)
-    if loop.utilization is not None:
-        blocks.append(utilization(loop.utilization, rates=True))
-    blocks += waits(loop.loader_waits)
-    if loop.compilation_costs:
-        blocks.append(costs_table(loop.compilation_costs))
-    if loop.tree is not None:
-        blocks += [Tree(loop.tree, options), *categories(loop.tree)]
+    if not ended:
+        blocks += _times(loop, options)
     if loop.functions is not None:
         blocks += traced_lines(loop.functions)
     if loop.all_warnings:
@@ -66,9 +78,21 @@ def document(loop: Loop, options: Options) -> Document:
         heading,
         line=f"{count}, {ENDS[loop.by]}{rank}",
         blocks=blocks,
-        conclusion=most_important(loop),
+        conclusion=[] if ended else most_important(loop),
         charts=charts.loop(loop),
     )
+
+
+def _times(loop: Loop, options: Options) -> list[Block]:
+    blocks: list[Block] = []
+    if loop.utilization is not None:
+        blocks.append(utilization(loop.utilization, rates=True))
+    blocks += waits(loop.loader_waits)
+    if loop.compilation_costs:
+        blocks.append(costs_table(loop.compilation_costs))
+    if loop.tree is not None:
+        blocks += [Tree(loop.tree, options), *categories(loop.tree)]
+    return blocks
 
 
 def steps(loop: Loop) -> Section:
@@ -95,8 +119,9 @@ def memory_ran_out(event: OutOfMemory) -> Section:
     """Return where memory ran out, and what it was used for."""
     ended = {True: "the program went on", False: "it ended the program", None: ""}[event.caught]
     layer = event.layer or "outside of layers, or not known"
+    phase = "" if event.phase is None else f"{_PHASES[event.phase]}, "
     rows = [
-        Row("in", layer, f"after {event.step:,} steps{f'; {ended}' if ended else ''}"),
+        Row("in", layer, f"{phase}after {event.step:,} steps{f'; {ended}' if ended else ''}"),
         Row("asked for", units.size(event.requested), "" if event.requested else "not told"),
         Row("free", units.size(event.free)),
         Row("tensors", units.size(event.total), "alive"),
@@ -107,7 +132,8 @@ def memory_ran_out(event: OutOfMemory) -> Section:
     if event.limit is not None:
         rows[1] = Row("limit", units.size(event.limit), "of all processes that share it")
     heading = "Memory ran out" if event.limit is None else "Memory nearly ran out"
-    return Section(f"{heading} on {event.device}", event.how, tuple(rows), (event.message,))
+    notes = (event.message, *(f"Try {remedy}." for remedy in memory_remedies(event)))
+    return Section(f"{heading} on {event.device}", event.how, tuple(rows), notes)
 
 
 def _captured(captured: Captured) -> str:
