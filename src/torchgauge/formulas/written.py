@@ -29,16 +29,18 @@ def _aten(names: str) -> frozenset[str]:
     return frozenset(f"aten::{name}" for name in names.split())
 
 
-# How many tensors an elementwise operator reads, one unless it is here: one more is `out=`.
+# How many tensors an elementwise operator reads, one unless it is here: what follows is `out=`.
 _BINARY = _aten(
     """
     __ilshift__ __lshift__ __rshift__ add atan2 bitwise_and bitwise_left_shift bitwise_or
     bitwise_right_shift bitwise_xor clamp_max clamp_min copysign div eq fmax fmin fmod gcd ge gt
     heaviside hypot igamma igammac lcm ldexp le logaddexp logaddexp2 logical_and logical_or
     logical_xor logit_backward lt maximum minimum mul ne nextafter pow remainder rsub
-    sigmoid_backward special_xlog1py special_zeta sub tanh_backward xlogy
+    polygamma sigmoid_backward special_xlog1py special_zeta sub tanh_backward xlogy
+    special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
+    special_legendre_polynomial_p
     """
-)
+) | {f"aten::special_{of}chebyshev_polynomial_{kind}" for of in ("", "shifted_") for kind in "tuvw"}
 _TERNARY = _aten("addcdiv addcmul clamp lerp")
 _TO_BOOL = _aten(
     "eq ge gt isinf isnan isneginf isposinf le logical_and logical_not logical_or logical_xor lt "
@@ -76,11 +78,27 @@ def written(name: str, operands: tuple[Any, ...]) -> Any:
         raise MissingOperandError("all of its arguments") from error
 
 
-def is_out(name: str, operands: tuple[Any, ...]) -> bool:
-    """Whether the last argument is `out=`: an elementwise operator has a tensor too many."""
-    if name not in POINTWISE or not isinstance(operands[-1], Described):
-        return False
-    return sum(isinstance(operand, Described) for operand in operands) > _inputs(name)
+# How many arguments end with a tensor that is read; in all others a tensor at the end is `out=`.
+_READS_TO_THE_END = {
+    **dict.fromkeys(_aten("mm bmm max min _adaptive_avg_pool2d_backward silu_backward "
+                          "mish_backward hardswish_backward hardsigmoid_backward"), 2),
+    **dict.fromkeys(_aten("where index_select"), 3),
+    **dict.fromkeys(_aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward"), 8),
+    "aten::elu_backward": 6,
+    "aten::cudnn_batch_norm_backward": 9,
+}  # fmt: skip
+
+
+def without_out(name: str, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the arguments that a call reads, and those of `out=`, which stand behind them."""
+    count = least = len(operands)
+    if name in POINTWISE:
+        least = _inputs(name)
+    elif not name.endswith("_"):
+        least = _READS_TO_THE_END.get(name, 1)
+    while count > least and isinstance(operands[count - 1], Described):
+        count -= 1
+    return operands[:count], operands[count:]
 
 
 def _inputs(base: str) -> int:

@@ -10,14 +10,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchgauge.analyze.trace.device_work import attributed
 from torchgauge.analyze.work.event_costs import ABSENT, event_costs
 from torchgauge.analyze.work.recorded_work import Texts, recorded_bytes, recorded_work
+from torchgauge.formulas import written
 from torchgauge.formulas.operand import Described
-from torchgauge.formulas.traffic import bytes_of
+from torchgauge.formulas.traffic import PRODUCTS, bytes_of
 from torchgauge.readers.kineto.kineto import read_events
 
 X = torch.randn(4, 8, 16, 16)
 HALF = X.bfloat16()
 WEIGHT, BIAS = torch.ones(8), torch.zeros(8)
 QUERY = torch.randn(2, 4, 32, 16)
+SQUARE, BATCH, KERNELS = torch.ones(16, 16), torch.ones(4, 16, 16), torch.ones(8, 8, 3, 3)
+PLACES = [torch.zeros(size, dtype=torch.long) for size in [(4, 16, 16)] * 2 + [(4, 1, 16, 16)]]
 
 
 class Moved(TorchDispatchMode):
@@ -67,6 +70,25 @@ CALLS = [
     lambda: (X.tanh() < X).logical_not(),
     lambda: torch.add(X, X.abs(), out=torch.empty_like(X)),
     lambda: torch.exp(X, out=torch.empty_like(X)),
+    lambda: torch.mm(QUERY[0, 0], SQUARE, out=torch.empty(32, 16)),
+    lambda: torch.mm(QUERY[0, 0], SQUARE, out=torch.empty(0)),  # its size is what comes out
+    lambda: torch.bmm(QUERY[0], BATCH, out=torch.empty(4, 32, 16)),
+    lambda: torch.addmm(torch.ones(16), QUERY[0, 0], SQUARE, out=torch.empty(32, 16)),
+    lambda: torch.baddbmm(torch.ones(4, 32, 16), QUERY[0], BATCH, out=torch.empty(4, 32, 16)),
+    lambda: torch.ops.aten.convolution.out(
+        X, KERNELS, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, out=torch.empty(4, 8, 14, 14)
+    ),
+    lambda: (torch.sum(X, 1, out=torch.empty(4, 16, 16)), torch.argmax(X, 1, out=PLACES[0])),
+    lambda: (
+        torch.ops.aten._softmax.out(X, 1, False, out=X.neg()),
+        torch.cumsum(X, 1, out=X.neg()),
+    ),
+    lambda: torch.max(X, 1, out=(torch.empty(4, 16, 16), PLACES[1])),
+    lambda: torch.gather(X, 1, PLACES[2], out=torch.empty(4, 1, 16, 16)),
+    lambda: torch.index_select(X, 1, torch.tensor([0, 3]), out=torch.empty(4, 2, 16, 16)),
+    lambda: torch.ops.aten.native_layer_norm.out(
+        X, [16], None, None, 1e-5, out0=X.neg(), out1=X[..., :1].abs(), out2=X[..., :1].abs()
+    ),
     lambda: torch.lerp(X, X.neg(), X.abs()),
     lambda: torch.where(X.neg() < X, X, HALF),
     lambda: X.to(torch.bfloat16).to(torch.float64),
@@ -122,6 +144,45 @@ def test_backward_operators_write_the_gradients_that_were_asked_for(tmp_path):
     backwards = {name: moved for name, moved in live.bytes.items() if "backward" in name}
     assert len(backwards) == 8
     assert {name: known[name] for name in backwards} == backwards
+
+
+def arguments_of(schema):
+    """Return described tensors where a schema has some, and numbers or nothing elsewhere."""
+    return tuple(
+        Described((4, 8)) if "Tensor" in str(argument.type) else None
+        for argument in schema.arguments
+    )
+
+
+def test_out_is_told_from_what_is_read_in_every_overload_that_torch_has():
+    """Its arguments are behind the others, and a trace does not always name the overload."""
+    names = {*written._RULES, *written._ELEMENTWISE, *written.POINTWISE, *PRODUCTS}
+    wrong, with_out = [], 0
+    for schema in torch._C._jit_get_all_schemas():
+        operands = arguments_of(schema)
+        # Two tensors are two values that are compared, or one and a result: both are unknown.
+        ambiguous = schema.name in ("aten::max", "aten::min") and len(operands) == 2
+        lists = any("List[Tensor]" in str(argument.type) for argument in schema.arguments)
+        if schema.name not in names or ambiguous or lists or not operands:
+            continue
+        reads, outs = written.without_out(schema.name, operands)
+        expected = sum(argument.is_out for argument in schema.arguments)
+        expected *= schema.name.startswith("aten::__") or not schema.name.endswith("_")
+        with_out += expected > 0
+        wrong += [(str(schema), len(outs))] if len(outs) != expected else []
+        assert (*reads, *outs) == operands
+    assert not wrong
+    assert with_out > 200
+
+
+def test_the_bytes_of_a_product_with_out_are_its_operands_once():
+    """As Inductor calls it: [1, 4096] × [4096, 4096] in bfloat16 reads the matrix once."""
+    row, square = (Described(shape, "bfloat16", (), 2) for shape in ((1, 4096), (4096, 4096)))
+    moved = 2 * (4096 + 4096 * 4096 + 4096)
+    assert moved == 33_570_816
+    assert recorded_bytes("aten::mm", (row, square, row)) == moved
+    assert recorded_bytes("aten::mm.out", (row, square, row)) == moved
+    assert recorded_bytes("aten::mm", (row, square)) == moved
 
 
 FLOAT, LONG = Described((4, 8), "float32"), Described((4, 8), "int64", (), 8)

@@ -24,12 +24,13 @@ from torchgauge.formulas.operand import (
     MissingValue,
     Untyped,
     Work,
+    elements_of,
 )
 from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import KEYWORDS, as_work, find
 from torchgauge.formulas.shapes import like, outputs, pointwise
 from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
-from torchgauge.formulas.written import is_out, written
+from torchgauge.formulas.written import without_out, written
 from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
 
 _REAL = {"float": ("float32", 4), "double": ("float64", 8), "Half": ("float16", 2),
@@ -69,9 +70,9 @@ def recorded_work(name: str, texts: Texts) -> Recorded:
         return Recorded(None, reason="no sizes were recorded")
     operands = arguments(texts.dims, texts.types, texts.strides, texts.inputs)
     overload = name.partition("::")[2].partition(".")[2]
-    if overload.endswith(("out", "grad_input")):  # the last is written, of any size before
-        operands = operands[:-1]
-    return _attempted(lambda: _work(name, operands), lambda: recorded_bytes(name, operands))
+    is_out = overload.endswith(("out", "grad_input"))  # the last is written, of any size before
+    reads = operands[:-1] if is_out else operands
+    return _attempted(lambda: _work(name, reads), lambda: recorded_bytes(name, operands))
 
 
 def known_work(name: str, operands: tuple[Any, ...], result: Any) -> Recorded:
@@ -117,6 +118,7 @@ def _work(name: str, operands: tuple[Any, ...], result: Any = None) -> Work | No
     work_kind = kernel_kind(name)
     if work_kind == "formula":
         return _by_formula(plain, operands, result)
+    operands, _ = without_out(plain, operands)
     short = _base(plain).removeprefix("aten::")
     if work_kind == "pointwise":
         written = pointwise(plain, operands) if result is None else result
@@ -155,13 +157,15 @@ def _fitting(formula: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
 def recorded_bytes(name: str, operands: tuple[Any, ...]) -> int | None:
     """Return the compulsory traffic of a call, None where its output's type is not certain."""
     plain = name.partition(".")[0]
-    tensors = [operand for operand in operands if isinstance(operand, Described)]
+    reads, outs = without_out(plain, operands)
+    tensors = [operand for operand in reads if isinstance(operand, Described)]
     if not tensors or any(isinstance(operand, MissingTensor) for operand in operands):
         return None
     try:
-        if is_out(plain, operands):
-            return bytes_of(plain, operands[:-1], {}, operands[-1])
-        return bytes_of(plain, operands, {}, _outputs(plain, tensors, operands))
+        # An empty one gets its size from what is written to it.
+        if outs and all(map(elements_of, outs)):
+            return bytes_of(plain, reads, {}, outs[0] if len(outs) == 1 else outs)
+        return bytes_of(plain, reads, {}, _outputs(plain, tensors, reads))
     except MissingOperandError:
         return None
 
