@@ -25,12 +25,13 @@ from torchgauge.formulas.shapes import broadcast, like, outputs
 Rule = Callable[..., Any]
 
 
-def _aten(names: str) -> frozenset[str]:
+def aten(names: str) -> frozenset[str]:
+    """Return the full names of operators of torch: "aten::mm"."""
     return frozenset(f"aten::{name}" for name in names.split())
 
 
 # How many tensors an elementwise operator reads, one unless it is here: what follows is `out=`.
-_BINARY = _aten(
+_BINARY = aten(
     """
     __ilshift__ __lshift__ __rshift__ add atan2 bitwise_and bitwise_left_shift bitwise_or
     bitwise_right_shift bitwise_xor clamp_max clamp_min copysign div eq fmax fmin fmod gcd ge gt
@@ -40,17 +41,21 @@ _BINARY = _aten(
     special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
     special_legendre_polynomial_p
     """
-) | {f"aten::special_{of}chebyshev_polynomial_{kind}" for of in ("", "shifted_") for kind in "tuvw"}
-_TERNARY = _aten("addcdiv addcmul clamp lerp")
-_TO_BOOL = _aten(
+) | {
+    f"aten::special_{prefix}chebyshev_polynomial_{kind}"
+    for prefix in ("", "shifted_")
+    for kind in "tuvw"
+}
+_TERNARY = aten("addcdiv addcmul clamp lerp")
+_TO_BOOL = aten(
     "eq ge gt isinf isnan isneginf isposinf le logical_and logical_not logical_or logical_xor lt "
     "ne signbit"
 )
-_POOLS = _aten("_adaptive_avg_pool2d adaptive_avg_pool2d avg_pool1d avg_pool2d avg_pool3d glu")
-_POOLS_WITH_PLACES = _aten("max_pool2d_with_indices max_pool3d_with_indices")
-_OF_OTHER_TYPE = _aten("frexp ldexp polygamma")
+_POOLS = aten("_adaptive_avg_pool2d adaptive_avg_pool2d avg_pool1d avg_pool2d avg_pool3d glu")
+_POOLS_WITH_PLACES = aten("max_pool2d_with_indices max_pool3d_with_indices")
+_OF_OTHER_TYPE = aten("frexp ldexp polygamma")
 # Others that give what their inputs broadcast to, in their type.
-_ELEMENTWISE = _aten(
+_ELEMENTWISE = aten(
     "elu_backward gelu_backward hardshrink_backward hardsigmoid_backward hardswish "
     "hardswish_backward hardtanh_backward leaky_relu_backward mish_backward silu_backward "
     "native_dropout_backward softplus_backward softshrink_backward threshold_backward"
@@ -78,36 +83,14 @@ def written(name: str, operands: tuple[Any, ...]) -> Any:
         raise MissingOperandError("all of its arguments") from error
 
 
-# How many arguments end with a tensor that is read; in all others a tensor at the end is `out=`.
-_READS_TO_THE_END = {
-    **dict.fromkeys(_aten("mm bmm max min _adaptive_avg_pool2d_backward silu_backward "
-                          "mish_backward hardswish_backward hardsigmoid_backward"), 2),
-    **dict.fromkeys(_aten("where index_select"), 3),
-    **dict.fromkeys(_aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward"), 8),
-    "aten::elu_backward": 6,
-    "aten::cudnn_batch_norm_backward": 9,
-}  # fmt: skip
-
-
-def without_out(name: str, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the arguments that a call reads, and those of `out=`, which stand behind them."""
-    count = least = len(operands)
-    if name in POINTWISE:
-        least = _inputs(name)
-    elif not name.endswith("_"):
-        least = _READS_TO_THE_END.get(name, 1)
-    while count > least and isinstance(operands[count - 1], Described):
-        count -= 1
-    return operands[:count], operands[count:]
-
-
-def _inputs(base: str) -> int:
+def elementwise_inputs(base: str) -> int:
+    """Return how many tensors an elementwise operator reads at most."""
     return 3 if base in _TERNARY else 2 if base in _BINARY else 1
 
 
 def _pointwise(base: str, operands: tuple[Any, ...]) -> Described:
     tensors = [operand for operand in operands if isinstance(operand, Described)]
-    if len(tensors) > _inputs(base) or base in _OF_OTHER_TYPE:
+    if len(tensors) > elementwise_inputs(base) or base in _OF_OTHER_TYPE:
         raise MissingOperandError("the type of its output")
     if base in _TO_BOOL:
         return typed(broadcast([tensor.shape for tensor in tensors]), BOOL)
@@ -120,7 +103,7 @@ def _pointwise(base: str, operands: tuple[Any, ...]) -> Described:
 
 def _may_turn_real(base: str, operands: tuple[Any, ...]) -> bool:
     """Whether whole numbers may become the default type: by the operator, or by a number."""
-    whole_number_operators = _aten(
+    whole_number_operators = aten(
         "__ilshift__ __lshift__ __rshift__ abs add bitwise_and bitwise_left_shift bitwise_not "
         "bitwise_or bitwise_right_shift bitwise_xor clamp clamp_max clamp_min fmod gcd lcm maximum "
         "minimum mul neg relu remainder rsub sgn sign sub"
@@ -318,7 +301,7 @@ def _selected(operand: Described, dim: int, index: Described, *_unused: Any) -> 
 
 
 def _named(names: str, rule: Rule) -> dict[str, Rule]:
-    return dict.fromkeys(_aten(names), rule)
+    return dict.fromkeys(aten(names), rule)
 
 
 _RULES: dict[str, Rule] = {

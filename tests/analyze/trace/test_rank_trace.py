@@ -126,6 +126,59 @@ def test_operators_have_work_bytes_and_rates_from_recorded_shapes():
     assert found.tree.root.flops == 128
 
 
+def test_only_work_that_ran_on_the_device_counts():
+    """A product that was captured into a graph, or ran on the host, has no kernel here."""
+    found = trace(
+        sized("aten::mm", 0, 10, (8, 4), (4, 2)),
+        [launch(1, 2), kernel("gemm", 20, 4, 1)],
+        sized("aten::mm", 30, 10, (800, 400), (400, 200)),
+        sized("my::captured", 50, 10, (8, 4)),
+    )
+    assert (found.tree.root.flops, found.tree.root.at_least) == (128, False)
+    assert (found.utilization.model_flops, found.utilization.at_least) == (128, False)
+    captured = trace(
+        sized("aten::mm", 30, 10, (800, 400), (400, 200)),
+        sized("aten::fill_", 45, 10, (8, 4)),
+        [launch(1, 46), kernel("fill", 60, 4, 1)],
+    )
+    assert captured.utilization is None
+    (product,) = [node for node in captured.tree.root.walk() if node.name == "aten::mm"]
+    assert product.flops is None
+    host = trace(sized("aten::mm", 0, 10, (8, 4), (4, 2)))
+    assert host.tree.root.flops == 128  # without a device the host is what works
+
+
+def test_kernels_of_no_operator_make_flops_at_least():
+    def found(time):
+        return trace(
+            sized("aten::mm", 0, 10, (8, 4), (4, 2)),
+            [launch(1, 2), kernel("gemm", 20, 700, 1)],
+            [launch(2, 12, name="cudaGraphLaunch"), kernel("gemm", 800, time, 2)],
+            launched("ncclDevKernel_AllReduce_Sum", 2000, 500, at=14),
+        )
+
+    some, few = found(300), found(5)
+    assert (some.tree.root.at_least, some.utilization.at_least) == (True, True)
+    assert (few.tree.root.at_least, few.utilization.at_least) == (False, False)
+
+
+def test_the_flops_of_layers_inside_an_unknown_operator_are_unknown():
+    found = trace(
+        module("Net_0", 0, 200),
+        sized("my::block", 5, 90, (8, 4)),
+        module("RMSNorm_0", 10, 40),
+        sized("my::norm", 12, 20, (8, 4), (4,)),
+        [launch(1, 14), kernel("norm", 30, 50, 1)],
+        module("Linear_0", 100, 40),
+        sized("aten::mm", 102, 20, (8, 4), (4, 2)),
+        [launch(2, 104), kernel("gemm", 130, 50, 2)],
+    )
+    layers = {node.name: node for node in found.tree.root.walk() if node.kind == "layer"}
+    assert (layers["RMSNorm_0"].flops, layers["Linear_0"].flops) == (None, 128)
+    assert layers["RMSNorm_0"].bytes is None
+    assert "out-of-proportion" not in [finding.id for finding in found.findings]
+
+
 def held(ts, size, total, *, device=0, kind=1, reserved=4096):
     return {
         "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts,

@@ -10,6 +10,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import Collective, Kernel
+from torchgauge.report.tables.category_table import categories, figures
 
 MODEL = TreeRow(name="Net", kind="model", parent=-1, calls=1, host=100)
 PRODUCT = "ampere_bf16_s16816gemm_bf16_128x64"
@@ -171,3 +172,52 @@ def test_the_categories_of_a_public_trace_are_all_of_its_device_time(name):
         assert row.compute_share is None or 0 <= row.compute_share < 1
         assert row.memory_share is None or 0 < row.memory_share < 1
         assert row.tensor_cores is None or 0 <= row.tensor_cores <= 1
+
+
+def test_a_rate_of_the_smaller_part_of_the_time_is_no_share_of_a_peak():
+    roofs = peaks.find("a100")
+
+    def product(counted):
+        return by_name(
+            operator("aten::mm", 0, flops=10_000_000, bytes=2_039),
+            kernel(PRODUCT, 1, counted),
+            kernel(PRODUCT, 0, 1_000),  # of no operator: its FLOPs are not known
+            roofs=roofs,
+        )["matrix product"]
+
+    most, little = product(3_000), product(500)
+    assert most.flops_share == most.bytes_share == pytest.approx(0.75)
+    assert (most.compute_share, most.memory_share) != (None, None)
+    assert little.flops_share == pytest.approx(1 / 3)
+    assert little.flops_per_second == pytest.approx(2e13)
+    assert (little.compute_share, little.memory_share) == (None, None)
+
+
+def test_a_rate_above_the_devices_peak_is_left_out():
+    product = by_name(
+        operator("aten::mm", 0, flops=313_000_000, bytes=2_100_000),
+        kernel(PRODUCT, 1, 1_000),  # 313 TFLOP/s and 2.1 TB/s of an A100
+        roofs=peaks.find("a100"),
+    )["matrix product"]
+    assert (product.flops_per_second, product.compute_share) == (None, None)
+    assert (product.bytes_per_second, product.memory_share) == (None, None)
+
+
+def test_the_time_that_a_rate_is_of_is_exported_and_said():
+    rows = (
+        operator("aten::mm", 0, flops=10_000_000),
+        kernel(PRODUCT, 1, 500),
+        kernel(PRODUCT, 0, 1_000),
+        operator("aten::add", 0, flops=8_000),
+        kernel("at::native::vectorized_elementwise_kernel", 4, 3_000),
+        kernel("at::native::vectorized_elementwise_kernel", 0, 1_000),
+    )
+    tree = Tree(rows=(MODEL, *rows))
+    columns = figures(tree, None)
+    assert dict(zip(columns["category"], columns["flops_time"], strict=True)) == {
+        "elementwise": pytest.approx(3e-6), "matrix product": pytest.approx(5e-7),
+    }  # fmt: skip
+    (table,) = categories(tree)
+    rates = {row.name: row.cells.get("FLOP/s") for row in table.rows}
+    assert rates == {"elementwise": "2.67 G of 75 %", "matrix product": None}
+    assert "matrix product: 20.0 T FLOP/s of 33 % of the time." in table.notes

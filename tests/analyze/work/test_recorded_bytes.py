@@ -12,6 +12,7 @@ from torchgauge.analyze.work.event_costs import ABSENT, event_costs
 from torchgauge.analyze.work.recorded_work import Texts, recorded_bytes, recorded_work
 from torchgauge.formulas import written
 from torchgauge.formulas.operand import Described
+from torchgauge.formulas.out_arguments import without_out
 from torchgauge.formulas.traffic import PRODUCTS, bytes_of
 from torchgauge.readers.kineto.kineto import read_events
 
@@ -165,7 +166,7 @@ def test_out_is_told_from_what_is_read_in_every_overload_that_torch_has():
         lists = any("List[Tensor]" in str(argument.type) for argument in schema.arguments)
         if schema.name not in names or ambiguous or lists or not operands:
             continue
-        reads, outs = written.without_out(schema.name, operands)
+        reads, outs = without_out(schema.name, operands)
         expected = sum(argument.is_out for argument in schema.arguments)
         expected *= schema.name.startswith("aten::__") or not schema.name.endswith("_")
         with_out += expected > 0

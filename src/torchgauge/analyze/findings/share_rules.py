@@ -66,6 +66,7 @@ def widest_layer(evidence: Evidence) -> Iterator[Finding]:
 
 # A layer's time is out of proportion from so many times its share of the work.
 SHARE_RATIO = 4.0
+LEAST_SHARE = 0.01  # of the time: what takes less is of no matter
 
 
 @rule("out-of-proportion")
@@ -83,7 +84,7 @@ def out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
     for kind, layers in by_type.items():
         time = sum(layer.time or 0.0 for layer in layers)
         work_share = sum(layer.flops or 0 for layer in layers) / work
-        if time / evidence.time > SHARE_RATIO * work_share:
+        if time / evidence.time > max(SHARE_RATIO * work_share, LEAST_SHARE):
             outliers.append((time, work_share, kind))
     if not outliers:
         return

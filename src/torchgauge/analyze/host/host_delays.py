@@ -15,7 +15,8 @@ from torchgauge.analyze.timeline.attribution import HOST, NONE, OPTIMIZER, Spans
 from torchgauge.analyze.timeline.device_time import Intervals, union
 from torchgauge.analyze.timeline.launches import Launched
 from torchgauge.analyze.trace.dependencies import Waits
-from torchgauge.analyze.trace.device_work import HOST_WAIT, Activities, gaps
+from torchgauge.analyze.trace.device_work import Activities
+from torchgauge.analyze.trace.idle_times import HOST_WAIT, gaps
 from torchgauge.readers.kineto.categories import COLLECTION, PYTHON, TUNING
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 from torchgauge.records.trace.host_delay import Cause, HostDelay

@@ -14,7 +14,8 @@ from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.launches import Launched, launched
 from torchgauge.analyze.timeline.steps import marked
 from torchgauge.analyze.trace.critical_path import Segment
-from torchgauge.analyze.trace.device_work import Activities, device_activities, gaps
+from torchgauge.analyze.trace.device_work import Activities, device_activities
+from torchgauge.analyze.trace.idle_times import gaps
 from torchgauge.analyze.trace.kernel_facts import Facts
 from torchgauge.readers.kineto.categories import PYTHON
 from torchgauge.readers.nesting import ROUNDING

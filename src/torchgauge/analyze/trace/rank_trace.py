@@ -39,10 +39,11 @@ from torchgauge.analyze.trace.dependencies import (
     synchronisations,
     waits,
 )
+from torchgauge.analyze.trace.idle_times import device_times
 from torchgauge.analyze.trace.kernel_facts import Facts, serving_phases
 from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
 from torchgauge.analyze.trace.recording import contents, devices, not_recorded, origin, window
-from torchgauge.analyze.work.event_costs import event_costs
+from torchgauge.analyze.work.event_costs import event_costs, on_device
 from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products, StepTime, peak_used, utilization
 from torchgauge.records.timeline.tree import Tree
@@ -172,8 +173,8 @@ def rank_trace(
     `part` names the part of it that they are; `behind_others`: work waited for work outside of it.
     `roofs` are the devices', `timeline_bytes` the most that events for the page's timeline may be.
     """
-    modules, spans, tree, products = _tree(events)  # needs the most for itself, and comes first
-    work = launched(events, spans)
+    # The tree needs the most for itself, and comes first.
+    modules, spans, work, tree, products = _tree(events)
     facts = Facts(events, work)
     activities = device_work.device_activities(events, work, facts)
     host_waits = waits(events)
@@ -194,7 +195,7 @@ def rank_trace(
         versions=events.metadata.versions,
         accelerator=events.metadata.accelerator,
         part=part,
-        times=device_work.device_times(activities, facts.name),
+        times=device_times(activities, facts.name),
         tree=tree,
         roofs=roofs,
         device_time=int(duration.sum()) * 1e-9,
@@ -225,12 +226,17 @@ def rank_trace(
     return _with_timeline(record, recorded, timeline_bytes), calls
 
 
-def _tree(events: Events) -> tuple[Modules, Spans, Tree, Products]:
-    """Return modules and spans, the tree, and the products of the whole recording."""
+def _tree(events: Events) -> tuple[Modules, Spans, Launched, Tree, Products]:
+    """Return modules, spans, launches, the tree, and the products of the whole recording."""
     modules, spans = device_work.attributed(events)
+    work = launched(events, spans)
     costs = event_costs(events, spans)
+    if len(work.row):
+        costs = on_device(costs, spans, work.span)
+    tree = device_work.tree_of(events, modules, spans, costs)
     (products,) = recorded_products(events, spans, costs)
-    return modules, spans, device_work.tree_of(events, modules, spans, costs), products
+    uncounted = any(row.unknown for row in tree.rows if row.kind == "kernel")
+    return modules, spans, work, tree, products._replace(at_least=products.at_least or uncounted)
 
 
 def _utilization(

@@ -78,6 +78,8 @@ def on_tensor_cores(name: str) -> bool | None:
 
 
 OUTSIDE = "outside of operators"
+# A rate of a smaller share of a category's time says little of the category.
+LARGER_PART = 0.5
 # Categories whose kernels may run on Tensor Cores.
 PRODUCTS = ("matrix product", "convolution", "attention", "recurrent")
 _OF_DTYPE = {DTYPES[of_type]: of_type for of_type in PRECISIONS}
@@ -113,23 +115,41 @@ class CategoryTime:
 
     @property
     def flops_per_second(self) -> float | None:
-        """FLOP per second of the operators whose FLOPs are known."""
-        return self.flops / self.flops_time if self.flops and self.flops_time else None
+        """FLOP per second of the operators whose FLOPs are known; None above the peaks."""
+        is_known = self.flops and self.flops_time and self.least_time <= self.peak_time
+        return self.flops / self.flops_time if is_known else None
+
+    @property
+    def flops_share(self) -> float:
+        """The share of the time that the FLOP per second are of."""
+        return min(self.flops_time / self.time, 1.0) if self.time else 0.0
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Compulsory traffic per second of the operators whose bytes are known."""
-        return self.bytes / self.bytes_time if self.bytes and self.bytes_time else None
+        """Compulsory traffic per second of operators whose bytes are known; None above the peak."""
+        rate = self.bytes / self.bytes_time if self.bytes and self.bytes_time else None
+        return None if rate and self.bandwidth and rate > self.bandwidth else rate
+
+    @property
+    def bytes_share(self) -> float:
+        """The share of the time that the bytes per second are of."""
+        return min(self.bytes_time / self.time, 1.0) if self.time else 0.0
 
     @property
     def compute_share(self) -> float | None:
-        """FLOP per second as a share of the peaks of the types used; None where unknown."""
-        return self.least_time / self.peak_time if self.peak_time else None
+        """FLOP per second as a share of the peaks of the types used.
+
+        None where unknown, and where it is of less than half of the time.
+        """
+        is_known = (
+            self.flops_per_second and self.peak_time and self.peak_time >= LARGER_PART * self.time
+        )
+        return self.least_time / self.peak_time if is_known else None
 
     @property
     def memory_share(self) -> float | None:
-        """Bytes per second as a share of the memory's bandwidth: above 1 out of caches."""
-        rate = self.bytes_per_second
+        """Bytes per second as a share of the memory's bandwidth; None as `compute_share`."""
+        rate = self.bytes_per_second if self.bytes_share >= LARGER_PART else None
         return rate / self.bandwidth if rate and self.bandwidth else None
 
     @property

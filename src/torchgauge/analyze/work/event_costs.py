@@ -2,7 +2,7 @@
 
 The outermost operator whose work is known counts, and what runs inside it does not: that is its
 way of doing it. Composites do nothing themselves. No torch is needed, nor the model: this reads
-traces from elsewhere, and checks the cost pass of a live run.
+traces from not_on_device, and checks the cost pass of a live run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EventCosts:
     range, a composite, what runs inside a counted operator), ABSENT where it is unknown. `counts`
     says which spans answer for themselves: operators that were counted or are unknown. `unknown`
     has the calls of each unknown operator, and why. `products` is `matmul` with causal attention
-    whole, 0 where unknown.
+    whole, 0 where unknown. `not_on_device` are operators whose work is not of the recorded device.
     """
 
     matmul: Integers
@@ -56,6 +56,7 @@ class EventCosts:
     counts: np.ndarray
     unknown: dict[str, tuple[int, str]]
     products: Integers
+    not_on_device: np.ndarray
 
     @property
     def flops(self) -> Integers:
@@ -109,7 +110,7 @@ class NodeSum(NamedTuple):
 
 def by_node(costs: EventCosts, of_span: Integers, count: int) -> list[NodeSum | None]:
     """Return the sums of each node that has a span, as `NodeTable.of_span` has them."""
-    inside = of_span != NONE
+    inside = (of_span != NONE) & ~costs.not_on_device
     nodes = of_span[inside]
     spans = np.bincount(nodes, minlength=count).tolist()
     flops, unknown = _summed(nodes, costs.flops[inside], count)
@@ -155,8 +156,40 @@ def event_costs(events: Events, spans: Spans) -> EventCosts:
         name, reason = plans[plan].name, plans[plan].reason
         reasons[name] = (reasons.get(name, (0, ""))[0] + 1, reason)
     ordered = dict(sorted(reasons.items(), key=lambda item: -item[1][0]))
-    products = np.where(unknown, 0, figures[3])
-    return EventCosts(figures[0], figures[1], figures[2], counted | unknown, ordered, products)
+    # A layer inside of what is unknown did some of that.
+    hidden = closed & spans.is_layer & _inside(spans, unknown)
+    matmul, vector, moved, products = (np.where(hidden, ABSENT, column) for column in figures)
+    products = np.maximum(products, 0)
+    not_on_device = np.zeros_like(unknown)
+    return EventCosts(matmul, vector, moved, counted | unknown, ordered, products, not_on_device)
+
+
+def on_device(costs: EventCosts, spans: Spans, launching: Integers) -> EventCosts:
+    """Return the costs without those of operators that launched no work of a device.
+
+    They ran on the host, were captured into a graph, or their work is not in the recording.
+    `launching` are the spans that launched some, NONE for none.
+    """
+    ran = np.zeros(len(spans.row), np.bool_)
+    ran[launching[launching != NONE]] = True
+    for places in reversed(list(by_depth(spans.nesting))):
+        inner = places[ran[places] & (spans.parent[places] != NONE)]
+        ran[spans.parent[inner]] = True
+    not_on_device = costs.counts & ~ran & ((costs.flops != 0) | (costs.bytes != 0))
+    columns = (costs.matmul, costs.vector, costs.bytes)
+    matmul, vector, moved = (np.where(not_on_device, 0, column) for column in columns)
+    products = np.where(not_on_device, 0, costs.products)
+    counts = costs.counts & ~not_on_device
+    return EventCosts(matmul, vector, moved, counts, costs.unknown, products, not_on_device)
+
+
+def _inside(spans: Spans, outer: np.ndarray) -> np.ndarray:
+    """Return which spans are in one of the others."""
+    inside = np.zeros(len(outer), np.bool_)
+    for places in by_depth(spans.nesting):
+        inner = places[spans.parent[places] != NONE]
+        inside[inner] = (inside | outer)[spans.parent[inner]]
+    return inside
 
 
 def _never_ran(events: Events, spans: Spans) -> Rows:

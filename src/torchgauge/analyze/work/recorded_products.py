@@ -31,7 +31,8 @@ def recorded_products(
     own = phase != attribution.RECOMPUTE
     names = events.name.take(spans.row[rows])
     attended = own & names.where(multiplies_activations)
-    lacking = inside & costs.counts & (costs.matmul == ABSENT) & np.isin(spans.phase, _OF_THE_MODEL)
+    of_model = np.isin(spans.phase, _OF_THE_MODEL) | ~spans.is_layer.any()
+    lacking = inside & costs.counts & (costs.matmul == ABSENT) & of_model
     dtypes, code = _dtypes(events, spans.row[rows])
     results = []
     for current in range(count):

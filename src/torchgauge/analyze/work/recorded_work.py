@@ -26,11 +26,12 @@ from torchgauge.formulas.operand import (
     Work,
     elements_of,
 )
+from torchgauge.formulas.out_arguments import without_out
 from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import KEYWORDS, as_work, find
 from torchgauge.formulas.shapes import like, outputs, pointwise
 from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
-from torchgauge.formulas.written import without_out, written
+from torchgauge.formulas.written import written
 from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
 
 _REAL = {"float": ("float32", 4), "double": ("float64", 8), "Half": ("float16", 2),

@@ -83,9 +83,11 @@ CATEGORIES = (
     Column("tensor_cores", "Tensor Cores, at least", "share"),
     Column("flops", "FLOPs", "count"),
     Column("flops_per_second", "FLOP/s", "flop/s"),
+    Column("flops_time", "FLOP/s are of", "time"),
     Column("compute_share", "of peak", "share"),
     Column("bytes", "bytes", "bytes"),
     Column("bytes_per_second", "B/s", "bytes/s"),
+    Column("bytes_time", "B/s are of", "time"),
     Column("memory_share", "of memory bandwidth", "share"),
 )
 BUCKETS = (

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge import units
-from torchgauge.analyze.work.category_times import OUTSIDE, CategoryTime, category_times
+from torchgauge.analyze.work.category_times import (
+    LARGER_PART,
+    OUTSIDE,
+    CategoryTime,
+    category_times,
+)
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline import table as flat_table
 from torchgauge.records.timeline.loop import Loop
@@ -16,6 +21,7 @@ from torchgauge.report.content.document import Column, Table, rows_of
 
 MAX_ROWS = 12
 MAX_NAMED = 3  # in a sentence
+NEARLY_ALL = 0.995
 NO_PRECISION = ("communication", "copy", "fill", "layout")  # messages and moves compute nothing
 
 
@@ -64,9 +70,11 @@ _FIGURES: dict[str, Any] = {
     "time": lambda row: row.time,
     "share": lambda row: row.share,
     "flops": lambda row: row.flops or None,
+    "flops_time": lambda row: row.flops_time or None,
     "flops_per_second": lambda row: row.flops_per_second,
     "compute_share": lambda row: row.compute_share,
     "bytes": lambda row: row.bytes or None,
+    "bytes_time": lambda row: row.bytes_time or None,
     "bytes_per_second": lambda row: row.bytes_per_second,
     "memory_share": lambda row: row.memory_share,
     "precision": precision,
@@ -74,8 +82,11 @@ _FIGURES: dict[str, Any] = {
 }
 
 
-def _rate(value: float | None) -> str | None:
-    return None if value is None else units.count(value, 3)
+def _rate(value: float | None, share: float) -> str | None:
+    """Return a rate with the share of time that it is of; None where that is the smaller part."""
+    if value is None or share < LARGER_PART:
+        return None
+    return units.count(value, 3) + (f" of {units.percent(share)}" if share < NEARLY_ALL else "")
 
 
 COLUMNS = (
@@ -85,9 +96,9 @@ COLUMNS = (
     Column("calls", 7, unit="count", get=lambda row: row.calls or None, empty="–"),
     Column("type", 3, get=precision, empty="–"),
     Column("TC", 4, unit="percent", get=lambda row: row.tensor_cores, empty="–"),
-    Column("FLOP/s", 5, get=lambda row: _rate(row.flops_per_second), empty="–"),
+    Column("FLOP/s", 5, get=lambda row: _rate(row.flops_per_second, row.flops_share), empty="–"),
     Column("of peak", 1, unit="percent", get=lambda row: row.compute_share, empty="–"),
-    Column("B/s", 6, get=lambda row: _rate(row.bytes_per_second), empty="–"),
+    Column("B/s", 6, get=lambda row: _rate(row.bytes_per_second, row.bytes_share), empty="–"),
     Column("of memory", 2, unit="percent", get=lambda row: row.memory_share, empty="–"),
 )
 
@@ -124,6 +135,15 @@ def _notes(rows: list[CategoryTime], roofs: Roofs | None) -> list[str]:
         device = "" if roofs is None else roofs.device
         notes.append(
             f"of peak, of memory (estimated): rates as shares of the {source} of {device}; work "
-            "counted from shapes. Above 100 %: out of caches, or fused."
+            "counted from shapes. A rate above the peak is left out."
         )
+    shown_rows = [row for row in rows[:MAX_ROWS] if row.flops_per_second is not None]
+    if any(LARGER_PART <= row.flops_share < NEARLY_ALL for row in shown_rows):
+        notes.append("of … %: the share of the category's time that a rate is of.")
+    notes += [
+        f"{row.name}: {units.rate(row.flops_per_second, 'FLOP', 3)} of "
+        f"{units.percent(row.flops_share)} of the time."
+        for row in shown_rows
+        if row.flops_share < LARGER_PART
+    ]
     return notes
