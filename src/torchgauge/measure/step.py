@@ -231,6 +231,7 @@ class Step:
             if grad_mode != self.modes.grad_mode:
                 self.modes.change(grad_mode)
                 self._inputs = InputState(self._placement.inputs, self.saved_state)
+                self.inputs_used = False
                 if any(tensor.is_inference() for _, tensor in self._call_inputs.tensors()):
                     self._take(self._call_inputs.map(torch.clone))  # no other mode derives by them
                 self.lost = time.perf_counter() - began

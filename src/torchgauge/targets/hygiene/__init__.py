@@ -13,12 +13,13 @@ import torch
 
 from torchgauge.records.record import GradMode
 from torchgauge.signals import restoring
+from torchgauge.targets import members
 from torchgauge.targets.hygiene.functions import save_functions
+from torchgauge.targets.hygiene.gradients import Gradients
 from torchgauge.targets.hygiene.kept import Restoration, not_restored
 from torchgauge.targets.hygiene.process import save_process, save_randomness
 from torchgauge.targets.hygiene.recursion import FRAMES, deeper
 from torchgauge.targets.hygiene.structure import (
-    save_gradients,
     save_hooks,
     save_state,
     save_structure,
@@ -38,10 +39,11 @@ def untouched(
 
     The model: attributes of every submodule (with them training flags, hooks, registered
     parameters, buffers and caches made by a forward) and what is mutable below them (`state.py`),
-    buffer values, `requires_grad` and `.grad` of parameters. Values of parameters, gradients and
-    inputs are put back where a copy is cheap (see `values.py`), those of parameters always with
-    `training`; elsewhere a change is noticed. The process: what `process.py` and `functions.py`
-    list, warnings filters. Other threads that measure wait meanwhile (`turn.py`).
+    buffer values, `requires_grad` and `.grad` of every tensor that it has or is given. Values of
+    parameters, gradients and inputs are put back where a copy is cheap (see `values.py`), those of
+    parameters always with `training`; elsewhere a change is noticed. The process: what `process.py`
+    and `functions.py` list, warnings filters. Other threads that measure wait meanwhile
+    (`turn.py`).
     The block gets what was copied and, afterwards, what the forward changed. What cannot be put
     back is noted there too, and never hides the error that the block raised. Not put back: a lazy
     module stays initialised (`placement.py` copies it); what `contents/walk.py` leaves alone;
@@ -59,13 +61,15 @@ def untouched(
         undo.enter_context(deeper(FRAMES))
         put_back("random states", save_randomness())
         module = module_of(model)
-        put_back("functions", save_functions(module))
+        put_back("functions", save_functions(module, restoration))
         put_back("hooks of all modules", save_hooks())
         if module is not None:
             put_back("attributes", save_structure(module, restoration))
-            put_back("gradients", save_gradients(module))
         state = save_state(model, module, inputs, restoration)
         put_back("what attributes hold", state.restore)
+        tensors = [*members.tensors(module), *(tensor for *_, tensor in state.named())]
+        tensors += [tensor for call_inputs in inputs for _, tensor in call_inputs.tensors()]
+        put_back("gradients", Gradients(tensors).restore)
         put_back(
             "values", save_values(module, inputs, restoration, state.named(), training=training)
         )

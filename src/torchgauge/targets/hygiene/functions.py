@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from torchgauge.signals import run_all
+from torchgauge.targets.hygiene.kept import Restoration
 
 _OWNERS: tuple[ModuleType | type, ...] = (
     torch,
@@ -28,21 +29,22 @@ _DYNAMO = "_torchdynamo_disable"
 ORIGINAL = "_torchgauge_original"
 
 
-def save_functions(model: torch.nn.Module | None) -> Callable[[], None]:
+def save_functions(model: torch.nn.Module | None, restoration: Restoration) -> Callable[[], None]:
     """Save torch's functions, Tensor's and Module's methods, those of the model's classes.
 
-    Of classes that are not torch's other values too: a class may count its calls.
+    Of classes that are not torch's other values too: a class may count its calls, which
+    `restoration` is told.
     """
     classes = {} if model is None else dict.fromkeys(type(m) for m in model.modules())
     before = [(owner, dict(vars(owner))) for owner in dict.fromkeys((*_OWNERS, *classes))]
 
     def restore() -> None:
-        run_all(partial(_restore, owner, content) for owner, content in before)
+        run_all(partial(_restore, restoration, owner, content) for owner, content in before)
 
     return restore
 
 
-def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
+def _restore(restoration: Restoration, owner: ModuleType | type, before: dict[str, Any]) -> None:
     now: Mapping[str, Any] = vars(owner)
     if len(now) == len(before) and all(map(is_, now.values(), before.values())):
         return
@@ -52,6 +54,7 @@ def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
         if _inside(now.get(name)) is _inside(value) or _wrapped(now, name):
             continue
         if _is_function(value) or (own and not _reserved(name)):
+            restoration.progressed |= own
             setattr(owner, name, value)
     if isinstance(owner, type):
         for name in now.keys() - before.keys():
@@ -59,6 +62,7 @@ def _restore(owner: ModuleType | type, before: dict[str, Any]) -> None:
             # some are caches and lazily imported parts, as all additions to a module are.
             hides = callable(now[name]) and any(name in vars(base) for base in owner.__mro__[1:])
             if hides or (own and not _reserved(name)):
+                restoration.progressed |= own
                 delattr(owner, name)
 
 

@@ -1,8 +1,8 @@
 """Inputs that a call changes, put back before the next call so that every call gets the same.
 
-A cache of keys and values grows by each call, a list is appended to, a buffer is written in place:
-measured again and again, such a call would be another one each time. What a call changed is entry
-after the first one, and put back outside of what is timed.
+A cache of keys and values grows by each call, a list is appended to, a buffer is written in place,
+a gradient is added to the last one: measured again and again, such a call would be another one each
+time. What a call changed is known after the first one, and put back outside of what is timed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 
 from torchgauge.errors import InputError
+from torchgauge.targets.hygiene.gradients import Gradients
 from torchgauge.targets.hygiene.kept import Restoration, listed
 from torchgauge.targets.hygiene.state import INPUT, State
 from torchgauge.targets.inputs.inputs import Inputs
@@ -68,6 +69,7 @@ class InputState:
         }
         held = [tensor for _, _, tensor in self._containers.named()]
         self._tensors = list(_inputs(held, direct))
+        self._gradients = Gradients(held)
         with torch.inference_mode():
             for copied_directly, budget in ((False, COPIED_OF_OBJECTS), (True, COPIED_DIRECTLY)):
                 self._copy(
@@ -84,13 +86,14 @@ class InputState:
         for item in self._tensors:
             item.written = item.is_written()
         changed = [item for item in self._tensors if item.written]
-        self.changes = bool(changed) or self._containers.differs()
+        self.changes = bool(changed) or self._containers.differs() or self._gradients.differ()
         if lost := [item.name for item in changed if item.saved is None]:
             raise _used_up(listed(lost), "They are too large to be copied for each call.")
 
     def put_back(self) -> None:
         """Put back what calls changed; raises InputError `inputs-used-up` where that cannot be."""
         self._containers.restore()
+        self._gradients.restore()
         if self._restoration.inputs:
             raise _used_up("an iterator or a large array", "It cannot be put back.")
         for item in self._tensors:

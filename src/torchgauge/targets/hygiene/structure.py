@@ -1,27 +1,28 @@
-"""Saves and restores a model's attributes, hooks and gradients, and mutable objects below them."""
+"""Saves and restores a model's attributes and hooks, and mutable objects below them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from operator import is_
 from types import MethodType
 from typing import Any
 
 import torch
 from torch.nn.modules import module as _module_globals
 from torch.nn.modules.lazy import LazyModuleMixin
-from torch.nn.parameter import is_lazy
 
 from torchgauge.signals import run_all
 from torchgauge.targets import members
+from torchgauge.targets.contents import kinds
 from torchgauge.targets.contents.walk import ATOMS, mirrors
 from torchgauge.targets.hygiene.kept import Restoration
 from torchgauge.targets.hygiene.state import INPUT, State
 from torchgauge.targets.inputs.inputs import Inputs
 
-_CONTAINERS = frozenset({dict, OrderedDict, list, set})
+_CONTAINERS = {
+    dict: kinds.DICT, OrderedDict: kinds.ORDERED, list: kinds.LIST, set: kinds.SET
+}  # fmt: skip
 
 
 _OWN = frozenset({"_parameters", "_buffers", "_modules"})  # restored one by one
@@ -34,13 +35,14 @@ def save_structure(model: torch.nn.Module, restoration: Restoration) -> Callable
     """Save every submodule's attributes; containers among them one level deep."""
     before = []
     for module in model.modules():
-        attributes = dict(vars(module))
+        attributes = vars(module)
         # Most of a module's containers are empty, and a copy of an OrderedDict is slow.
         containers = [value for value in attributes.values() if type(value) in _CONTAINERS]
-        contents = [(container, container.copy()) for container in containers if container]
+        contents = [_noted(container) for container in containers if container]
         empty = [container for container in containers if not container]
         flag = getattr(module, "training", None)  # None in a frozen program
-        before.append((module, type(module), flag, attributes, contents, empty))
+        noted = kinds.DICT.note(attributes)
+        before.append((module, type(module), flag, noted, contents, empty))
 
     def restore() -> None:
         run_all(partial(_restore_module, restoration, *saved) for saved in before)
@@ -48,24 +50,13 @@ def save_structure(model: torch.nn.Module, restoration: Restoration) -> Callable
     return restore
 
 
-def save_gradients(model: torch.nn.Module) -> Callable[[], None]:
-    """Save `requires_grad` and which tensor is `.grad` of every parameter."""
-    before = [
-        (p, p.requires_grad, None if is_lazy(p) else p.grad) for p in members.parameters(model)
-    ]
-
-    def restore() -> None:
-        run_all(partial(_restore_gradient, *saved) for saved in before)
-
-    return restore
-
-
 def save_hooks() -> Callable[[], None]:
     """Save the hooks of all modules."""
-    before = [(container, _copy(container)) for container in map(vars(_module_globals).get, _HOOKS)]
+    containers = map(vars(_module_globals).get, _HOOKS)
+    before = [_noted(container) for container in containers if type(container) in _CONTAINERS]
 
     def restore() -> None:
-        run_all(partial(_refill, container, content) for container, content in before)
+        run_all(partial(_refill, *noted) for noted in before)
 
     return restore
 
@@ -112,7 +103,7 @@ def _restore_module(
     module: torch.nn.Module,
     kind: type[torch.nn.Module],
     flag: bool | None,
-    attributes: dict[str, Any],
+    attributes: Any,
     contents: list[tuple[Any, Any]],
     empty: list[Any],
 ) -> None:
@@ -123,26 +114,15 @@ def _restore_module(
     if flag is not None and module.training is not flag:  # in no ScriptModule's attributes
         module.training = flag
     if type(module) is kind and not mirrors(kind):
-        filled: list[tuple[Any, Any]] = [(container, {}) for container in filter(None, empty)]
-        for container, content in (*contents, *filled, (vars(module), attributes)):
-            restoration.progressed |= _refill(container, content)
+        for container in filter(None, empty):
+            restoration.progressed = True
+            container.clear()
+        for noted in (*contents, (vars(module), attributes)):
+            restoration.progressed |= _refill(*noted)
 
 
-def _restore_gradient(
-    parameter: torch.Tensor, required: bool, gradient: torch.Tensor | None
-) -> None:
-    if parameter.requires_grad is not required:
-        parameter.requires_grad_(required)
-    if parameter.grad is not gradient:
-        parameter.grad = gradient
-
-
-def _is_container(value: Any) -> bool:
-    return type(value) in _CONTAINERS
-
-
-def _copy(value: Any) -> Any:
-    return value.copy() if _is_container(value) else value
+def _noted(container: Any) -> tuple[Any, Any]:
+    return container, _CONTAINERS[type(container)].note(container)
 
 
 def _refill(container: Any, content: Any) -> bool:
@@ -151,23 +131,8 @@ def _refill(container: Any, content: Any) -> bool:
     Compared by identity: tensors have no truth value, and caches keyed on an attribute
     dictionary's version (Dynamo's guards) stay valid.
     """
-    if not _is_container(container) or _same_content(container, content):
+    kind = _CONTAINERS[type(container)]
+    if kind.refill is None or kind.matches(container, content):
         return False
-    container.clear()
-    if isinstance(container, list):
-        container.extend(content)
-    else:
-        container.update(content)
+    kind.refill(container, content)
     return True
-
-
-def _same_content(first: Any, second: Any) -> bool:
-    if len(first) != len(second):
-        return False
-    if not first:
-        return True
-    if isinstance(first, set):
-        return bool(first == second)
-    if isinstance(first, dict) and not all(map(is_, first.values(), second.values())):
-        return False
-    return all(map(is_, first, second))
