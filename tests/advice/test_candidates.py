@@ -5,11 +5,12 @@ import importlib.util
 import subprocess
 import sys
 
+import msgspec
 import pytest
 import torch
 from tests.support.advice_models import Attention, bert, convolutional
+from tests.support.advice_worlds import TARGET, training_facts
 from tests.support.advice_worlds import facts as made
-from tests.support.advice_worlds import training_facts
 from tests.support.torch_settings import restored
 from torch import nn
 
@@ -207,6 +208,7 @@ CASES = [
     ("gradient-checkpointing", training_facts(), "no switch"),
     ("activation-offload", training_facts(), "already"),
     ("inference-mode", training_facts(), "inference"),
+    ("inference-mode", made(target=msgspec.structs.replace(TARGET, grad_mode="no_grad")), "itself"),
     ("fsdp", made(), "estimated"),
 ]  # fmt: skip
 

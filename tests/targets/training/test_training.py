@@ -125,19 +125,20 @@ def test_true_without_a_loss_shows_how_to_give_one(wrap):
 
 
 @pytest.mark.parametrize(
-    ("loss", "says"),
+    ("loss", "says", "remedy"),
     [
-        (lambda out, x: out, "(1, 2)"),
-        (lambda out, x: out.detach().sum(), "does not depend"),
-        (lambda out, x: 3.0, "float"),
+        (lambda out, x: out, "(1, 2)", "a number"),
+        (lambda out, x: out.detach().sum(), "does not depend", "create_graph=True"),
+        (lambda out, x: 3.0, "float", "a number"),
     ],
 )
-def test_a_loss_that_cannot_be_differentiated_is_named(loss, says):
+def test_a_loss_that_cannot_be_differentiated_is_named(loss, says, remedy):
     how = Training(loss=loss, optimizer=sgd)
     with pytest.raises(InputError, match="differentiated") as error:
         TrainingStep(nn.Linear(2, 2), Inputs.of(torch.ones(1, 2)), how)()
     assert error.value.id == "loss-not-scalar"
     assert says in error.value.cause
+    assert remedy in error.value.remedy
 
 
 def test_what_cannot_be_trained_is_refused():

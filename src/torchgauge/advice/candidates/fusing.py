@@ -11,6 +11,11 @@ _INFERENCE_MODE = (
         id="inference-mode",
         title="eval() and inference_mode",
         code=fixed("model.eval()\nmodel.forward = torch.inference_mode()(model.forward)"),
+        reason=lambda facts: (
+            None
+            if facts.target.grad_mode == "inference_mode"
+            else "Its forward takes gradients itself, and inference mode has none."
+        ),
         step="inference",
         # Every other candidate is compared with an original that runs so already.
         original="model.forward = torch.inference_mode(False)(torch.enable_grad()(model.forward))",

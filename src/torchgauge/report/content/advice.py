@@ -70,11 +70,10 @@ def facts(advice: Advice) -> list[tuple[str, str]]:
     """Return what was measured, on what, and by which rule."""
     target, machine = advice.target, advice.environment.machine
     inputs = ", ".join("×".join(map(str, tensor.shape)) or tensor.name for tensor in target.inputs)
-    step = "a training step" if target.training else "inference"
     rows = [
         ("target", one_line(target.spec)),
         ("input", one_line(inputs)),
-        ("run as", f"{step}, {target.precision} on {target.device}"),
+        ("run as", f"{target.step}, {target.precision} on {target.device}"),
         ("machine", one_line(machine.cpu)),
         ("a call", f"{units.time(advice.latency)}, {units.size(advice.memory)} at its peak"),
         (

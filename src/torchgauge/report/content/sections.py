@@ -128,7 +128,7 @@ def cost(record: Cost, timed: Latency | None = None, *, impossible: bool = False
     if record.integer_ops:
         rows.append(Row("integer", amount(record.integer_ops), "operations, not in the FLOPs"))
     traffic = "compulsory traffic"
-    if record.intensity is not None and not record.at_least:
+    if record.intensity is not None and record.exact_flops is not None:
         traffic += f"; {units.significant(record.intensity)} FLOP/B"
     rows.append(Row("bytes", amount(record.bytes, units.size), traffic))
     if record.retained_for_backward is not None:

@@ -16,7 +16,7 @@ from torchgauge.targets.contents.walk import tensors_in
 from torchgauge.targets.loaders.building import attribute
 from torchgauge.targets.loaders.python_source import imported
 from torchgauge.targets.target import TargetRequest
-from torchgauge.targets.training.training import Training
+from torchgauge.targets.training.training import UNDETACHED, Training
 
 MEAN = "mean"
 
@@ -70,7 +70,7 @@ def mean_of_outputs(outputs: Any, _inputs: Any) -> torch.Tensor:
             "No output of the model can be differentiated.",
             id="loss-not-scalar",
             cause="None of its tensors requires grad.",
-            remedy="Give a loss of your own: --loss file.py:function.",
+            remedy=f"Give a loss of your own: --loss file.py:function. {UNDETACHED}",
         )
     return torch.stack([tensor.float().mean() for tensor in tensors]).sum()
 

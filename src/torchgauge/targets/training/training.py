@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Phase = Literal["zero_grad", "forward", "loss", "backward", "optimizer", "end"]
 
+UNDETACHED = "Detach nothing; gradients that the model takes itself need create_graph=True."
 _EXAMPLE = (
     "train=tg.Training(loss=lambda outputs, inputs: outputs.square().mean(), "
     "optimizer=lambda params: torch.optim.AdamW(params, lr=1e-4))"
@@ -160,15 +161,15 @@ def _checked(loss: Any) -> torch.Tensor:
 
     if isinstance(loss, Tensor) and loss.numel() == 1 and loss.requires_grad:
         return loss
-    description = f"a {type(loss).__name__}"
+    description, remedy = f"a {type(loss).__name__}", "Return a number from loss(outputs, inputs)."
     if isinstance(loss, Tensor):
         description = f"a tensor of shape {tuple(loss.shape)}"
-        description += (
-            "" if loss.requires_grad else " that does not depend on a trainable parameter"
-        )
+        if not loss.requires_grad:
+            description += " that does not depend on a trainable parameter"
+            remedy = UNDETACHED
     raise InputError(
         "The loss cannot be differentiated.",
         id="loss-not-scalar",
         cause=f"It is {description}; backward needs a scalar tensor that requires grad.",
-        remedy="Return one number from loss(outputs, inputs), such as a mean.",
+        remedy=remedy,
     )
