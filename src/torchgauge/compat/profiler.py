@@ -24,7 +24,7 @@ from torchgauge.compat.subject import (
 from torchgauge.errors import MeasurementError
 from torchgauge.records.latency.latency import Latency, LatencyRun
 from torchgauge.records.memory.memory import Memory
-from torchgauge.records.work.cost import Cost, known_part
+from torchgauge.records.work.cost import Cost
 from torchgauge.targets.inputs.inputs import Inputs
 
 MEGABYTE = 1e6
@@ -72,7 +72,7 @@ class Profiler:
             return math.prod(shape)
         subject = _subject_of(model)
         try:
-            return _exact_flops(subject.sample_cost(shape))
+            return subject.sample_cost(shape).exact_flops
         except MeasurementError:
             # A model that knows its batch takes no other: the samples share its work.
             inputs = subject.inputs(shape)
@@ -117,8 +117,9 @@ class Profiler:
     ) -> dict[str, Any]:
         """Return parameters, work, time and memory of a call, and what bounds it.
 
-        `flops` is of one sample, `batch_flops` of the call; where part of the work is unknown both
-        are None, `flops_at_least` is what is known of the call, and `unknown` names the rest.
+        `flops` is of one sample, `batch_flops` of the call; both are None where part of the work is
+        unknown, which `unknown` names, and with the rates where calls do other work each time;
+        `flops_at_least` is what a call has in any case.
         `gflops_per_second` is `batch_flops` over the median latency. `bottleneck` is that of
         `tg.profile`: "compute", "memory", "overhead" or "unknown"; `bottleneck_confidence` says how
         sure it is, `bottleneck_evidence` why. The time is what `measure_latency` says where a
@@ -136,8 +137,8 @@ class Profiler:
             "parameters": parameters,
             "batch_size": batch,
             "flops": _sample_flops(subject, inputs, cost, batch),
-            "batch_flops": _exact_flops(cost),
-            "flops_at_least": known_part(cost.flops, at_least=cost.at_least),
+            "batch_flops": cost.exact_flops,
+            "flops_at_least": cost.least_flops,
             "unknown": tuple(cost.unknown),
             "latency_ms": timed.median * 1e3,
             "throughput_samples_per_second": _ratio(batch, timed.median),
@@ -170,7 +171,7 @@ class Profiler:
         timed = _latency_of(passes.forward) or subject.latency(inputs, warmup, iterations)
         forward, backward = timed.median, passes.backward
         memory, cost = subject.memory(inputs), subject.cost(inputs)
-        flops = _exact_flops(cost)
+        flops = cost.exact_flops
         trainable = subject.trainable()
         gradients = sum(parameter.bytes for parameter in trainable)
         total, work = _sum(forward, backward), _sum(flops, passes.flops)
@@ -182,7 +183,9 @@ class Profiler:
             "backward_flops": passes.flops,
             "backward_flops_how": "estimated" if passes.estimated else "counted",
             "backward_latency_ms": _scaled(backward, 1e3),
-            "backward_latency_how": _how(backward, estimated=own is not None),
+            "backward_latency_how": None
+            if backward is None
+            else ("measured" if own is None else "estimated"),
             "gradient_memory_mb": gradients / MEGABYTE,
             "total_flops": work,
             "total_latency_ms": _scaled(total, 1e3),
@@ -244,10 +247,6 @@ def _latency_of(seconds: float | None) -> Latency | None:
     return combine([run])
 
 
-def _how(figure: float | None, *, estimated: bool) -> str | None:
-    return None if figure is None else "estimated" if estimated else "measured"
-
-
 def _flags(answer: str) -> dict[str, bool | None]:
     """Return what bounds a call as yes and no; None where it is not known."""
     is_known = answer != "unknown"
@@ -270,20 +269,16 @@ def _check(warmup: int, iterations: int) -> None:
 
 def _sample_flops(subject: Subject, inputs: Inputs, cost: Cost, batch: int | None) -> int | None:
     if batch == 1:
-        return _exact_flops(cost)
+        return cost.exact_flops
     try:
-        return _exact_flops(subject.cost(subject.first_sample(inputs)))
+        return subject.cost(subject.first_sample(inputs)).exact_flops
     except MeasurementError:
         return _shared(cost, batch)
 
 
 def _shared(cost: Cost, batch: int | None) -> int | None:
-    flops = _exact_flops(cost)
+    flops = cost.exact_flops
     return None if flops is None or not batch else flops // batch
-
-
-def _exact_flops(cost: Cost) -> int | None:
-    return None if cost.at_least else cost.flops
 
 
 def _memory(memory: Memory, parameters: int | None) -> dict[str, Any]:
@@ -302,7 +297,7 @@ def _memory(memory: Memory, parameters: int | None) -> dict[str, Any]:
 
 def _rates(cost: Cost, timed: Latency, subject: Subject) -> dict[str, Any]:
     """Return rates of the call and what bounds it; None where the work is not known."""
-    seconds, flops = timed.median, _exact_flops(cost)
+    seconds, flops = timed.median, cost.exact_flops
     bound = bottleneck(cost, timed, subject.roofs(cost))
     ideal_time = _sum(bound.compute_time, bound.memory_time)
     return {

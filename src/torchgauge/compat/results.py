@@ -14,7 +14,6 @@ from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import quantity_of
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tables import table
-from torchgauge.records.work.cost import known_part
 from torchgauge.report.console.line import line
 from torchgauge.report.console.text import Text
 
@@ -142,9 +141,9 @@ def _model(profile: Profile) -> Group:
         "parameters": getattr(size, "parameters", None),
         "size": getattr(size, "bytes", None),
         "disk_size": getattr(size, "disk_bytes", None),
-        "flops": None if cost is None or cost.at_least else cost.flops,
-        "flops_at_least": None if cost is None else known_part(cost.flops, at_least=cost.at_least),
-        "macs": None if cost is None or cost.at_least else cost.macs,
+        "flops": getattr(cost, "exact_flops", None),
+        "flops_at_least": getattr(cost, "least_flops", None),
+        "macs": None if cost is None or cost.exact_flops is None else cost.macs,
         "activation_memory": None if size is None else getattr(memory, "activations", None),
     }
 

@@ -106,7 +106,7 @@ def _measured(
     size = sized.measured(placement, runner)
     timed = _timed(runs, placement, options, runner, timeline.energy)
     training = options.train is not None
-    cost = runner.attempt("cost", lambda: counted(source, placement, backward=training).cost,
+    cost = runner.attempt("cost", lambda: counted(source, placement, backward=training),
                           tells=False, essential=not placement.computes)  # fmt: skip
     memory = None if not placement.computes else runner.attempt(
         "memory", lambda: memory_probe.measure(placement, train=options.train))  # fmt: skip

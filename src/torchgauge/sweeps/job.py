@@ -139,7 +139,7 @@ def _measured(job: Job, profile: Profile, duration: float) -> Cell:
 
 
 def _cost(cost: Cost | None) -> CellCost | None:
-    if cost is None:
+    if cost is None or cost.flops_range:
         return None
     cost_totals = cost.totals
     return CellCost(

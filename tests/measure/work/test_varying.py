@@ -1,5 +1,6 @@
 """A forward that does other work each time: the range of its FLOPs, and no rate."""
 
+import itertools
 import random
 import types
 
@@ -76,6 +77,37 @@ class EverySecond(Deep):
         return self.run(x, 4 if now else 1)
 
 
+OUTSIDE = itertools.cycle(range(1, 5))
+TABLES = {}
+
+
+class CountingOutside(Deep):
+    """Nothing that belongs to the model tells the calls apart."""
+
+    def forward(self, x):
+        return self.run(x, next(OUTSIDE))
+
+
+class CountingClass(Deep):
+    depth = 0
+
+    def forward(self, x):
+        CountingClass.depth += 1
+        return self.run(x, 1 + CountingClass.depth % 4)
+
+
+class CachedOutside(Deep):
+    def forward(self, x):
+        if "table" not in TABLES:
+            TABLES["table"] = torch.ones(8, 8) @ torch.ones(8, 8)
+        return self.run(x, 4) @ TABLES["table"]
+
+
+class OtherLayer(Deep):
+    def forward(self, x):
+        return random.choice(self.layers[:2])(x)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     state = random.getstate()
@@ -107,6 +139,7 @@ def test_random_numbers_that_decide_on_the_work(model, backward):
     ("model", "backward"),
     [
         *((model, False) for model in (CountingDepth, CountingTensor, Growing, EverySecond)),
+        *((model, False) for model in (CountingOutside, CountingClass)),
         # Buffers are written in training by any normalisation, and tell nothing there.
         *((model, True) for model in (CountingDepth, Growing, EverySecond)),
     ],
@@ -139,6 +172,32 @@ def test_state_that_decides_on_no_work_is_no_range():
     assert calls[:3] == [1, 1, 2]  # the first is counted; before the second one runs uncounted
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_is_outside_of_the_model_decides_on_the_work(device):
+    cost = tg.count_cost(CountingOutside().to(device), torch.randn(5, 8, device=device))
+    assert cost.flops_range == (LAYER, 4 * LAYER)
+
+
+def test_calls_of_other_layers_with_as_many_flops_have_no_range():
+    cost = tg.count_cost(OtherLayer(), torch.randn(5, 8))
+    assert (cost.flops, cost.flops_range) == (LAYER, None)
+    assert [layer.path for layer in cost.not_called] == ["layers.2", "layers.3"]
+    assert cost.warnings[-1].id == "work-varies"
+    assert "640 FLOP each, by other operators or layers" in cost.warnings[-1].message
+
+
+def test_figures_of_calls_that_differ_are_unknown():
+    model, x = CountingDepth(), torch.randn(5, 8)
+    figures = tg.Profiler().profile_forward_pass(model, x, iterations=5)
+    rates = ("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs")
+    assert {figures[name] for name in (*rates, "computational_efficiency")} == {None}
+    assert (figures["flops_at_least"], figures["bottleneck"]) == (LAYER, "unknown")
+    assert "other work each time" in figures["bottleneck_evidence"][0]
+    profiled = tg.ModelProfiler(model).profile(x, num_runs=5, warmup_runs=1)
+    assert (profiled["model"]["flops"], profiled["model"]["flops_at_least"]) == (None, LAYER)
+    assert "FLOP/B" not in str(tg.count_cost(model, x))
+
+
 def test_a_module_that_another_draw_calls_is_not_left_alone():
     cost = tg.count_cost(RandomDepth(), torch.randn(5, 8))
     assert cost.flops_range == (LAYER, 4 * LAYER)
@@ -169,7 +228,7 @@ class Lazy(Deep):
         return self.run(self.first(x), 4)
 
 
-@pytest.mark.parametrize("model", [Dropout, Cached, Lazy])
+@pytest.mark.parametrize("model", [Dropout, Cached, CachedOutside, Lazy])
 @pytest.mark.parametrize("backward", [False, True])
 def test_draws_and_first_calls_that_decide_on_no_work(model, backward):
     cost = tg.count_cost(model(), torch.randn(5, 8), backward=backward)

@@ -8,7 +8,7 @@ import msgspec
 
 from torchgauge import units
 from torchgauge.analyze.work.lower_bound import TORCH_DEFAULT, Fp32, LowerBound, row_bounds, summed
-from torchgauge.analyze.work.roof_quality import description, disturbed, reservations
+from torchgauge.analyze.work.roof_quality import description, disturbed, of_each_call, reservations
 from torchgauge.records.latency.latency import Latency, TrainingTime
 from torchgauge.records.work.cost import OUTSIDE, Cost
 from torchgauge.records.work.roofline import Bottleneck, Bound, Confidence, Roofs
@@ -146,6 +146,8 @@ def nearest(bound: LowerBound, measured: float, roofs: Roofs, calls: int) -> Bou
 
 def _missing(cost: Cost, latency: Latency, roofs: Roofs | None, calls: int) -> str:
     """Return why nothing can be said; empty where something can."""
+    if of_each_call(cost, None) is None:
+        return "Calls do other work each time: what was counted is not what was timed."
     if OUTSIDE in cost.unknown:
         return "The call ran no operator of torch: what it did, and where, is not known."
     if not calls or latency.median <= 0:

@@ -174,27 +174,16 @@ def _counted(
     """Run the call, and with `tensors` its backward pass; return its outputs, bytes retained."""
     if tensors is None:
         return finished(model(*inputs.args, **inputs.kwargs)), None
-    with _without_gradients(tensors), retained(set(_storages(tensors))) as bytes_kept:
+    for tensor in tensors:
+        if tensor.is_leaf:  # the backward pass would add to a gradient, and count the sum
+            tensor.grad = None
+    with retained(set(_storages(tensors))) as bytes_kept:
         outputs = finished(model(*inputs.args, **inputs.kwargs))
         results = [output for output in tensors_in(outputs) if output.requires_grad]
         retained_bytes = bytes_kept(results)
         if results:
             torch.autograd.backward(results, [_ones(output) for output in results])
     return outputs, retained_bytes
-
-
-@restoring
-def _without_gradients(tensors: tuple[torch.Tensor, ...]) -> Iterator[None]:
-    """Set gradients aside: the backward pass would add to what is there, and count the sum."""
-    leaves = [leaf for leaf in tensors if leaf.is_leaf and leaf.requires_grad]
-    before = [(leaf, leaf.grad) for leaf in leaves]
-    try:
-        for leaf in leaves:
-            leaf.grad = None
-        yield
-    finally:
-        for leaf, gradient in before:
-            leaf.grad = gradient
 
 
 def _ones(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 import torch
@@ -57,7 +56,7 @@ def cost_of(source: Source, *, backward: bool) -> Cost:
     """
     if isinstance(source.target, Target):
         source = dataclasses.replace(source, device=countable_on(source.target))
-    return counted(source, opened(source), backward=backward).cost
+    return counted(source, opened(source), backward=backward)
 
 
 def count(
@@ -184,13 +183,6 @@ def memory_of(
     )
 
 
-class Counted(NamedTuple):
-    """A cost, and where it was counted."""
-
-    cost: Cost
-    placement: Placement
-
-
 def measure_cost(placement: Placement, *, backward: bool, flash: bool = True) -> Cost:
     """Count one call in the precision that it is measured in; of an ONNX file from its graph.
 
@@ -241,14 +233,14 @@ def _unknown(target: Target) -> Cost:
     )
 
 
-def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
+def counted(source: Source, placement: Placement, *, backward: bool) -> Cost:
     """Count one call of `placement`, which `source` opened; on the CPU where it fails on meta.
 
     Raises MeasurementError where the call raises on the last device tried, or the model is larger
     than `LARGEST`.
     """
     try:
-        return Counted(measure_cost(placement, backward=backward), placement)
+        return measure_cost(placement, backward=backward)
     except MeasurementError as error:
         if not countable_with_values(error, placement.device, placement):
             raise
@@ -256,7 +248,7 @@ def counted(source: Source, placement: Placement, *, backward: bool) -> Counted:
     with torch.device("cpu"):  # the caller may have made another one the default, such as meta
         real = opened(source.on_cpu())
         cost = measure_cost(real, backward=backward)
-    return Counted(noted(cost, failed, _bytes(real)), real)
+    return noted(cost, failed, _bytes(real))
 
 
 def countable_with_values(
@@ -274,7 +266,7 @@ def countable_with_values(
 def what_ran(source: Source, placement: Placement, *, backward: bool) -> Cost | None:
     """Return the work of a forward up to the layer that raises, and the shapes of its layers."""
     try:
-        return counted(source, placement, backward=backward).cost
+        return counted(source, placement, backward=backward)
     except ModelError as error:
         return None if error.ran is None else msgspec.structs.replace(error.ran, warnings=())
     except TorchgaugeError:  # the profile says already what raised

@@ -6,7 +6,9 @@ import contextlib
 import pickle
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,30 +23,25 @@ from torchgauge.records.work.cost import Cost
 from torchgauge.targets.hygiene.process import save_randomness
 
 MOST_CALLS = 9
-
-
 SECONDS = 1.0  # that further calls take together where none differs
-
-
 LEAST_DIFFERING = 4
+# Operator calls, and FLOPs on tensors with values, of a call that is counted twice without a sign
+# that calls differ: what is outside of the model (a global, a clock, a generator) gives none.
+FEW_CALLS, FEW_FLOPS = 5_000, 10**10
 
 
 class Variation:
     """What may let a model's calls do other work each time, as seen in those counted so far.
 
     `draw_again` puts the random generators where the last call that drew left them; `progresses`:
-    calls leave the model with other attributes or values than they found.
+    calls leave the model with other attributes or values than they found. `earlier_calls` are to
+    run before the next one is counted, since each begins with the model as it was.
     """
 
     def __init__(self) -> None:
         self.draw_again: Callable[[], None] | None = None
         self.progresses = False
-        self.counted = 0
-
-    @property
-    def earlier_calls(self) -> int:
-        """How many calls run before the next one is counted, since each begins with the model."""
-        return self.counted if self.progresses else 0
+        self.earlier_calls = 0
 
     @contextlib.contextmanager
     def watched_draws(self) -> Iterator[None]:
@@ -67,35 +64,52 @@ def _random_state() -> bytes:
 def counted_calls(measure: Callable[[Variation], Cost]) -> Cost:
     """Return the cost of a call, with the range of FLOPs of others where they do other work.
 
-    Others are counted if the call drew random numbers, or changed the model. What the first alone
-    does, such as making the parameters of a lazy module, is no difference between calls. `measure`
-    counts one, and notes what may let others do other work.
+    Others are counted if the call drew random numbers, changed the model, or is short, in which
+    case a second one shows whether they differ. What the first alone does, such as making the
+    parameters of a lazy module, is no difference between calls. `measure` counts one, and notes
+    what may let others do other work.
     """
     variation, further = Variation(), list[Cost]()
     first = measure(variation)
-    restore, end = save_randomness(), time.perf_counter() + SECONDS
-    try:
-        while (variation.draw_again or variation.progresses) and len(further) < MOST_CALLS:
-            differ = any(cost.rows != first.rows for cost in further)
+    computed = first.flops if first.counted_on not in ("meta", "fake") else 0
+    short = sum(row.calls for row in first.rows) <= FEW_CALLS and computed <= FEW_FLOPS
+    work_of_first, works = _work(first), list[Counter[tuple[Any, ...]]]()
+    end = time.perf_counter() + SECONDS
+    with contextlib.ExitStack() as undo, contextlib.suppress(ModelError):
+        # The first call succeeded: what a later one does not like is no figure's.
+        undo.callback(save_randomness())
+        while len(further) < MOST_CALLS:
+            differ = any(work != work_of_first for work in works)
+            unclear = short and (differ or not further)
+            if not (variation.draw_again or variation.progresses or unclear):
+                break
             enough = len(further) >= (LEAST_DIFFERING if differ else 1)
             if enough and time.perf_counter() > end:
                 break
             if variation.draw_again:
                 variation.draw_again()
-            variation.counted += 1
+            variation.earlier_calls = variation.progresses * (1 + len(further))
             further.append(measure(variation))
-    except ModelError:  # the first call succeeded: what a later one does not like is no figure's
-        pass
-    finally:
-        restore()
-    if all(cost.rows == further[0].rows for cost in further):
-        return first
-    return _with_range(first, further)
+            works.append(_work(further[-1]))
+    return first if all(work == works[0] for work in works) else _with_range(first, further)
+
+
+def _work(cost: Cost) -> Counter[tuple[Any, ...]]:
+    """Return a call's operators with their layers; in no order, as threads run in none."""
+    return Counter(
+        (cost.nodes[row.node].path, *msgspec.structs.astuple(row)[1:]) for row in cost.rows
+    )
 
 
 def _with_range(first: Cost, further: list[Cost]) -> Cost:
-    """Return the first cost with the range of FLOPs, and the modules that no call ran."""
-    flops = sorted(cost.flops for cost in (first, *further))
+    """Return the first cost with the range of FLOPs, and the modules that no call ran.
+
+    There is no range of calls that run other layers with as many FLOPs.
+    """
+    lowest, *_, highest = sorted(cost.flops for cost in (first, *further))
+    differing = f"{units.count(lowest)} to {units.count(highest)} FLOP"
+    if lowest == highest:
+        differing = f"{units.count(lowest)} FLOP each, by other operators or layers"
     left_alone = [tuple(f"{layer.path}." for layer in cost.not_called) for cost in further]
     uncalled = tuple(
         layer
@@ -104,19 +118,18 @@ def _with_range(first: Cost, further: list[Cost]) -> Cost:
     )
     varying = MeasurementWarning(
         id="work-varies",
-        message=f"Calls do other work each time: {len(flops)} that were counted have "
-        f"{units.count(flops[0])} to {units.count(flops[-1])} FLOP.",
+        message=f"Calls do other work each time: {1 + len(further)} that were counted have "
+        f"{differing}.",
         probe="cost",
-        cause="Random numbers, or what earlier calls left in the model, decide what the forward "
-        "computes. Counts belong to one call, times "
-        "to many: they give no rate and no bottleneck, unless they differ by less than a "
-        "hundredth.",
+        cause="Random numbers, or what earlier calls left, decide what the forward computes. "
+        "Counts belong to one call, times to many: they give no rate and no bottleneck, unless "
+        "they differ by less than a hundredth.",
         remedy="Fix what decides (the depth, the layers) to measure one kind of call.",
     )
     warnings = [warning for warning in first.warnings if warning.id != ID]
     return msgspec.structs.replace(
         first,
-        flops_range=(flops[0], flops[-1]),
+        flops_range=None if lowest == highest else (lowest, highest),
         not_called=uncalled,
         warnings=(*warnings, *warnings_of(uncalled), varying),
     )

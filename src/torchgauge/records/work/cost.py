@@ -200,6 +200,17 @@ class Cost(Record, frozen=True, kw_only=True):
         return _summed(row for row in self.rows if row.phase in phases)
 
     @property
+    def exact_flops(self) -> int | None:
+        """FLOPs of every call; None where a part is unknown, or calls differ."""
+        return None if self.at_least or self.flops_range else self.flops
+
+    @property
+    def least_flops(self) -> int | None:
+        """FLOPs that a call has at least; None where nothing of them is known."""
+        flops, *_ = self.flops_range or (self.flops,)
+        return known_part(flops, at_least=self.at_least)
+
+    @property
     def matmul_flops(self) -> int:
         """FLOPs of products."""
         return self.total().matmul_flops
