@@ -20,7 +20,7 @@ from torchgauge.targets.hygiene.kept import Restoration
 from torchgauge.targets.hygiene.state import INPUT, State
 from torchgauge.targets.inputs.inputs import Inputs
 
-_CONTAINERS = {
+_CONTAINERS: dict[type[Any], kinds.Kind] = {
     dict: kinds.DICT, OrderedDict: kinds.ORDERED, list: kinds.LIST, set: kinds.SET
 }  # fmt: skip
 
