@@ -12,10 +12,14 @@ from tests.attack.step_ends import WAYS
 
 HERE = Path(__file__).parent
 SCRIPT = str(HERE / "step_ends.py")
-WITHIN_ONE_THREAD = WAYS.keys() - {
-    "on_a_thread_for_each_step",
-    "on_a_thread_that_ends_amid_a_recording",
+# Steps and recorded ones, where they are not 24 and 5.
+OTHERS = {
+    "beside_threads_that_call_another_model_first": (91, 5),
+    "on_a_thread_for_each_step": (24, 0),
+    "on_a_thread_that_ends_amid_a_recording": (24, 1),
 }
+# Its recording is lost, which is a failed measurement.
+LOST = "on_a_thread_that_ends_amid_a_recording"
 
 
 def ended(way, how, kind, folder):
@@ -31,11 +35,13 @@ def ended(way, how, kind, folder):
 
 def check(way, how, kind, folder):
     code, printed, complaints = ended(way, how, kind, folder)
-    assert code == 0, complaints
+    assert code == (how == "run" and way == LOST), complaints
     assert printed[-1] == "done"
-    assert "[W" not in complaints, complaints  # torch's own complaints of its profiler
+    if way != LOST:
+        assert "[W" not in complaints, complaints  # torch's own complaints of its profiler
     if how == "timeline":
-        assert printed[0] == f"steps 24 recorded {5 * (way in WITHIN_ONE_THREAD)}"
+        steps, recorded = OTHERS.get(way, (24, 5))
+        assert printed[0] == f"steps {steps} recorded {recorded}"
 
 
 @pytest.mark.thorough

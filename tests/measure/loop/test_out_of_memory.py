@@ -1,6 +1,9 @@
 """Memory that runs out in a loop: what was alive is written, and the program's end is its own."""
 
+import contextlib
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -125,6 +128,21 @@ def test_the_phase_is_what_the_loop_did(loop, phase):
     event, _, _ = ended_by_memory(loop)
     assert event.phase == phase
     assert event.requested == TOO_MUCH
+
+
+def test_what_lived_is_not_kept_alive_by_the_record():
+    references = []
+
+    def loop():
+        held = torch.ones(100)
+        references.append(weakref.ref(held))
+        too_much()
+
+    with contextlib.suppress(RuntimeError), tg.timeline() as run:
+        loop()
+    gc.collect()
+    assert run.record.ran_out.tensors
+    assert references[0]() is None
 
 
 def test_an_error_that_another_came_from_is_what_ended_the_loop():

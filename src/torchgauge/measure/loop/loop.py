@@ -211,21 +211,22 @@ class Timeline:
         folder = self._open.enter_context(temporary_folder())
         self._modules = LoopModules(self._roots)
         stamps = Stamps(self._modules.target, self._modules)
-        self._ends = StepEnds(self._roots, self._ended, self._restart, self._calls)
         self._steps = LoopSteps(
             self._schedule,
             self._budget,
             folder,
             self._modules,
             stamps,
-            self._ends.outermost,
+            lambda: self._ends.outermost(),
             all_threads=self._all_threads,
             watch_memory=self._watch_memory,
         )
         self._oom = OutOfMemoryWatch(self._on_oom, self._steps, self._modules, self._budget)
         if self._on_oom is not None:
             self._open.enter_context(self._oom.watching())
-        self._steps.clock.backward_ended = self._ends.backward_ended
+        steps = self._steps
+        self._ends = StepEnds(self._roots, steps.ended, steps.restart, steps.clock.calls)
+        steps.clock.backward_ended = self._ends.backward_ended
         self._open.callback(self._ends.close)
         for watcher in self._steps.watchers:
             self._open.enter_context(watcher.watching())
@@ -233,15 +234,6 @@ class Timeline:
             self._steps.clock.calls(root)
         self._ends.open()
         self._steps.begin()
-
-    def _ended(self) -> None:
-        self._steps.ended()
-
-    def _calls(self, module: nn.Module) -> None:
-        self._steps.clock.calls(module)
-
-    def _restart(self) -> None:
-        self._steps.restart()
 
     def _leave(self) -> None:
         global _active

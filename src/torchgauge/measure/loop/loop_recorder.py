@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -99,7 +98,7 @@ class LoopRecorder:
         self._ranges.begin(all_threads=self._all_threads)
         if not self._all_threads:
             self.left_out.look()
-        mark.name_with(functools.partial(self._named))  # a new one for each recording
+        mark.name_with(self._named)
         if estimating:
             self.boundary()
 
@@ -173,10 +172,7 @@ class LoopRecorder:
     def _named(self, name: str) -> contextlib.AbstractContextManager[object]:
         if name not in self.names:
             self.names.append(name)
-        span: contextlib.AbstractContextManager[object] = _RecordFunctionFast(
-            f"{MARK}{self.names.index(name)}"
-        )
-        return span
+        return _RecordFunctionFast(f"{MARK}{self.names.index(name)}")  # type: ignore[no-any-return]
 
 
 def _device() -> str:

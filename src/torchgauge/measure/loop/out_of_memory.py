@@ -93,7 +93,7 @@ class OutOfMemoryWatch:
             self._note(first)
         if self._memory is not None and (killed := self._memory.kills()):
             self.warnings.append(_killed(killed))
-        last = self._noted is first and first is not None
+        last, self._noted = self._noted is first and first is not None, None
         self.events = tuple(
             msgspec.structs.replace(event, caught=not (last and event is self.events[-1]))
             for event in self.events
