@@ -172,7 +172,7 @@ class LoopRecorder:
     def _named(self, name: str) -> contextlib.AbstractContextManager[object]:
         if name not in self.names:
             self.names.append(name)
-        return _RecordFunctionFast(f"{MARK}{self.names.index(name)}")  # type: ignore[no-any-return]
+        return _RecordFunctionFast(f"{MARK}{self.names.index(name)}")
 
 
 def _device() -> str:
