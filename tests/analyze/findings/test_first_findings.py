@@ -289,7 +289,7 @@ CASES = {
         "input-pipeline",
         lambda: loading("[pl][profile][_TrainingEpochLoop].train_dataloader_next"),
     ),
-    "loader beside work": (None, loading_beside_work),
+    "loader beside work": ("hottest-kernels", loading_beside_work),
     "item in each step": (
         "synchronisation",
         lambda: waiting("aten::item", "cudaStreamSynchronize"),
@@ -302,7 +302,7 @@ CASES = {
         "synchronisation",
         lambda: waiting("", "cudaDeviceSynchronize"),
     ),
-    "synchronize at the end": (None, waiting_at_the_end),
+    "synchronize at the end": ("hottest-kernels", waiting_at_the_end),
     "cudaMalloc": ("device-allocation", lambda: calling("cudaMalloc")),
     "cudaFree": ("device-allocation", lambda: calling("cudaFree")),
     "pinned buffers": ("device-allocation", lambda: calling("cudaHostAlloc")),
@@ -325,10 +325,10 @@ CASES = {
     "optimizer's loop": ("optimizer-loop", looped_optimizer),
     "launches": ("launch-bound", launch_bound),
     "a long pause": ("idle-host", a_long_pause_in_python),
-    "steady products": (None, steady),
+    "steady products": ("hottest-kernels", steady),
     "fp32 on an A100": ("fp32-products", lambda: queued(*[(SGEMM, 50)] * 20)),
     "tf32 on an A100": (
-        None,
+        "hottest-kernels",
         lambda: queued(*[("ampere_sgemm_tf32_128x64_tn".replace("sgemm_", "s1688gemm_"), 50)] * 20),
     ),
     "fp64": ("float64-products", lambda: queued(*[("ampere_dgemm_64x64_nn", 50)] * 20)),
@@ -352,7 +352,10 @@ CASES = {
         "exposed-communication",
         lambda: [*steady(10), *all_reduce(650, 300, 30)],
     ),
-    "all-reduce beside the step": (None, lambda: [*steady(20), *all_reduce(200, 300, 30)]),
+    "all-reduce beside the step": (
+        "hottest-kernels",
+        lambda: [*steady(20), *all_reduce(200, 300, 30)],
+    ),
     "launched before": (
         "launched-before",
         lambda: [*steady(5, begin=350), *[kernel(GEMM, 50 * n, 49, 900 + n) for n in range(7)]],

@@ -203,7 +203,7 @@ def test_a_long_wait_explains_the_idle_time_after_it():
     record = waited((20, 100), device_idle=[(10, 109, 0), (150, 50, 140)])
     (wait,) = record.synchronisations
     assert wait.idle == pytest.approx(31e-6)  # all of it: the host would have been ahead by 98
-    assert ids(record) == ["synchronisation"]
+    assert ids(record) == ["synchronisation", "hottest-kernels"]
     assert record.findings[0].time == pytest.approx(31e-6)
     assert ".item()" in record.findings[0].remedy
 
@@ -320,7 +320,7 @@ def small(count, each, between):
 
 @pytest.mark.parametrize("between", [2, 10])  # with 10 they are 29 % themselves
 def test_many_small_operators_are_named_where_there_is_no_device(between):
-    assert ids(small(200, 4, between)) == ["small-operators"]
+    assert ids(small(200, 4, between)) == ["small-operators", "hottest-operator"]
 
 
 @pytest.mark.parametrize(("count", "each", "between"), [(50, 4, 2), (200, 40, 2), (200, 4, 100)])

@@ -13,6 +13,7 @@ from torchgauge.analyze.findings import (
     generation_rules,
     host_rules,
     input_rules,
+    kernel_rules,
     layer_rules,
     load_rules,
     memory_rules,
@@ -49,6 +50,7 @@ FILES = (
     transfer_rules,
     layer_rules,
     share_rules,
+    kernel_rules,
     memory_rules,
     watched_rules,
     generation_rules,
@@ -110,8 +112,8 @@ def _unexplained(applying: list[Finding]) -> list[Finding]:
     return remaining
 
 
-def _order(finding: Finding) -> tuple[float, float]:
-    return -(finding.worth or 0.0), -(finding.time or 0.0)
+def _order(finding: Finding) -> tuple[float, bool, float]:
+    return -(finding.worth or 0.0), finding.severity == "info", -(finding.time or 0.0)
 
 
 def _of_all_devices(ordered: list[Finding], evidence: Evidence) -> list[Finding]:

@@ -28,7 +28,7 @@ def launched_before(evidence: Evidence) -> Iterator[Finding]:
     if before < NOTICEABLE:
         return
     yield launched_before.finding(
-        "info",
+        "warning",
         title=f"{units.percent(before)} of the device's time has no launch in the file",
         evidence=f"{units.time(rank.launched_before)} were launched before the window; "
         "by which layer is not known."

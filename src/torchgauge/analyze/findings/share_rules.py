@@ -16,8 +16,8 @@ from torchgauge.records.timeline.node import Node
 
 @rule("hottest-operator")
 def hottest_operator(evidence: Evidence) -> Iterator[Finding]:
-    """Find the operator that takes most of the time."""
-    if evidence.tree is None or evidence.rank is not None:
+    """Find the operator that takes most of the time; of a recording where no device computes."""
+    if evidence.tree is None or (evidence.rank is not None and evidence.kernels):
         return
     times = {name: _own_time(evidence, nodes) for name, nodes in evidence.operators.items()}
     hottest = max(times, key=lambda name: times[name], default=None)
@@ -29,7 +29,7 @@ def hottest_operator(evidence: Evidence) -> Iterator[Finding]:
     yield hottest_operator.finding(
         "info",
         title=f"{hottest} takes {units.percent(time / evidence.time)} of the time",
-        evidence=f"{units.time(time, 3)} of a step in {calls:,} call{'s' * (calls != 1)}, without "
+        evidence=f"{units.time(time, 3)} in {calls:,} call{'s' * (calls != 1)}, without "
         "what it calls.",
         time=time,
         search=hottest,
