@@ -71,11 +71,11 @@ def _bound(group: CategoryTime, evidence: Evidence) -> tuple[str, str]:
         if part is not None
     ]
     if not reached:
-        known = share(max(group.flops_time, group.bytes_time), group.time)
+        known_share = share(max(group.flops_time, group.bytes_time), group.time)
         cause = (
             "no peaks of this device are known"
-            if known >= MAJORITY
-            else f"its work is known for {units.percent(known)} of its time"
+            if known_share >= MAJORITY
+            else f"its work is known for {units.percent(known_share)} of its time"
         )
         has_work = evidence.rank is not None and evidence.rank.tree.root.flops is not None
         remedy = "" if has_work else "Record with record_shapes=True, which gives FLOPs and bytes."
