@@ -11,18 +11,9 @@ from torchgauge.records.record import Record
 from torchgauge.records.timeline.compilation import Compilation
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.work.roofline import Roofline, Roofs
+from torchgauge.report.content import document as doc
 from torchgauge.report.content import section as time_sections
 from torchgauge.report.content import sections, trace
-from torchgauge.report.content.document import (
-    Block,
-    Document,
-    Facts,
-    Findings,
-    Items,
-    Options,
-    Tree,
-    Warnings,
-)
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.notebook import charts
 from torchgauge.report.notebook.charts import Chart
@@ -34,15 +25,15 @@ MOST_VALUES = 6  # of a list that is shown whole
 DEPTH = 2
 
 # By the name of the type.
-BLOCKS: dict[str, Callable[[Any, Options], list[Block]]] = {
+BLOCKS: dict[str, Callable[[Any, doc.Options], list[doc.Block]]] = {
     "Bottleneck": lambda part, _: [sections.bounds(part, None)],
     "Compilation": lambda part, _: _compilation(part),
     "Cost": lambda part, options: [
         sections.cost(part), *work_table(part, options.by, options.depth or DEPTH)
     ],
-    "Finding": lambda part, _: [Findings([part], "Finding")],
+    "Finding": lambda part, _: [doc.Findings([part], "Finding")],
     "Latency": lambda part, _: [time_sections.latency(part)],
-    "MeasurementWarning": lambda part, _: [Warnings([part], "Warning")],
+    "MeasurementWarning": lambda part, _: [doc.Warnings([part], "Warning")],
     "Memory": lambda part, _: [sections.memory(part), *([alive(part)] if part.tensors else [])],
     "Regressions": lambda part, _: [_regressions(part)],
     "Roofline": lambda part, _: [_roofline(part)],
@@ -52,7 +43,7 @@ BLOCKS: dict[str, Callable[[Any, Options], list[Block]]] = {
     "Throughput": lambda part, _: [time_sections.throughput(part)],
     "TrainingTime": lambda part, _: [time_sections.training(part)],
     "Utilization": lambda part, _: [time_sections.utilization(part, rates=True)],
-    "Tree": lambda part, options: [Tree(part, options)],
+    "Tree": lambda part, options: [doc.Tree(part, options)],
 }  # fmt: skip
 CHARTS: dict[str, Callable[[Any], list[Chart]]] = {
     "Latency": charts.latency,
@@ -61,25 +52,25 @@ CHARTS: dict[str, Callable[[Any], list[Chart]]] = {
 }
 
 
-def document(part: Record, options: Options) -> Document:
+def document(part: Record, options: doc.Options) -> doc.Document:
     """Return the part's section with its warnings; of a part without a section its fields."""
     kind = type(part).__name__
     if isinstance(part, RankTrace):
         return trace.document(Trace(name=part.file, ranks=(part,)), options)
     if kind not in BLOCKS:
-        return Document(
+        return doc.Document(
             kind, facts=fields({name: getattr(part, name) for name in part.__struct_fields__})
         )
     blocks = BLOCKS[kind](part, options)
     if listed := getattr(part, "warnings", ()):
-        blocks.append(Warnings(listed))
+        blocks.append(doc.Warnings(listed))
     drawn = CHARTS[kind](part) if kind in CHARTS else []
-    return Document("", blocks=blocks, charts=drawn)
+    return doc.Document("", blocks=blocks, charts=drawn)
 
 
-def _regressions(regressions: Record) -> Items:
+def _regressions(regressions: Record) -> doc.Items:
     lines = rendering.text(regressions, "regressions").splitlines()
-    return Items("Regressions", [("·", line) for line in lines])
+    return doc.Items("Regressions", [("·", line) for line in lines])
 
 
 def _roofline(roofline: Roofline) -> Section:
@@ -94,7 +85,7 @@ def _roofline(roofline: Roofline) -> Section:
     return Section("Roofline", roofline.how, rows)
 
 
-def _compilation(part: Compilation) -> list[Block]:
+def _compilation(part: Compilation) -> list[doc.Block]:
     compared = [] if part.beside_eager is None else [eager_table(part.beside_eager)]
     return [sections.compilation(part), *compared]
 
@@ -105,11 +96,11 @@ def _roofs(roofs: Roofs) -> Section:
     return Section(f"Roofs of {roofs.device}", roofs.source, tuple(rows))
 
 
-def fields(values: Mapping[str, Any]) -> Facts:
+def fields(values: Mapping[str, Any]) -> doc.Facts:
     """Return the values that are something, by their names."""
     empty: tuple[Any, ...] = (None, "", (), {})
     pairs = [(name.replace("_", " "), _text(v)) for name, v in values.items() if v not in empty]
-    return Facts(pairs, label=0, recorded=True)
+    return doc.Facts(pairs, label=0, recorded=True)
 
 
 def _text(value: object) -> str:

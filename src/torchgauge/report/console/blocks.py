@@ -14,22 +14,7 @@ from torchgauge import units
 from torchgauge.report.console.bar import STYLES, bar, fitted_table, style_of
 from torchgauge.report.console.line import sparkline, stepped
 from torchgauge.report.console.text import END, Text
-from torchgauge.report.content import document
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Curve,
-    Detailed,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Items,
-    Listing,
-    Note,
-    Table,
-    Warnings,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
@@ -57,7 +42,7 @@ SIGNS = {
 }
 
 
-def view(shown_document: Document, width: int) -> RenderableType:
+def view(shown_document: doc.Document, width: int) -> RenderableType:
     """Return the document as something rich prints in `width` columns."""
     parts: list[RenderableType] = []
     if shown_document.title:
@@ -74,11 +59,11 @@ def view(shown_document: Document, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _view(block: Block, width: int) -> RenderableType:
-    if isinstance(block, document.Tree):
+def _view(block: doc.Block, width: int) -> RenderableType:
+    if isinstance(block, doc.Tree):
         parts = (_view(part, width) for part in tree_tables.blocks(block.tree, block.options))
         return Group(*itertools.islice(_spaced(parts), 1, None))
-    if isinstance(block, Table):
+    if isinstance(block, doc.Table):
         return table(block, width)
     return _VIEWS[type(block)](block)
 
@@ -107,13 +92,13 @@ def _grid(*columns: dict[str, Any], gap: int = GAP) -> Grid:
     return grid
 
 
-def _detailed(text: str | Detailed) -> Text:
+def _detailed(text: str | doc.Detailed) -> Text:
     if isinstance(text, str):
         return Text(text)
     return Text.assemble(text.text, (text.detail, "dim"))
 
 
-def _facts(facts: Facts) -> RenderableType:
+def _facts(facts: doc.Facts) -> RenderableType:
     widths = {"min_width": facts.label, "max_width": facts.max_label}
     grid = _grid({"style": "dim", "no_wrap": True, **widths}, {"overflow": "fold"})
     for label, text in facts.pairs:
@@ -145,7 +130,7 @@ def _notes(notes: Iterable[str]) -> list[RenderableType]:
     return [Padding(Text(note, style="dim"), (0, 0, 0, GAP)) for note in notes]
 
 
-def findings_view(findings: Findings) -> RenderableType:
+def findings_view(findings: doc.Findings) -> RenderableType:
     """Return what stands out, each with evidence and what to try."""
     grid = _grid({"width": 3, "justify": "right"}, {"overflow": "fold"}, gap=1)
     for finding in findings.findings:
@@ -162,7 +147,7 @@ def findings_view(findings: Findings) -> RenderableType:
     return Group(_title(findings.title), grid)
 
 
-def warnings_view(warnings: Warnings) -> RenderableType:
+def warnings_view(warnings: doc.Warnings) -> RenderableType:
     """Return warnings; probes that failed have a sign of their own."""
     grid = _grid({"width": 3, "justify": "right"}, {"overflow": "fold"}, gap=1)
     for warning in warnings.warnings:
@@ -173,7 +158,7 @@ def warnings_view(warnings: Warnings) -> RenderableType:
     return Group(_title(warnings.title), grid)
 
 
-def _items(items: Items) -> RenderableType:
+def _items(items: doc.Items) -> RenderableType:
     if not any(sign for sign, _ in items.entries):
         return _below_title(items.title, "", *_notes(str(text) for _, text in items.entries))
     label = {"style": "dim", "width": LABEL, "no_wrap": True}
@@ -188,12 +173,12 @@ def _items(items: Items) -> RenderableType:
     return _below_title("  " * items.level + items.title, "", grid)
 
 
-def _note(note: Note) -> RenderableType:
+def _note(note: doc.Note) -> RenderableType:
     text = Text(note.text, style=STYLES[note.tone])
     return Padding(text, (0, 0, 0, GAP * note.level)) if note.level else text
 
 
-def _heading(heading: Heading) -> Text:
+def _heading(heading: doc.Heading) -> Text:
     title = (f"{'  ' * heading.level}{heading.title}", f"bold {STYLES[heading.tone]}".rstrip())
     detail = f" ({heading.detail})" * bool(heading.detail)
     below = (END, (f"  {heading.line}", "dim")) if heading.line else ()
@@ -202,7 +187,7 @@ def _heading(heading: Heading) -> Text:
     )
 
 
-def table(shown_table: Table, width: int) -> RenderableType:
+def table(shown_table: doc.Table, width: int) -> RenderableType:
     """Return a table in its layout, with a note on omitted rows."""
     rows = shown_table.rows[: shown_table.top]
     omitted_count = shown_table.total - len(rows)
@@ -229,7 +214,7 @@ def table(shown_table: Table, width: int) -> RenderableType:
     return Group(grid, *_notes([*notes, *shown_table.notes]))
 
 
-def _fill(grid: Grid, shown_table: Table, rows: Sequence[document.Row], width: int) -> None:
+def _fill(grid: Grid, shown_table: doc.Table, rows: Sequence[doc.Row], width: int) -> None:
     cut = shown_table.layout == "cut"
     overflow: Any = "ellipsis" if cut else "fold"
     grid.add_column(f"  {shown_table.first}", overflow=overflow, no_wrap=cut)
@@ -244,7 +229,7 @@ def _fill(grid: Grid, shown_table: Table, rows: Sequence[document.Row], width: i
 
 
 def _fill_names_last(
-    grid: Grid, shown_table: Table, rows: Sequence[document.Row], width: int
+    grid: Grid, shown_table: doc.Table, rows: Sequence[doc.Row], width: int
 ) -> None:
     # Of themselves all columns would get narrower alike, and figures be cut.
     grid.add_column("", width=0)
@@ -265,20 +250,20 @@ def _fill_names_last(
         grid.add_row("", *(column_cells[index] for column_cells in cells.values()), name)
 
 
-def _justify(column: Column) -> Any:
+def _justify(column: doc.Column) -> Any:
     return "left" if column.left_aligned or column.drawn else "right"
 
 
-def _cell(column: Column, row: document.Row, width: int) -> Text:
+def _cell(column: doc.Column, row: doc.Row, width: int) -> Text:
     value = row.cells.get(column.key)
     if column.unit == "bar":
         return Text("" if value is None else bar(float(value), column.max_width))  # type: ignore[arg-type]
-    if isinstance(value, Curve):
+    if isinstance(value, doc.Curve):
         return Text(_curve(value, width), style=STYLES[value.tone])
     return Text(visible(column.text(row)))
 
 
-def _curve(curve: Curve, width: int) -> str:
+def _curve(curve: doc.Curve, width: int) -> str:
     room = max(min(width - curve.reserve, curve.width), 8) if curve.reserve else curve.width
     if curve.column is None:
         return sparkline(curve.values, room)
@@ -286,14 +271,14 @@ def _curve(curve: Curve, width: int) -> str:
 
 
 _VIEWS: dict[type, Callable[[Any], RenderableType]] = {
-    Facts: _facts,
-    Findings: findings_view,
-    Heading: _heading,
-    Items: _items,
-    Listing: lambda listing: Padding(
+    doc.Facts: _facts,
+    doc.Findings: findings_view,
+    doc.Heading: _heading,
+    doc.Items: _items,
+    doc.Listing: lambda listing: Padding(
         Text.of_lines(listing.lines, style="cyan", overflow="fold"), (0, 0, 0, 4)
     ),
-    Note: _note,
+    doc.Note: _note,
     Section: section_view,
-    Warnings: warnings_view,
+    doc.Warnings: warnings_view,
 }

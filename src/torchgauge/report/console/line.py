@@ -14,20 +14,7 @@ from torchgauge.records.run import Run
 from torchgauge.report import kinds
 from torchgauge.report.console.bar import fitted_table
 from torchgauge.report.console.text import Text
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Items,
-    Note,
-    Row,
-    Table,
-    Tree,
-    Value,
-    Warnings,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.section import Section
 from torchgauge.visible import one_line
 
@@ -59,7 +46,7 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def _clauses(document: Document) -> Iterator[str]:
+def _clauses(document: doc.Document) -> Iterator[str]:
     """Yield what came out: the first figure of each section, or all of a single one."""
     yield document.headline
     yield document.line
@@ -74,28 +61,28 @@ def _clauses(document: Document) -> Iterator[str]:
         yield from (f"{label} {text}" for label, text in facts)
 
 
-def _texts(block: Block) -> Iterator[str]:
+def _texts(block: doc.Block) -> Iterator[str]:
     """Yield what a block says, in clauses."""
-    if isinstance(block, Facts):
+    if isinstance(block, doc.Facts):
         yield from (f"{label} {text}" for label, text in block.pairs)
-    elif isinstance(block, Items):
+    elif isinstance(block, doc.Items):
         yield from (str(text) for _, text in block.entries)
-    elif isinstance(block, Note):
+    elif isinstance(block, doc.Note):
         yield block.text
-    elif isinstance(block, Findings):
-        yield from [block.title] * (block.title != Findings.title)
+    elif isinstance(block, doc.Findings):
+        yield from [block.title] * (block.title != doc.Findings.title)
         yield from (finding.title for finding in block.findings)
-    elif isinstance(block, Warnings):
+    elif isinstance(block, doc.Warnings):
         yield from (f"{warning.id}: {warning.message}" for warning in block.warnings)
-    elif isinstance(block, Tree):
+    elif isinstance(block, doc.Tree):
         root = block.tree.root
         yield f"{root.name} {units.time(root.time, 3)}"
         yield f"{len(block.tree.rows):,} rows"
-    elif isinstance(block, Table):
+    elif isinstance(block, doc.Table):
         yield from (text for row in block.rows if (text := _row(block, row)))
 
 
-def _row(table: Table, row: Row) -> str:
+def _row(table: doc.Table, row: doc.Row) -> str:
     """Return a row's change, or its first figure."""
     columns = [column for column in table.columns if not column.drawn and column.text(row)]
     chosen = next((column for column in columns if column.key == "change"), None)
@@ -105,14 +92,14 @@ def _row(table: Table, row: Row) -> str:
 
 COLUMNS = (
     # Of a generation the shape, of a load the level: runs of one record differ in nothing else.
-    Column("part", left_aligned=True, max_width=44),
-    Column("run", left_aligned=True),
-    Column("commit", left_aligned=True),
-    Column("branch", priority=1, left_aligned=True, max_width=20),
-    Column("device", priority=2, left_aligned=True),
-    Column("precision", priority=4, left_aligned=True),
-    Column("machine", priority=3, left_aligned=True),
-    Column("labels", priority=5, left_aligned=True, max_width=30),
+    doc.Column("part", left_aligned=True, max_width=44),
+    doc.Column("run", left_aligned=True),
+    doc.Column("commit", left_aligned=True),
+    doc.Column("branch", priority=1, left_aligned=True, max_width=20),
+    doc.Column("device", priority=2, left_aligned=True),
+    doc.Column("precision", priority=4, left_aligned=True),
+    doc.Column("machine", priority=3, left_aligned=True),
+    doc.Column("labels", priority=5, left_aligned=True, max_width=30),
 )
 
 
@@ -120,7 +107,7 @@ def view(runs: Sequence[Run], width: int) -> RenderableType:
     """Return one line per run."""
     if not runs:
         return Text("No such run.")
-    lines = [Row(f"{created_at(run)}  {run.target}", _cells(run)) for run in runs]
+    lines = [doc.Row(f"{created_at(run)}  {run.target}", _cells(run)) for run in runs]
     return fitted_table("created           target", lines, COLUMNS, width)
 
 
@@ -137,7 +124,7 @@ def head(run: Run) -> Text:
     return Text(one_line(" · ".join(filter(None, parts))), style="dim")
 
 
-def _cells(run: Run) -> dict[str, Value]:
+def _cells(run: Run) -> dict[str, doc.Value]:
     cells = {
         "part": run.model.partition(", ")[2],
         "run": run.uuid[:8],

@@ -15,22 +15,7 @@ from torchgauge.records.advice import (
     SpeedUp,
     Trial,
 )
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Detailed,
-    Document,
-    Facts,
-    Heading,
-    Listing,
-    Note,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Warnings,
-    cells,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.visible import one_line
 
 SIGNS = {"accepted": "✓", "undecided": "?", "rejected": "✗", "failed": "!", "untried": "–"}
@@ -213,28 +198,28 @@ def reason(trial: Trial) -> str:
     return one_line(f"{trial.reason} Left out: {layers}." if layers else trial.reason)
 
 
-TONES: dict[str, Tone] = {
+TONES: dict[str, doc.Tone] = {
     "undecided": "doubtful",
     "rejected": "",
     "failed": "bad",
     "untried": "faint",
 }
 COLUMNS = (
-    Column("speed-up", get=lambda trial: times(trial.speed_up)),
-    Column("95 %", priority=1, get=lambda trial: interval(trial.speed_up)),
-    Column("memory", priority=2, get=memory),
-    Column("error", priority=3, get=lambda trial: error(trial.output), tone="faint"),
+    doc.Column("speed-up", get=lambda trial: times(trial.speed_up)),
+    doc.Column("95 %", priority=1, get=lambda trial: interval(trial.speed_up)),
+    doc.Column("memory", priority=2, get=memory),
+    doc.Column("error", priority=3, get=lambda trial: error(trial.output), tone="faint"),
 )
 
 # Candidates that were not tried for one reason are one row.
 GROUPED_FROM = 4
 
 
-def document(advice: Advice, _options: Options) -> Document:
+def document(advice: Advice, _options: doc.Options) -> doc.Document:
     """Return what held with its code, what did not and why, and what to use."""
-    blocks: list[Block] = list(_accepted(advice.accepted))
+    blocks: list[doc.Block] = list(_accepted(advice.accepted))
     if advice.combinations:
-        blocks.append(Heading("Together", tone=""))
+        blocks.append(doc.Heading("Together", tone=""))
         for combination in advice.combinations:
             name = f"{SIGNS[combination.outcome]} {' + '.join(combination.candidates)}"
             blocks += _with_reason(name, one_line(combination.reason))
@@ -244,13 +229,13 @@ def document(advice: Advice, _options: Options) -> Document:
         if trials := advice.of(outcome):  # type: ignore[arg-type]
             blocks.append(_other_trials(TITLES[outcome], trials, tone))
     if estimates := [trial for trial in advice.trials if trial.assumed]:
-        blocks.append(Heading("On several devices", how="estimated", tone=""))
+        blocks.append(doc.Heading("On several devices", how="estimated", tone=""))
         for trial in estimates:
             blocks += _with_reason(trial.title, "; ".join(map(assumed, trial.assumed)))
-    blocks += [Warnings(advice.warnings)] if advice.warnings else []
-    blocks += [Note("Interrupted before its end.", "doubtful")] if advice.interrupted else []
-    facts_block = Facts(facts(advice), label=10)
-    return Document(
+    blocks += [doc.Warnings(advice.warnings)] if advice.warnings else []
+    blocks += [doc.Note("Interrupted before its end.", "doubtful")] if advice.interrupted else []
+    facts_block = doc.Facts(facts(advice), label=10)
+    return doc.Document(
         title(advice),
         headline=headline(advice),
         facts=facts_block,
@@ -259,34 +244,36 @@ def document(advice: Advice, _options: Options) -> Document:
     )
 
 
-def _accepted(accepted: Sequence[Trial]) -> Iterator[Block]:
+def _accepted(accepted: Sequence[Trial]) -> Iterator[doc.Block]:
     if accepted:
-        rows = [Row(f"✓ {trial.id}", cells(COLUMNS, trial), tone="good") for trial in accepted]
+        rows = [
+            doc.Row(f"✓ {trial.id}", doc.cells(COLUMNS, trial), tone="good") for trial in accepted
+        ]
         heading = TITLES["accepted"]
-        yield Table(title=heading, how="measured", columns=COLUMNS, rows=rows, layout="fitted")
+        yield doc.Table(title=heading, how="measured", columns=COLUMNS, rows=rows, layout="fitted")
     for trial in accepted:
-        yield Heading(trial.title, tone="", level=1)
-        yield Listing(trial.code, "sh" if trial.language == "shell" else "python")
-        yield from (Note(detail, "faint", tight=True, level=2) for detail in details(trial))
+        yield doc.Heading(trial.title, tone="", level=1)
+        yield doc.Listing(trial.code, "sh" if trial.language == "shell" else "python")
+        yield from (doc.Note(detail, "faint", tight=True, level=2) for detail in details(trial))
 
 
-def _with_reason(name: str, reason: str) -> list[Block]:
-    return [Note(name, tight=True, level=1), Note(reason, "faint", tight=True, level=2)]
+def _with_reason(name: str, reason: str) -> list[doc.Block]:
+    return [doc.Note(name, tight=True, level=1), doc.Note(reason, "faint", tight=True, level=2)]
 
 
-def _best(best: Best) -> list[Block]:
+def _best(best: Best) -> list[doc.Block]:
     speed_up = f"{times(best.speed_up)} {interval(best.speed_up)}"
     candidates = f"{' + '.join(best.candidates)}, {speed_up}"
-    listings: list[Block] = [Listing(best.environment, "sh")] if best.environment else []
-    listings += [Listing(best.code)] if best.code else []
-    return [Heading("What to use", headline=candidates, tone=""), *listings]
+    listings: list[doc.Block] = [doc.Listing(best.environment, "sh")] if best.environment else []
+    listings += [doc.Listing(best.code)] if best.code else []
+    return [doc.Heading("What to use", headline=candidates, tone=""), *listings]
 
 
-def _other_trials(heading: str, trials: Sequence[Trial], tone: Tone) -> Facts:
+def _other_trials(heading: str, trials: Sequence[Trial], tone: doc.Tone) -> doc.Facts:
     by_reason: dict[str, list[Trial]] = {}
     for trial in trials:
         by_reason.setdefault(reason(trial), []).append(trial)
-    rows: list[tuple[str, str | Detailed]] = []
+    rows: list[tuple[str, str | doc.Detailed]] = []
     for explanation, of_reason in by_reason.items():
         if len(of_reason) < GROUPED_FROM:
             rows += [(f"{SIGNS[trial.outcome]} {trial.id}", explanation) for trial in of_reason]
@@ -294,4 +281,4 @@ def _other_trials(heading: str, trials: Sequence[Trial], tone: Tone) -> Facts:
             names = ", ".join(trial.id for trial in of_reason)
             sign = SIGNS[of_reason[0].outcome]
             rows.append((f"{sign} {len(of_reason)} others", f"{explanation} {names}"))
-    return Facts(rows, heading, label=0, tone=tone)
+    return doc.Facts(rows, heading, label=0, tone=tone)

@@ -10,21 +10,8 @@ from torchgauge import units
 from torchgauge.records.advice import OutputCheck
 from torchgauge.records.comparison import Change, ComparedStage, Comparison, Difference, Place, Side
 from torchgauge.records.verdict import Ruling
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.advice import output
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Detailed,
-    Document,
-    Facts,
-    Note,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Warnings,
-    cells,
-)
 from torchgauge.visible import one_line
 
 LONGEST_NAME = 60  # of a difference in a sentence
@@ -128,39 +115,39 @@ def _before_and_after(old: int | None, new: int | None) -> str:
 
 
 PLACES = (
-    Column(
+    doc.Column(
         "class", priority=4, get=lambda place: place.type, left_aligned=True, tone="faint",
         max_width=24,
     ),
-    Column(
+    doc.Column(
         "baseline", priority=2,
         get=lambda place: "absent" if place.appeared else units.time(place.baseline),
     ),
-    Column(
+    doc.Column(
         "current", priority=1,
         get=lambda place: "absent" if place.vanished else units.time(place.current),
     ),
-    Column("adds", get=lambda place: signed(place.contribution)),
-    Column("change", priority=0, get=lambda place: relative(place.change)),
-    Column("95 %", priority=3, get=interval),
-    Column(
+    doc.Column("adds", get=lambda place: signed(place.contribution)),
+    doc.Column("change", priority=0, get=lambda place: relative(place.change)),
+    doc.Column("95 %", priority=3, get=interval),
+    doc.Column(
         "calls", priority=5,
         get=lambda place: _before_and_after(place.baseline_calls, place.current_calls),
     ),
-    Column(
+    doc.Column(
         "FLOPs", priority=6,
         get=lambda place: _before_and_after(place.baseline_flops, place.current_flops),
     ),
 )  # fmt: skip
 
 
-def sides(compared: tuple[Any, Any], details: Callable[[Any], str]) -> Facts:
+def sides(compared: tuple[Any, Any], details: Callable[[Any], str]) -> doc.Facts:
     """Return the names of both sides of a comparison, with their details."""
     pairs = [
-        (name, Detailed(one_line(side.label), f"  {one_line(details(side))}"))
+        (name, doc.Detailed(one_line(side.label), f"  {one_line(details(side))}"))
         for name, side in zip(("baseline", "current"), compared, strict=True)
     ]
-    return Facts(pairs, label=0, recorded=True)
+    return doc.Facts(pairs, label=0, recorded=True)
 
 
 def side_details(side: Side) -> str:
@@ -171,7 +158,7 @@ def side_details(side: Side) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def differences(around: Sequence[Difference]) -> list[Block]:
+def differences(around: Sequence[Difference]) -> list[doc.Block]:
     """Return whether the sides compare, what differs around them, and what that forbids."""
     pairs = []
     for difference in around:
@@ -179,17 +166,17 @@ def differences(around: Sequence[Difference]) -> list[Block]:
         forbids = "  times cannot be compared" if difference.timing else ""
         forbids += ", nor counts" if difference.work else ""
         label = f"{difference.part}: {one_line(difference.name)}"
-        pairs.append((label, Detailed(text, forbids)))
+        pairs.append((label, doc.Detailed(text, forbids)))
     notice = not_comparable(around)
-    blocks: list[Block] = [Note(notice, "doubtful")] if notice else []
+    blocks: list[doc.Block] = [doc.Note(notice, "doubtful")] if notice else []
     if pairs:
-        blocks.append(Facts(pairs, "Differences between the two runs", label=0, recorded=True))
+        blocks.append(doc.Facts(pairs, "Differences between the two runs", label=0, recorded=True))
     return blocks
 
 
 # Places with unchanged work and a smaller share of the step's change are left out.
 SMALLEST_SHARE = 0.01
-TONES: dict[str, Tone] = {
+TONES: dict[str, doc.Tone] = {
     "better": "good",
     "worse": "bad",
     "same": "faint",
@@ -198,12 +185,12 @@ TONES: dict[str, Tone] = {
 }
 TITLES = {"layer": "Layers", "operator": "Operators", "kernel": "Kernels"}
 FIGURES = (
-    Column("baseline", get=lambda change: side_amount(change.baseline, change)),
-    Column("current", get=lambda change: side_amount(change.current, change), tone="strong"),
-    Column("change", get=lambda change: relative(change.change)),
-    Column("95 %", priority=1, get=interval),
-    Column("verdict", get=verdict, left_aligned=True, judging=True),
-    Column("how", priority=2, left_aligned=True),
+    doc.Column("baseline", get=lambda change: side_amount(change.baseline, change)),
+    doc.Column("current", get=lambda change: side_amount(change.current, change), tone="strong"),
+    doc.Column("change", get=lambda change: relative(change.change)),
+    doc.Column("95 %", priority=1, get=interval),
+    doc.Column("verdict", get=verdict, left_aligned=True, judging=True),
+    doc.Column("how", priority=2, left_aligned=True),
 )
 
 
@@ -213,22 +200,22 @@ def title(comparison: Comparison) -> str:
     return new if old == new else f"{old} → {new}"
 
 
-def document(comparison: Comparison, options: Options) -> Document:
+def document(comparison: Comparison, options: doc.Options) -> doc.Document:
     """Return the figures with their changes, and the places that changed."""
-    blocks: list[Block] = differences(comparison.differences)
+    blocks: list[doc.Block] = differences(comparison.differences)
     blocks.append(figures(comparison.changes))
     blocks += _tree_blocks(comparison, options.top)
     for stage in comparison.stages:
         blocks += stage_blocks(stage, options.top)
-    blocks += [Warnings(comparison.all_warnings)] if comparison.all_warnings else []
+    blocks += [doc.Warnings(comparison.all_warnings)] if comparison.all_warnings else []
     names = tuple(dict.fromkeys((comparison.baseline.target.name, comparison.current.target.name)))
     how = "compared, measured in turn" if comparison.paired else "compared"
     facts = sides((comparison.baseline, comparison.current), side_details)
     if comparison.outputs is not None:
         name, agreement, details = outputs_fact(comparison.outputs)
-        added = name, Detailed(agreement, f"  {one_line(details)}")
+        added = name, doc.Detailed(agreement, f"  {one_line(details)}")
         facts = dataclasses.replace(facts, pairs=[*facts.pairs, added])
-    return Document(one_line(title(comparison)), how, facts=facts, blocks=blocks, names=names)
+    return doc.Document(one_line(title(comparison)), how, facts=facts, blocks=blocks, names=names)
 
 
 def outputs_fact(check: OutputCheck) -> tuple[str, str, str]:
@@ -236,12 +223,14 @@ def outputs_fact(check: OutputCheck) -> tuple[str, str, str]:
     return "outputs", "agree" if check.passed else "differ", output(check)
 
 
-def stage_blocks(stage: ComparedStage, top: int) -> list[Block]:
+def stage_blocks(stage: ComparedStage, top: int) -> list[doc.Block]:
     """Return the places of a prefill or a decode step that changed, under its name."""
     return _tree_blocks(stage, top, f", {one_line(stage.label)}")
 
 
-def _tree_blocks(compared: Comparison | ComparedStage, top: int, of_stage: str = "") -> list[Block]:
+def _tree_blocks(
+    compared: Comparison | ComparedStage, top: int, of_stage: str = ""
+) -> list[doc.Block]:
     return [
         _places(compared, notable, top, len(places), of_stage)
         for places in (compared.layers, compared.operators, compared.kernels)
@@ -249,23 +238,23 @@ def _tree_blocks(compared: Comparison | ComparedStage, top: int, of_stage: str =
     ]
 
 
-def figures(changes: Sequence[Change]) -> Table:
+def figures(changes: Sequence[Change]) -> doc.Table:
     """Return every figure with its change, and why some have no verdict."""
     rows = []
     for shape in dict.fromkeys(change.shape for change in changes):
         of_shape = [change for change in changes if change.shape == shape]
         is_headed = shape != "" and len(of_shape) > 1
-        rows += [Row(one_line(shape), {}, 1, "strong")] * is_headed
+        rows += [doc.Row(one_line(shape), {}, 1, "strong")] * is_headed
         rows += [
-            Row(
+            doc.Row(
                 change.metric if is_headed else change.label,
-                cells(FIGURES, change),
+                doc.cells(FIGURES, change),
                 1 + is_headed,
                 TONES[change.judgement],
             )
             for change in of_shape
         ]
-    return Table(
+    return doc.Table(
         title="Figures", how="exact ones first", columns=FIGURES, rows=rows, layout="fitted",
         notes=tuple(_reasons(changes)),
     )  # fmt: skip
@@ -308,9 +297,9 @@ def _places(
     top: int,
     total: int,
     of_stage: str,
-) -> Table:
+) -> doc.Table:
     rows = [
-        Row(place.name or "(the model itself)", cells(PLACES, place), 1, _tone(place))
+        doc.Row(place.name or "(the model itself)", doc.cells(PLACES, place), 1, _tone(place))
         for place in notable[:top]
     ]
     kind, step = notable[0].kind, comparison.step_change
@@ -318,13 +307,13 @@ def _places(
     note = f"{len(rows)} of {total}, by their own time"
     if step is not None:
         note += f"; the step of both trees differs by {signed(step)}"
-    return Table(
+    return doc.Table(
         title=TITLES[kind] + of_stage, how=tested, columns=PLACES, rows=rows, recorded=True,
         notes=(note,), layout="fitted",
     )  # fmt: skip
 
 
-def _tone(place: Place) -> Tone:
+def _tone(place: Place) -> doc.Tone:
     if place.significant:
         return "bad" if place.contribution > 0 else "good"
     return "" if place.significant is None else "faint"

@@ -9,18 +9,7 @@ from torchgauge.records.target import InputDescription
 from torchgauge.records.work.cost import NOT_RUN
 from torchgauge.records.work.roofline import OtherDevice
 from torchgauge.records.work.size import Count
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Document,
-    Note,
-    Options,
-    Row,
-    Table,
-    Value,
-    Warnings,
-    rows_of,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.section import SMALLEST_SHARE, Section
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.sections import cost, size
@@ -47,9 +36,9 @@ UNCOUNTED_NOTES = {
 }
 
 
-def document(count: Count, options: Options) -> Document:
+def document(count: Count, options: doc.Options) -> doc.Document:
     """Return the totals, the work by layer, a training step's memory, and other devices."""
-    blocks: list[Block] = [size(count.size)] if count.size is not None else []
+    blocks: list[doc.Block] = [size(count.size)] if count.size is not None else []
     blocks += [graph(count.graph)] if count.graph is not None else []
     # Where the forward raised, the layers that ran are shown to the last.
     depth = DEPTH if options.depth is None and NOT_RUN not in count.cost.unknown else options.depth
@@ -58,14 +47,14 @@ def document(count: Count, options: Options) -> Document:
         blocks += [training(count.training), _optimizers(count.training)]
     if count.other_devices:
         blocks.append(other_devices(count))
-    blocks.append(Note(CONVENTIONS, "faint"))
+    blocks.append(doc.Note(CONVENTIONS, "faint"))
     if count.cost.executed_flops != count.cost.flops:
-        blocks.append(Note("The table's FLOPs are the executed ones.", "faint", tight=True))
+        blocks.append(doc.Note("The table's FLOPs are the executed ones.", "faint", tight=True))
     if count.cost.collapsed:
         collapsed = f"Not seen inside (scripted): {', '.join(count.cost.collapsed)}."
-        blocks.append(Note(collapsed, "faint", tight=True))
-    blocks += [Warnings(count.all_warnings)] if count.all_warnings else []
-    return Document(
+        blocks.append(doc.Note(collapsed, "faint", tight=True))
+    blocks += [doc.Warnings(count.all_warnings)] if count.all_warnings else []
+    return doc.Document(
         count.target.name,
         headline=count.target.spec,
         line=_conditions(count),
@@ -102,16 +91,16 @@ def _how(memory: TrainingMemory, part: str) -> str:
     return "estimated" if changing else memory.parts[part].how
 
 
-def _optimizers(memory: TrainingMemory) -> Table:
+def _optimizers(memory: TrainingMemory) -> doc.Table:
     """Return how a training step's memory changes with the optimizer."""
     dtypes = sorted(
         {dtype for optimizer in memory.optimizers.values() for dtype in optimizer.states.by_dtype}
     )
     columns = [
-        *(Column(dtype, empty="–") for dtype in dtypes),
-        Column("states", empty="–"),
-        Column("at least", empty="–"),
-        *([Column("at its peak", empty="–")] if memory.assumed.total is not None else []),
+        *(doc.Column(dtype, empty="–") for dtype in dtypes),
+        doc.Column("states", empty="–"),
+        doc.Column("at least", empty="–"),
+        *([doc.Column("at its peak", empty="–")] if memory.assumed.total is not None else []),
     ]
     masters, usual = (memory.optimizers.get(name) for name in (MASTERS, OPTIMIZER))
     # A file of another version may lack one of the two.
@@ -125,23 +114,25 @@ def _optimizers(memory: TrainingMemory) -> Table:
         sizes = {dtype: optimizer.states.by_dtype.get(dtype, 0) for dtype in dtypes}
         sizes |= {"states": optimizer.states.bytes, "at least": optimizer.lower_bound}
         sizes |= {} if optimizer.total is None else {"at its peak": optimizer.total}
-        cells: dict[str, Value] = {key: units.size(value) for key, value in sizes.items() if value}
-        rows.append(Row(name, cells, tone="strong" if name == memory.optimizer else ""))
-    return Table(
+        cells: dict[str, doc.Value] = {
+            key: units.size(value) for key, value in sizes.items() if value
+        }
+        rows.append(doc.Row(name, cells, tone="strong" if name == memory.optimizer else ""))
+    return doc.Table(
         first="optimizer", columns=columns, rows=rows, notes=(UNCOUNTED_NOTES[memory.kernels],)
     )
 
 
-def other_devices(count: Count) -> Table:
+def other_devices(count: Count) -> doc.Table:
     """Return the call's estimated time and memory on other devices."""
     training_memory = count.training
     columns = (
-        Column("time at best", get=_time_at_best),
-        Column("memory", get=_memory),
-        Column(
+        doc.Column("time at best", get=_time_at_best),
+        doc.Column("memory", get=_memory),
+        doc.Column(
             "of", title="available", get=lambda estimate: units.size(estimate.memory_available, 3)
         ),
-        Column(
+        doc.Column(
             "fits",
             title="",
             get=lambda estimate: fits(estimate, training=training_memory is not None),
@@ -151,8 +142,8 @@ def other_devices(count: Count) -> Table:
     heading = "Elsewhere"
     if training_memory is not None:
         heading += f", training with {training_memory.optimizer}"
-    rows = rows_of(columns, count.other_devices, lambda estimate: model_name(estimate.device))
-    return Table(title=heading, how="estimated", first="device", columns=columns, rows=rows)
+    rows = doc.rows_of(columns, count.other_devices, lambda estimate: model_name(estimate.device))
+    return doc.Table(title=heading, how="estimated", first="device", columns=columns, rows=rows)
 
 
 def _time_at_best(estimate: OtherDevice) -> str:

@@ -5,38 +5,30 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.records.doctor import Check, Diagnosis, Noise, NoiseRun
 from torchgauge.records.finding import Finding
-from torchgauge.report.content.document import (
-    Block,
-    Detailed,
-    Document,
-    Facts,
-    Findings,
-    Items,
-    Options,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.tables.target_facts import hardware, software
 
 SIGNS = {"serious": "✗", "warning": "!", "info": "i", "clear": "✓", "unknown": "?"}
 
 
-def document(diagnosis: Diagnosis, _options: Options) -> Document:
+def document(diagnosis: Diagnosis, _options: doc.Options) -> doc.Document:
     """Return findings, the checks behind them, and the noise that was measured."""
     environment = diagnosis.environment
     torch = "" if environment.software.torch else "no torch, "
-    facts = Facts(
+    facts = doc.Facts(
         [
             ("machine", hardware(environment.machine)),
             ("software", f"{torch}{software(environment)}, {environment.machine.system}"),
         ]
     )
     findings_title = f"Found: {_tally(diagnosis.findings)}"
-    blocks: list[Block] = [
-        Findings(diagnosis.findings, findings_title, ids=True),
+    blocks: list[doc.Block] = [
+        doc.Findings(diagnosis.findings, findings_title, ids=True),
         _checks(diagnosis),
     ]
     if diagnosis.noise is not None:
         blocks.append(_noise_floor(diagnosis.noise))
-    return Document("What distorts timings here", facts=facts, blocks=blocks)
+    return doc.Document("What distorts timings here", facts=facts, blocks=blocks)
 
 
 def _tally(findings: tuple[Finding, ...]) -> str:
@@ -49,15 +41,15 @@ def _tally(findings: tuple[Finding, ...]) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _checks(diagnosis: Diagnosis) -> Items:
+def _checks(diagnosis: Diagnosis) -> doc.Items:
     entries = []
     for check in diagnosis.checks:
         unknown = f"unknown: {check.unknown}" if check.unknown else ""
-        text = Detailed(check.observed + "; " * bool(check.observed and unknown), unknown)
+        text = doc.Detailed(check.observed + "; " * bool(check.observed and unknown), unknown)
         entries.append((_sign(check), text))
     total, complete = len(diagnosis.checks), sum(not check.unknown for check in diagnosis.checks)
     labels = [check.title for check in diagnosis.checks]
-    return Items(f"Checks: {complete} of {total} made in full", entries, labels=labels)
+    return doc.Items(f"Checks: {complete} of {total} made in full", entries, labels=labels)
 
 
 def _sign(check: Check) -> str:
@@ -65,7 +57,7 @@ def _sign(check: Check) -> str:
     return SIGNS[next((sign for sign in SIGNS if sign in severities), check.status)]
 
 
-def _noise_floor(noise: Noise) -> Facts:
+def _noise_floor(noise: Noise) -> doc.Facts:
     figures = (noise.deviation, noise.deviation_high, noise.resolvable)
     deviation, high, resolvable = (units.percent(figure, smallest=1e-5) for figure in figures)
     pairs = [
@@ -74,7 +66,7 @@ def _noise_floor(noise: Noise) -> Facts:
         ("others", _other_processes(noise.run)),
         ("kept in", noise.kept_in or "nowhere"),
     ]
-    return Facts(pairs, "Noise floor", noise.how)
+    return doc.Facts(pairs, "Noise floor", noise.how)
 
 
 def _other_processes(run: NoiseRun) -> str:
@@ -82,7 +74,7 @@ def _other_processes(run: NoiseRun) -> str:
     return units.UNKNOWN if run.other is None else f"took {run.other:.2f} cores meanwhile"
 
 
-def calibration(noise: Noise) -> Document:
+def calibration(noise: Noise) -> doc.Document:
     """Return the noise of a target on this host."""
     duration = "" if noise.run.duration is None else f" in {units.time(noise.run.duration, 2)}"
     between_sessions = "needs 3 sessions: calibrate again another day"
@@ -98,5 +90,5 @@ def calibration(noise: Noise) -> Document:
         ("other processes", _other_processes(noise.run)),
         ("kept in", noise.kept_in),
     ]
-    facts = Facts(pairs, label=18)
-    return Document("Noise of this host for the target", facts=facts)
+    facts = doc.Facts(pairs, label=18)
+    return doc.Document("Noise of this host for the target", facts=facts)

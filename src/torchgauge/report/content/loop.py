@@ -6,13 +6,7 @@ from torchgauge import units
 from torchgauge.analyze.memory.memory_remedies import memory_remedies
 from torchgauge.records.memory.memory import OutOfMemory, RunningPhase
 from torchgauge.records.timeline.loop import Captured, Loop
-from torchgauge.report.content.document import (
-    Block,
-    Document,
-    Options,
-    Tree,
-    Warnings,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import most_important, verdict_items
 from torchgauge.report.content.section import Row, Section, utilization
 from torchgauge.report.notebook import charts
@@ -46,13 +40,15 @@ def title(loop: Loop) -> str:
     return f"Loop of {', '.join(loop.roots) or 'no module'}"
 
 
-def document(loop: Loop, options: Options) -> Document:
+def document(loop: Loop, options: doc.Options) -> doc.Document:
     """Return how long steps took, and where the time of one went.
 
     Of a loop that ran out of memory, why, and no times but those of the steps.
     """
     ended = loop.ran_out is not None
-    blocks: list[Block] = [] if ended or loop.without_model else [*verdict_items(loop), steps(loop)]
+    blocks: list[doc.Block] = (
+        [] if ended or loop.without_model else [*verdict_items(loop), steps(loop)]
+    )
     for event in loop.out_of_memory:
         blocks += [memory_ran_out(event)]
         if event.tensors:
@@ -68,13 +64,13 @@ def document(loop: Loop, options: Options) -> Document:
         blocks += traced_lines(loop.functions)
     if loop.all_warnings:
         heading = "Warnings" if loop.complete else "Failed and warnings"
-        blocks.append(Warnings(loop.all_warnings, heading))
+        blocks.append(doc.Warnings(loop.all_warnings, heading))
     if loop.without_model:
-        return Document("A program that called no model", blocks=blocks)
+        return doc.Document("A program that called no model", blocks=blocks)
     rank = f", rank {loop.rank.number} of {loop.rank.world}" if loop.rank is not None else ""
     count = f"{loop.count:,} step{'s' if loop.count != 1 else ''}"
     heading = f"Loop of {', '.join(loop.roots) or 'no module was called'}"
-    return Document(
+    return doc.Document(
         heading,
         line=f"{count}, {ENDS[loop.by]}{rank}",
         blocks=blocks,
@@ -83,15 +79,15 @@ def document(loop: Loop, options: Options) -> Document:
     )
 
 
-def _times(loop: Loop, options: Options) -> list[Block]:
-    blocks: list[Block] = []
+def _times(loop: Loop, options: doc.Options) -> list[doc.Block]:
+    blocks: list[doc.Block] = []
     if loop.utilization is not None:
         blocks.append(utilization(loop.utilization, rates=True))
     blocks += waits(loop.loader_waits)
     if loop.compilation_costs:
         blocks.append(costs_table(loop.compilation_costs))
     if loop.tree is not None:
-        blocks += [Tree(loop.tree, options), *categories(loop.tree)]
+        blocks += [doc.Tree(loop.tree, options), *categories(loop.tree)]
     return blocks
 
 

@@ -10,16 +10,8 @@ from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.tree import Tree as RecordedTree
 from torchgauge.records.work.cost import NOT_RUN
 from torchgauge.records.work.roofline import Bottleneck, Roofline
+from torchgauge.report.content import document as doc
 from torchgauge.report.content import section as time_sections
-from torchgauge.report.content.document import (
-    Block,
-    Detailed,
-    Document,
-    Facts,
-    Options,
-    Tree,
-    Warnings,
-)
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.generation.generation import shapes, stages
 from torchgauge.report.content.sections import peak_place, sections, warnings
@@ -37,10 +29,10 @@ def title(profile: Profile) -> str:
     return profile.target.name
 
 
-def document(profile: Profile, options: Options) -> Document:
+def document(profile: Profile, options: doc.Options) -> doc.Document:
     """Return the figures of what was measured, the tensors alive at the peak, and the tree."""
     head, *figures = sections(profile)
-    blocks: list[Block] = [*figures]
+    blocks: list[doc.Block] = [*figures]
     if profile.generation is not None:
         blocks += [shapes([profile.generation]), *stages([profile.generation])]
     if profile.serving is not None or profile.capacity is not None:
@@ -52,12 +44,12 @@ def document(profile: Profile, options: Options) -> Document:
     if profile.cost is not None and NOT_RUN in profile.cost.unknown:
         blocks += work_table(profile.cost, "layer", None)
     if profile.tree is not None:
-        blocks += [Tree(profile.tree, options), *categories(profile.tree, roofs_of(profile))]
+        blocks += [doc.Tree(profile.tree, options), *categories(profile.tree, roofs_of(profile))]
     if listed := warnings(profile):
         heading = "Warnings" if profile.complete else "Failed and warnings"
-        blocks.append(Warnings(listed, heading))
-    facts = Facts([(row.label, row.value) for row in head.rows])
-    return Document(
+        blocks.append(doc.Warnings(listed, heading))
+    facts = doc.Facts([(row.label, row.value) for row in head.rows])
+    return doc.Document(
         title(profile), facts=facts, blocks=blocks, conclusion=conclusion(profile),
         names=(title(profile),), charts=drawn(profile),
     )  # fmt: skip
@@ -70,26 +62,26 @@ def drawn(profile: Profile) -> list[Chart]:
     return shown_charts + ([] if profile.memory is None else charts.memory(profile.memory))
 
 
-def conclusion(profile: Profile) -> list[Block]:
+def conclusion(profile: Profile) -> list[doc.Block]:
     """Return latency, bottleneck, MFU, slowest layer, peak memory in a line each, and findings."""
-    pairs: list[tuple[str, Detailed]] = []
+    pairs: list[tuple[str, doc.Detailed]] = []
     if profile.latency is not None:
         pairs.append(("latency", _latency(profile.latency)))
     if profile.bottleneck is not None:
         pairs.append(("bound by", _bound(profile.bottleneck, profile.roofline)))
     if profile.utilization is not None and profile.utilization.mfu is not None:
         row = time_sections.utilization(profile.utilization).rows[0]
-        pairs.append(("MFU", Detailed(row.value, f"  {row.note}")))
+        pairs.append(("MFU", doc.Detailed(row.value, f"  {row.note}")))
     if (slowest := slowest_leaf(profile.tree)) is not None:
         layer, share = slowest
         layer_type = f"{layer.row.type}, " if layer.row.type else ""
         detail = f"  {layer_type}{units.percent(share)} of the step"
-        pairs.append(("slowest layer", Detailed(layer.path, detail)))
+        pairs.append(("slowest layer", doc.Detailed(layer.path, detail)))
     if profile.tree is not None and (parts := most_time(profile.tree)):
-        pairs.append(("most time in", Detailed(", ".join(parts), "")))
+        pairs.append(("most time in", doc.Detailed(", ".join(parts), "")))
     if profile.memory is not None:
         pairs.append(("peak memory", _peak(profile.memory)))
-    blocks: list[Block] = [Facts(pairs, title="In short")] if pairs else []
+    blocks: list[doc.Block] = [doc.Facts(pairs, title="In short")] if pairs else []
     return [*blocks, *most_important(profile)]
 
 
@@ -104,21 +96,21 @@ def slowest_leaf(tree: RecordedTree | None) -> tuple[Node, float] | None:
     return slowest, (slowest.time or 0.0) / tree.root.time
 
 
-def _latency(latency: Latency) -> Detailed:
+def _latency(latency: Latency) -> doc.Detailed:
     median = next(row for row in time_sections.latency(latency).rows if row.label == "median")
-    return Detailed(median.value, f"  {median.note}" * bool(median.note))
+    return doc.Detailed(median.value, f"  {median.note}" * bool(median.note))
 
 
-def _bound(bottleneck: Bottleneck, roofline: Roofline | None) -> Detailed:
+def _bound(bottleneck: Bottleneck, roofline: Roofline | None) -> doc.Detailed:
     if not bottleneck.kind:
-        return Detailed(units.UNKNOWN, "")
+        return doc.Detailed(units.UNKNOWN, "")
     detail = f"  {bottleneck.confidence}"
     if roofline is not None and roofline.efficiency is not None:
         reached = units.percent(roofline.efficiency)
         detail += f", at {'at least ' * roofline.at_least}{reached} of this machine's roofs"
-    return Detailed(bottleneck.kind, detail)
+    return doc.Detailed(bottleneck.kind, detail)
 
 
-def _peak(memory: Memory) -> Detailed:
+def _peak(memory: Memory) -> doc.Detailed:
     place = peak_place(memory)
-    return Detailed(units.size(memory.peak), f"  {place}" * bool(place))
+    return doc.Detailed(units.size(memory.peak), f"  {place}" * bool(place))

@@ -6,19 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Growth, Snapshot
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Note,
-    Options,
-    Table,
-    Warnings,
-    rows_of,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.tables import snapshot_tables
 from torchgauge.report.tables.snapshot_tables import stack_text
@@ -31,15 +19,15 @@ def title(snapshot: Snapshot) -> str:
     return snapshot.name
 
 
-def document(snapshot: Snapshot, options: Options) -> Document:
+def document(snapshot: Snapshot, options: doc.Options) -> doc.Document:
     """Return what stands out, then of each device how it is filled and by whom."""
-    blocks: list[Block] = [Findings(snapshot.findings)] if snapshot.findings else []
+    blocks: list[doc.Block] = [doc.Findings(snapshot.findings)] if snapshot.findings else []
     for device in snapshot.devices:
         if len(snapshot.devices) > 1:
-            blocks.append(Heading(f"GPU {device.device}"))
+            blocks.append(doc.Heading(f"GPU {device.device}"))
         blocks += _device(snapshot, device, options.top)
-    blocks += [Warnings(snapshot.warnings)] if snapshot.warnings else []
-    return Document(
+    blocks += [doc.Warnings(snapshot.warnings)] if snapshot.warnings else []
+    return doc.Document(
         title(snapshot),
         "memory snapshot",
         facts=_facts(snapshot),
@@ -48,14 +36,14 @@ def document(snapshot: Snapshot, options: Options) -> Document:
     )
 
 
-def _facts(snapshot: Snapshot) -> Facts:
+def _facts(snapshot: Snapshot) -> doc.Facts:
     several = len(snapshot.devices) > 1
     pairs = [("devices", f"{len(snapshot.devices)}")] if len(snapshot.devices) != 1 else []
     pairs += [("window", window(device, several=several)) for device in snapshot.devices]
     settings = settings_text(snapshot)
     if len(settings) > LONGEST_SETTINGS:
         settings = f"{settings[: LONGEST_SETTINGS - 1]}…"
-    return Facts(pairs + ([("settings", settings)] if settings else []))
+    return doc.Facts(pairs + ([("settings", settings)] if settings else []))
 
 
 def settings_text(snapshot: Snapshot) -> str:
@@ -77,7 +65,7 @@ def window(device: DeviceMemory, *, several: bool = False) -> str:
     return f"{prefix}{length}{events}, {allocations}"
 
 
-def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[Block]:
+def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[doc.Block]:
     yield snapshot_tables.fill_section(device)
     if device.segments:
         yield snapshot_tables.segments(device, top)
@@ -87,13 +75,13 @@ def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[Bloc
 
 
 STACKS = (
-    Column("bytes", get=lambda change: signed(change.growth)),
-    Column("after", title="now", unit="bytes"),
-    Column(
+    doc.Column("bytes", get=lambda change: signed(change.growth)),
+    doc.Column("after", title="now", unit="bytes"),
+    doc.Column(
         "blocks",
         get=lambda change: units.with_minus(f"{change.after_blocks - change.before_blocks:+,}"),
     ),
-    Column("after_blocks", title="now", unit="count"),
+    doc.Column("after_blocks", title="now", unit="count"),
 )
 
 
@@ -102,18 +90,18 @@ def growth_title(growth: Growth) -> str:
     return f"{growth.baseline} → {growth.current}"
 
 
-def growth_document(growth: Growth, options: Options) -> Document:
+def growth_document(growth: Growth, options: doc.Options) -> doc.Document:
     """Return how much more is held, which is in use or pending, and by which stacks."""
     rows = (
         _row("held", growth.before, growth.after),
         _row("reserved", growth.reserved_before, growth.reserved_after),
     )
-    blocks: list[Block] = [Section("", "counted", rows), *_stacks(growth, options.top)]
+    blocks: list[doc.Block] = [Section("", "counted", rows), *_stacks(growth, options.top)]
     if not growth.stacks:
-        blocks.append(Note("No stack holds more or less than before."))
-    blocks += [Warnings(growth.warnings)] if growth.warnings else []
+        blocks.append(doc.Note("No stack holds more or less than before."))
+    blocks += [doc.Warnings(growth.warnings)] if growth.warnings else []
     names = (growth.baseline, growth.current)
-    return Document(growth_title(growth), "memory snapshots", blocks=blocks, names=names)
+    return doc.Document(growth_title(growth), "memory snapshots", blocks=blocks, names=names)
 
 
 def _row(label: str, before: int, after: int) -> Row:
@@ -125,14 +113,14 @@ def signed(size: int) -> str:
     return f"{'−' if size < 0 else '+'}{units.size(abs(size), 3)}"
 
 
-def _stacks(growth: Growth, top: int) -> Iterator[Table]:
+def _stacks(growth: Growth, top: int) -> Iterator[doc.Table]:
     """Yield which stacks hold more, and which less, the most change first."""
     growing = [change for change in growth.stacks if change.growth > 0]
     shrinking = [change for change in growth.stacks if change.growth <= 0]
     for heading, listed in (("What grew", growing), ("What shrank", shrinking[::-1])):
         if listed:
-            rows = rows_of(STACKS, listed, lambda change: stack_text(change.stack))
-            yield Table(
+            rows = doc.rows_of(STACKS, listed, lambda change: stack_text(change.stack))
+            yield doc.Table(
                 title=heading, how="counted", first="allocated by", columns=STACKS, rows=rows,
                 recorded=True, top=top, layout="names last",
             )  # fmt: skip

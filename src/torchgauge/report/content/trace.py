@@ -12,24 +12,8 @@ from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.trace.ranks import Ranks
 from torchgauge.records.trace.trace import RankTrace, Trace
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff, TraceSide
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.comparison import PLACES, differences, relative, sides, signed
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Items,
-    Note,
-    Options,
-    Row,
-    Table,
-    Tree,
-    Value,
-    Warnings,
-    cells,
-)
 from torchgauge.report.content.findings import verdict_items
 from torchgauge.report.content.section import utilization
 from torchgauge.report.tables.category_table import categories, roofs_of
@@ -47,30 +31,34 @@ def title(trace: Trace) -> str:
     return trace.name
 
 
-def document(trace: Trace, options: Options) -> Document:
+def document(trace: Trace, options: doc.Options) -> doc.Document:
     """Return the job's ranks side by side, then the details of one of them."""
     rank = chosen_rank(trace, options.rank)
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     if notable_findings := rank_findings(trace, rank):
-        blocks.append(Findings(notable_findings))
+        blocks.append(doc.Findings(notable_findings))
     if len(trace.ranks) > 1:
         blocks.append(ranks(trace))
         if (exchanged := exchanges(trace)) is not None:
             blocks.append(exchanged)
-        blocks.append(Heading(f"Rank {rank.rank}", rank.file))
+        blocks.append(doc.Heading(f"Rank {rank.rank}", rank.file))
     if rank.times:
         blocks.append(devices(rank))
     if rank.utilization is not None and rank.utilization.mfu is not None:
         blocks.append(utilization(rank.utilization))
-    blocks += [*categories(rank.tree, roofs_of(rank)), *details(rank), Tree(rank.tree, options)]
+    blocks += [*categories(rank.tree, roofs_of(rank)), *details(rank), doc.Tree(rank.tree, options)]
     if rank.missing:
-        blocks.append(Items("Not recorded", [("", sentence) for sentence in rank.missing]))
+        blocks.append(doc.Items("Not recorded", [("", sentence) for sentence in rank.missing]))
     if listed := rank_warnings(trace, rank):
-        blocks.append(Warnings(listed))
+        blocks.append(doc.Warnings(listed))
     recorder = rank.contents.recorder
     how = f"recorded by {recorder}" if recorder else "recorded"
-    return Document(
-        title(trace), how, facts=Facts(list(facts(trace, rank))), blocks=blocks, names=(trace.name,)
+    return doc.Document(
+        title(trace),
+        how,
+        facts=doc.Facts(list(facts(trace, rank))),
+        blocks=blocks,
+        names=(trace.name,),
     )
 
 
@@ -142,33 +130,33 @@ def _other_rank_warnings(trace: Trace, rank: RankTrace) -> Iterator[MeasurementW
 
 
 COLUMNS = (
-    Column("step", get=lambda rank: units.time(rank.step)),
-    Column("work", get=lambda rank: units.time(rank.work)),
-    Column("waiting", get=lambda rank: units.time(rank.waiting)),
-    Column("communication", get=lambda rank: units.time(rank.communication)),
+    doc.Column("step", get=lambda rank: units.time(rank.step)),
+    doc.Column("work", get=lambda rank: units.time(rank.work)),
+    doc.Column("waiting", get=lambda rank: units.time(rank.waiting)),
+    doc.Column("communication", get=lambda rank: units.time(rank.communication)),
 )
-MFU = Column("MFU", get=lambda rank: units.percent(rank.mfu))
+MFU = doc.Column("MFU", get=lambda rank: units.percent(rank.mfu))
 
 
-def ranks_document(ranks: Ranks, _options: Options) -> Document:
+def ranks_document(ranks: Ranks, _options: doc.Options) -> doc.Document:
     """Return the times of each rank, and sentences about the straggler and missing ranks."""
     with_mfu = any(rank.mfu is not None for rank in ranks.ranks)
     columns = (*COLUMNS, MFU) if with_mfu else COLUMNS
     rows = [
-        Row(
+        doc.Row(
             f"{rank.number}",
-            cells(columns, rank),
+            doc.cells(columns, rank),
             tone="strong" if rank.number == ranks.straggler else "",
         )
         for rank in ranks.ranks
     ]
-    blocks: list[Block] = [
+    blocks: list[doc.Block] = [
         *verdict_items(ranks),
-        Table(first="rank", columns=columns, rows=rows, tight=True),
+        doc.Table(first="rank", columns=columns, rows=rows, tight=True),
     ]
-    blocks += [Note(sentence, tight=True, level=1) for sentence in _sentences(ranks)]
-    blocks += [Warnings(ranks.warnings, "Failed")] if ranks.warnings else []
-    return Document(f"{ranks.world} ranks", "measured", blocks=blocks)
+    blocks += [doc.Note(sentence, tight=True, level=1) for sentence in _sentences(ranks)]
+    blocks += [doc.Warnings(ranks.warnings, "Failed")] if ranks.warnings else []
+    return doc.Document(f"{ranks.world} ranks", "measured", blocks=blocks)
 
 
 def _sentences(ranks: Ranks) -> Iterator[str]:
@@ -194,7 +182,7 @@ TITLES = {
     "shapes": "Operators by shape",
     "kernels": "Kernels",
 }
-PARTS = (Column("baseline"), Column("current"), Column("adds"), Column("change"))
+PARTS = (doc.Column("baseline"), doc.Column("current"), doc.Column("adds"), doc.Column("change"))
 LONGEST = 40
 
 
@@ -203,9 +191,9 @@ def diff_title(diff: TraceDiff) -> str:
     return f"{diff.baseline.label} → {diff.current.label}"
 
 
-def diff_document(diff: TraceDiff, options: Options) -> Document:
+def diff_document(diff: TraceDiff, options: doc.Options) -> doc.Document:
     """Return what differs around two traces, then what changed where."""
-    blocks: list[Block] = differences(diff.differences)
+    blocks: list[doc.Block] = differences(diff.differences)
     if diff.parts:
         blocks.append(_parts(diff))
     if any(change.contribution for change in diff.delays):
@@ -216,9 +204,9 @@ def diff_document(diff: TraceDiff, options: Options) -> Document:
         # That of layers says something only where there is more than the model.
         if len(changes.places) > 1 or changes.kind != "layers"
     ]
-    blocks += [Warnings(diff.warnings)] if diff.warnings else []
+    blocks += [doc.Warnings(diff.warnings)] if diff.warnings else []
     facts = sides((diff.baseline, diff.current), side_details)
-    return Document("Two traces", "recorded", facts=facts, blocks=blocks)
+    return doc.Document("Two traces", "recorded", facts=facts, blocks=blocks)
 
 
 def side_details(side: TraceSide) -> str:
@@ -231,15 +219,15 @@ def side_details(side: TraceSide) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _parts(diff: TraceDiff) -> Table:
+def _parts(diff: TraceDiff) -> doc.Table:
     """Return how each part of the devices' time changed, and what the times are of."""
     rows = [
-        Row(part.part, _texts(diff, part.baseline, part.current, part.contribution), 1)
+        doc.Row(part.part, _texts(diff, part.baseline, part.current, part.contribution), 1)
         for part in diff.parts
     ]
     windows = (diff.baseline.window, diff.current.window)
-    rows.append(Row("window", _texts(diff, *windows, diff.window), tone="strong"))
-    return Table(
+    rows.append(doc.Row("window", _texts(diff, *windows, diff.window), tone="strong"))
+    return doc.Table(
         title="Time of the devices", how=f"measured, {_scope(diff)}", columns=PARTS, rows=rows,
         layout="fitted",
     )  # fmt: skip
@@ -250,10 +238,10 @@ def _scope(diff: TraceDiff) -> str:
     return "of a step" if several else "of the whole window"
 
 
-def _delays(diff: TraceDiff) -> Table:
+def _delays(diff: TraceDiff) -> doc.Table:
     """Return what kept the hosts from launching work, and the costliest spans of each cause."""
     rows = [
-        Row(
+        doc.Row(
             change.cause,
             _texts(diff, change.baseline, change.current, change.contribution),
             1,
@@ -265,7 +253,7 @@ def _delays(diff: TraceDiff) -> Table:
         for change in diff.delays
     )
     subject = "time that a device waited for it" if diff.parts else "time of the host"
-    return Table(
+    return doc.Table(
         title="What kept the host from launching", how=f"measured, {subject}, {_scope(diff)}",
         columns=PARTS, rows=rows, notes=notes, layout="fitted",
     )  # fmt: skip
@@ -276,7 +264,7 @@ def _renamed(old: str, new: str) -> str:
     return old if old == new else f"{old or 'none'} → {new or 'none'}"
 
 
-def _texts(diff: TraceDiff, old: float, new: float, adds: float) -> dict[str, Value]:
+def _texts(diff: TraceDiff, old: float, new: float, adds: float) -> dict[str, doc.Value]:
     return {
         "baseline": units.time(old),
         "current": units.time(new),
@@ -285,16 +273,18 @@ def _texts(diff: TraceDiff, old: float, new: float, adds: float) -> dict[str, Va
     }
 
 
-def _places(changes: Changes, top: int) -> Table:
+def _places(changes: Changes, top: int) -> doc.Table:
     """Return the places that changed, those that add most first, and what the others add."""
     listed = [place for place in changes.places if place.contribution or place.work_changed][:top]
-    rows = [Row(place.name or "(the model itself)", cells(PLACES, place), 1) for place in listed]
+    rows = [
+        doc.Row(place.name or "(the model itself)", doc.cells(PLACES, place), 1) for place in listed
+    ]
     note = f"none of {len(changes.places)} changed"
     if listed or changes.total:
         other_change = changes.total - sum(place.contribution for place in listed)
         note = f"{len(listed)} of {len(changes.places)}; all others {signed(other_change)}, "
         note += f"together {signed(changes.total)}"
-    return Table(
+    return doc.Table(
         title=TITLES[changes.kind], how="by their own time", columns=PLACES, rows=rows,
         recorded=True, notes=(note,), layout="fitted", longest=LONGEST,
     )  # fmt: skip

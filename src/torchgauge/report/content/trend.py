@@ -7,21 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Alert, Trend, TrendChange, TrendPoint, TrendSeries
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.comparison import relative
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Curve,
-    Detailed,
-    Document,
-    Heading,
-    Items,
-    Note,
-    Options,
-    Row,
-    Table,
-    Value,
-)
 from torchgauge.report.content.section import SCOPES
 from torchgauge.visible import one_line
 
@@ -31,10 +18,10 @@ MAX_FIGURES = 20
 SIGNS = {True: "▲", False: "▼", None: "◆"}
 LASTING = {"went away": "and went away since", "return": "which is the way back"}
 FIGURES = (
-    Column("values", title="oldest → newest", unit="curve"),
-    Column("newest"),
-    Column("change"),
-    Column("runs"),
+    doc.Column("values", title="oldest → newest", unit="curve"),
+    doc.Column("newest"),
+    doc.Column("change"),
+    doc.Column("runs"),
 )
 
 
@@ -43,22 +30,22 @@ def title(trend: Trend) -> str:
     return ", ".join(dict.fromkeys(series.target for series in trend.series)) or "No run"
 
 
-def document(trend: Trend, options: Options) -> Document:
+def document(trend: Trend, options: doc.Options) -> doc.Document:
     """Return the figures of each target, branch and machine, and the alerts."""
     if not trend.series:
-        return Document("", blocks=[Note("No run of the history has such a figure.")])
-    blocks: list[Block] = []
+        return doc.Document("", blocks=[doc.Note("No run of the history has such a figure.")])
+    blocks: list[doc.Block] = []
     for group in _groups(trend.series):
         models = {series.model for series in trend.series if series.target == group[0].target}
         blocks += _group(group, options.points, names_model=len(models) > 1)
     confirm = any(change.note for series in trend.series for change in series.changes)
-    blocks += [Note(CONFIRM, "faint")] * confirm
+    blocks += [doc.Note(CONFIRM, "faint")] * confirm
     alerts = enumerate(trend.alerts, start=confirm)
-    blocks += [Note(line(alert), "bad", tight=index > 0) for index, alert in alerts]
-    return Document("", blocks=blocks)
+    blocks += [doc.Note(line(alert), "bad", tight=index > 0) for index, alert in alerts]
+    return doc.Document("", blocks=blocks)
 
 
-def _group(group: Sequence[TrendSeries], points: int, *, names_model: bool) -> Iterator[Block]:
+def _group(group: Sequence[TrendSeries], points: int, *, names_model: bool) -> Iterator[doc.Block]:
     listed = sorted(group, key=_lasting_shift, reverse=True)[:MAX_FIGURES]
     yield _heading(listed[0], names_model=names_model)
     yield _figures(listed)
@@ -67,7 +54,7 @@ def _group(group: Sequence[TrendSeries], points: int, *, names_model: bool) -> I
         yield from _points(series, points)
     if len(group) > len(listed):
         note = f"{len(group) - len(listed)} more moved less; --json has all."
-        yield Note(note, "faint", tight=True, level=1)
+        yield doc.Note(note, "faint", tight=True, level=1)
 
 
 def line(alert: Alert) -> str:
@@ -95,35 +82,35 @@ def _lasting_shift(series: TrendSeries) -> float:
     return abs(sum(lasting)) * series.points[-1].value
 
 
-def _heading(series: TrendSeries, *, names_model: bool) -> Heading:
+def _heading(series: TrendSeries, *, names_model: bool) -> doc.Heading:
     hardware = series.gpu if series.gpu and series.device.startswith("cuda") else series.cpu
     parts = [f"branch {series.branch}" if series.branch else "no branch", series.precision]
     facts = " · ".join([*parts, f"{hardware or series.device} (machine {series.machine[:8]})"])
     model = f"{series.model} · " if names_model else ""
-    return Heading(one_line(series.target), line=one_line(model + facts))
+    return doc.Heading(one_line(series.target), line=one_line(model + facts))
 
 
-def _figures(group: Sequence[TrendSeries]) -> Table:
+def _figures(group: Sequence[TrendSeries]) -> doc.Table:
     rows = []
     for series in group:
-        rows.append(Row(_name(series), _cells(series.values, series)))
+        rows.append(doc.Row(_name(series), _cells(series.values, series)))
         if series.correction is not None:
             cells = _cells(series.corrected, series)
             if series.points[-1].corrected is None:
                 cells |= {"newest": "unknown", "change": ""}
-            rows.append(Row(f" corrected ({series.correction.how})", cells))
-    return Table(
+            rows.append(doc.Row(f" corrected ({series.correction.how})", cells))
+    return doc.Table(
         first="figure", columns=FIGURES, rows=rows, notes=_correction(group), tight=True,
         layout="cut",
     )  # fmt: skip
 
 
-def _cells(values: Sequence[float], series: TrendSeries) -> dict[str, Value]:
+def _cells(values: Sequence[float], series: TrendSeries) -> dict[str, doc.Value]:
     first, newest = values[0], values[-1]
     change = relative(newest / first - 1) if first else ""
     change = "=" if newest == first else change
     return {
-        "values": Curve(values, width=24, reserve=56),
+        "values": doc.Curve(values, width=24, reserve=56),
         "newest": units.amount(newest, series.unit, series.metric),
         "change": change,
         "runs": str(len(values)),
@@ -161,13 +148,13 @@ def _name(series: TrendSeries) -> str:
     return one_line(f"{series.layer or 'the model'} {series.metric}")
 
 
-def _changes(series: TrendSeries) -> Items:
+def _changes(series: TrendSeries) -> doc.Items:
     entries = [
         (SIGNS[change.worse] if change.lasting == "stays" else "·", _change(series, change))
         for change in series.changes
     ]
     heading = f"{_name(series)} changed ({_how(series)})"
-    return Items(heading, entries, level=1, tight=True)
+    return doc.Items(heading, entries, level=1, tight=True)
 
 
 def _how(series: TrendSeries) -> str:
@@ -176,7 +163,7 @@ def _how(series: TrendSeries) -> str:
     return "exact" if series.how == "counted" else "estimated"
 
 
-def _change(series: TrendSeries, change: TrendChange) -> Detailed:
+def _change(series: TrendSeries, change: TrendChange) -> doc.Detailed:
     within = ""
     if change.interval is not None:
         low, high = relative(change.interval.low), relative(change.interval.high)
@@ -185,7 +172,7 @@ def _change(series: TrendSeries, change: TrendChange) -> Detailed:
     lasting = "" if change.lasting == "stays" else f", {LASTING[change.lasting]}"
     software = f"; also {one_line(change.software)}" if change.software else ""
     text = f"{relative(change.size)}{within} after {_commit(first)} and up to {_commit(last)}"
-    return Detailed(text, f"{lasting}{software}")
+    return doc.Detailed(text, f"{lasting}{software}")
 
 
 def _commit(point: TrendPoint) -> str:
@@ -194,20 +181,20 @@ def _commit(point: TrendPoint) -> str:
     return one_line(name) + ("+" if point.dirty else "")
 
 
-def _points(series: TrendSeries, newest: int) -> Iterator[Block]:
+def _points(series: TrendSeries, newest: int) -> Iterator[doc.Block]:
     corrected = series.correction is not None
     columns = (
-        Column("commit", left_aligned=True),
-        Column("run", left_aligned=True),
-        Column("value", title="measured" if corrected else _name(series)),
-        *([Column("corrected")] if corrected else []),
-        Column("interval", title="95 % interval", left_aligned=True),
+        doc.Column("commit", left_aligned=True),
+        doc.Column("run", left_aligned=True),
+        doc.Column("value", title="measured" if corrected else _name(series)),
+        *([doc.Column("corrected")] if corrected else []),
+        doc.Column("interval", title="95 % interval", left_aligned=True),
     )
     starts = {change.likeliest for change in series.changes}
     rows = []
     for index, point in list(enumerate(series.points))[-newest:]:
         length = COMMIT_BESIDE_CORRECTED if corrected else COMMIT
-        cells: dict[str, Value] = {
+        cells: dict[str, doc.Value] = {
             "commit": one_line(point.commit[:length]) + ("+" if point.dirty else ""),
             "run": point.run[:8],
             "value": units.amount(point.value, series.unit, series.metric),
@@ -217,10 +204,10 @@ def _points(series: TrendSeries, newest: int) -> Iterator[Block]:
             "interval": _within(point, series),
         }
         created = point.created[:16].replace("T", " ")
-        rows.append(Row(created, cells, tone="strong" if index in starts else ""))
+        rows.append(doc.Row(created, cells, tone="strong" if index in starts else ""))
     if corrected:
-        yield Heading(_name(series), tone="", level=1, tight=True)
-    yield Table(
+        yield doc.Heading(_name(series), tone="", level=1, tight=True)
+    yield doc.Table(
         first="created", columns=columns, rows=rows, notes=_scopes(series.points[-newest:]),
         tight=True,
     )  # fmt: skip

@@ -5,89 +5,76 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchgauge.records.verdict import Outcome, Verdict
+from torchgauge.report.content import document as doc
 from torchgauge.report.content import rulings
 from torchgauge.report.content.comparison import side_details
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Detailed,
-    Document,
-    Facts,
-    Items,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Warnings,
-    cells,
-)
 from torchgauge.visible import one_line
 
 MAX_REGRESSIONS = 10
-TONES: dict[Outcome, Tone] = {
+TONES: dict[Outcome, doc.Tone] = {
     "pass": "good",
     "fail": "bad",
     "inconclusive": "doubtful",
     "not comparable": "doubtful",
 }
 COLUMNS = (
-    Column("figure", get=rulings.figure),
-    Column("change", get=rulings.change),
-    Column("95 %", get=rulings.interval),
-    Column("allowed", get=rulings.allowed, left_aligned=True),
-    Column("how", priority=1, left_aligned=True),
+    doc.Column("figure", get=rulings.figure),
+    doc.Column("change", get=rulings.change),
+    doc.Column("95 %", get=rulings.interval),
+    doc.Column("allowed", get=rulings.allowed, left_aligned=True),
+    doc.Column("how", priority=1, left_aligned=True),
 )
 
 
-def document(verdict: Verdict, _options: Options) -> Document:
+def document(verdict: Verdict, _options: doc.Options) -> doc.Document:
     """Return the rulings and why they are so, where it got worse, and what to do."""
-    blocks: list[Block] = [_rulings(verdict)] if verdict.rulings else []
+    blocks: list[doc.Block] = [_rulings(verdict)] if verdict.rulings else []
     if regressed := verdict.regressed_layers:
         entries = [("·", one_line(name)) for name in regressed[:MAX_REGRESSIONS]]
         omitted_count = len(regressed) - len(entries)
         blocks.append(
-            Items("Where it got worse", entries, recorded=True, omitted_count=omitted_count)
+            doc.Items("Where it got worse", entries, recorded=True, omitted_count=omitted_count)
         )
     if advice := rulings.advice(verdict):
-        blocks.append(Items("What to do", [("·", one_line(sentence)) for sentence in advice]))
-    blocks += [Warnings(verdict.all_warnings)] if verdict.all_warnings else []
+        blocks.append(doc.Items("What to do", [("·", one_line(sentence)) for sentence in advice]))
+    blocks += [doc.Warnings(verdict.all_warnings)] if verdict.all_warnings else []
     outcome = f"{rulings.SIGNS[verdict.outcome]} {verdict.outcome.upper()}"
-    return Document(
+    return doc.Document(
         outcome, headline=rulings.headline(verdict), facts=_facts(verdict), blocks=blocks,
         tone=TONES[verdict.outcome],
     )  # fmt: skip
 
 
-def _facts(verdict: Verdict) -> Facts | None:
-    pairs: list[tuple[str, str | Detailed]] = [
-        (name, Detailed(one_line(side.label), f"  {one_line(side_details(side))}"))
+def _facts(verdict: Verdict) -> doc.Facts | None:
+    pairs: list[tuple[str, str | doc.Detailed]] = [
+        (name, doc.Detailed(one_line(side.label), f"  {one_line(side_details(side))}"))
         for name, side in rulings.sides(verdict.comparison)
     ]
     comparison = verdict.comparison
     for difference in () if comparison is None else comparison.differences:
         values = one_line(f"{difference.baseline} → {difference.current}")
         pairs.append((one_line(difference.name), values))
-    return Facts(pairs, label=0, max_label=24, recorded=True) if pairs else None
+    return doc.Facts(pairs, label=0, max_label=24, recorded=True) if pairs else None
 
 
-def _rulings(verdict: Verdict) -> Table:
+def _rulings(verdict: Verdict) -> doc.Table:
     """Return a row for each ruling, those that did not pass first."""
     ordered, rows = rulings.failures_first(verdict), []
     for shape in dict.fromkeys(ruling.shape for ruling in ordered):
         of_shape = [ruling for ruling in ordered if ruling.shape == shape]
         is_headed = shape != "" and len(of_shape) > 1
-        rows += [Row(one_line(shape), {}, tone="strong")] * is_headed
+        rows += [doc.Row(one_line(shape), {}, tone="strong")] * is_headed
         rows += [
-            Row(
+            doc.Row(
                 f"{rulings.SIGNS[ruling.outcome]} "
                 f"{one_line(ruling.metric if is_headed else ruling.label)}",
-                cells(COLUMNS, ruling),
+                doc.cells(COLUMNS, ruling),
                 int(is_headed),
                 TONES[ruling.outcome],
             )
             for ruling in of_shape
         ]
-    return Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
+    return doc.Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
 
 
 def _reasons(verdict: Verdict) -> Iterator[str]:

@@ -17,20 +17,7 @@ from torchgauge import units
 from torchgauge.records.record import Record
 from torchgauge.records.timeline.quantity import single_layers
 from torchgauge.report import kinds
-from torchgauge.report.content.document import (
-    Column,
-    Detailed,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Items,
-    Listing,
-    Note,
-    Table,
-    Tree,
-    Warnings,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import (
     HEADING,
     VERDICT,
@@ -70,7 +57,7 @@ def render(record: Record) -> str:
     verdict = [block for block in blocks if getattr(block, "title", "") == VERDICT]
     groups = [_head(record, document), *map(_verdict, verdict), *_findings(record, document)]
     for block in blocks:
-        if isinstance(block, Findings) or getattr(block, "title", "") in (HEADING, VERDICT):
+        if isinstance(block, doc.Findings) or getattr(block, "title", "") in (HEADING, VERDICT):
             continue
         groups += _GROUPS[type(block)](block)
     return printable("\n".join(_fitting(groups))) + "\n"
@@ -98,7 +85,7 @@ def _fitting(groups: Iterable[Group]) -> Iterator[str]:
         yield OMITTED.format(omitted_count)
 
 
-def _head(record: Record, document: Document) -> Group:
+def _head(record: Record, document: doc.Document) -> Group:
     names = " → ".join(map(code, document.names)) or cut(document.title)
     clauses = filter(None, (document.how, document.headline, document.line))
     facts = [] if document.facts is None else list(_pairs(document.facts))
@@ -112,9 +99,9 @@ def _verdict(items: Any) -> Group:
     return Group(f"## {VERDICT}", lines, rank=0)
 
 
-def _findings(record: Record, document: Document) -> Iterator[Group]:
+def _findings(record: Record, document: doc.Document) -> Iterator[Group]:
     """Yield what stands out, each with its evidence and what to do."""
-    blocks = [block for block in document.blocks if isinstance(block, Findings)]
+    blocks = [block for block in document.blocks if isinstance(block, doc.Findings)]
     findings = [finding for block in blocks for finding in block.findings]
     if not blocks and has_findings(record):
         findings = [*findings_of(record)]
@@ -136,7 +123,7 @@ def _section(section: Section) -> Iterator[Group]:
     yield Group(_title(section.title, section.how), lines)
 
 
-def _table(table: Table) -> Iterator[Group]:
+def _table(table: doc.Table) -> Iterator[Group]:
     columns = _columns(table)
     lines = []
     for row in table.rows[:MAX_ROWS]:
@@ -151,7 +138,7 @@ def _table(table: Table) -> Iterator[Group]:
     yield Group(_title(table.title or table.first or "Figures", table.how), lines)
 
 
-def _columns(table: Table) -> list[Column]:
+def _columns(table: doc.Table) -> list[doc.Column]:
     """Return the columns left out last on a narrow terminal, with their kinds and intervals."""
     columns = [column for column in table.used_columns if not column.drawn]
     figures = [column for column in columns if not column.key.startswith((*CERTAINTY, SPREAD))]
@@ -160,7 +147,7 @@ def _columns(table: Table) -> list[Column]:
     return [column for column in columns if column.key.removeprefix(SPREAD) in chosen_keys]
 
 
-def _tree(tree: Tree) -> Iterator[Group]:
+def _tree(tree: doc.Tree) -> Iterator[Group]:
     """Yield the layers whose own operators take most time."""
     times: Counter[tuple[str, str]] = Counter()  # a layer may be called in several phases
     root = tree.tree.root
@@ -175,18 +162,18 @@ def _tree(tree: Tree) -> Iterator[Group]:
     yield Group(_title("Layers by their own time in a step", tree.tree.how), lines, rank=2)
 
 
-def _pairs(facts: Facts) -> Iterator[str]:
+def _pairs(facts: doc.Facts) -> Iterator[str]:
     for label, value in facts.pairs:
-        text, detail = value if isinstance(value, Detailed) else (value, "")
+        text, detail = value if isinstance(value, doc.Detailed) else (value, "")
         name = code(text) if facts.recorded and text else text
         yield cut(f"{label}: {', '.join(filter(None, (name, detail.strip(' ,'))))}")
 
 
-def _facts(facts: Facts) -> Iterator[Group]:
+def _facts(facts: doc.Facts) -> Iterator[Group]:
     yield Group(_title(facts.title, facts.how), list(_pairs(facts)))
 
 
-def _items(items: Items) -> Iterator[Group]:
+def _items(items: doc.Items) -> Iterator[Group]:
     labels = items.labels or [""] * len(items.entries)
     lines = [
         cut(f"{sign} {label} {code(str(text)) if items.recorded else text}")
@@ -195,7 +182,7 @@ def _items(items: Items) -> Iterator[Group]:
     yield Group(_title(items.title), lines)
 
 
-def _warnings(warnings: Warnings) -> Iterator[Group]:
+def _warnings(warnings: doc.Warnings) -> Iterator[Group]:
     lines = [
         cut(
             f"{'failed' if warning.failed else 'warning'} {warning.id}: {warning_text(warning)}",
@@ -208,7 +195,7 @@ def _warnings(warnings: Warnings) -> Iterator[Group]:
     yield Group(f"## {warnings.title} ({len(warnings.warnings)})", lines, rank=2)
 
 
-def _heading(heading: Heading) -> Iterator[Group]:
+def _heading(heading: doc.Heading) -> Iterator[Group]:
     clauses = [cut(text) for text in (heading.headline, heading.line) if text]
     yield Group("", [" ".join([_title(heading.title, heading.how), *clauses])])
 
@@ -236,15 +223,15 @@ def code(name: str) -> str:
 
 
 _GROUPS: dict[type, Callable[[Any], Iterable[Group]]] = {
-    Tree: _tree,
-    Warnings: _warnings,
+    doc.Tree: _tree,
+    doc.Warnings: _warnings,
     Section: _section,
-    Table: _table,
-    Facts: _facts,
-    Items: _items,
-    Heading: _heading,
-    Note: lambda note: [Group("", [cut(note.text)])],
-    Listing: lambda listing: [
+    doc.Table: _table,
+    doc.Facts: _facts,
+    doc.Items: _items,
+    doc.Heading: _heading,
+    doc.Note: lambda note: [Group("", [cut(note.text)])],
+    doc.Listing: lambda listing: [
         Group("", [f"    {cut(line)}" for line in listing.lines.splitlines()[:MAX_ROWS]])
     ],
 }

@@ -9,23 +9,7 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.record import Record
 from torchgauge.report import kinds
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Detailed,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Items,
-    Listing,
-    Note,
-    Row,
-    Table,
-    Tone,
-    Tree,
-    Warnings,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.section import Section
@@ -52,22 +36,22 @@ MAX_ROWS = 100
 MAX_ENTRIES = 25
 LONGEST_SENTENCE = 600
 LONGEST = 160  # characters of a name: stacks and kernels differ late in theirs
-MARKS: dict[Tone, str] = {"good": "🟢", "bad": "🔴", "doubtful": "🟡", "faint": "⚪"}
+MARKS: dict[doc.Tone, str] = {"good": "🟢", "bad": "🔴", "doubtful": "🟡", "faint": "⚪"}
 INDENT = "&emsp;"
 FOLD = "<details><summary>Operators and how they were measured</summary>"
 UNFOLD = "</details>"
 SIGNS = {"serious": "✗", "warning": "⚠", "info": "·"}
 
 
-def document_text(shown_document: Document) -> str:
+def document_text(shown_document: doc.Document) -> str:
     """Return the Markdown; where it is too long, what stands before the warnings is cut."""
-    warnings = [block for block in shown_document.blocks if isinstance(block, Warnings)]
-    figures = [block for block in shown_document.blocks if not isinstance(block, Warnings)]
+    warnings = [block for block in shown_document.blocks if isinstance(block, doc.Warnings)]
+    figures = [block for block in shown_document.blocks if not isinstance(block, doc.Warnings)]
     blocks = [*shown_document.conclusion, *figures]
     return document([*_head(shown_document), *_parts(blocks)], list(_parts(warnings)))
 
 
-def _head(shown_document: Document) -> Iterator[Markdown]:
+def _head(shown_document: doc.Document) -> Iterator[Markdown]:
     names = join(" → ", map(code, shown_document.names))
     yield markdown(
         "### {}{}{}",
@@ -82,29 +66,29 @@ def _head(shown_document: Document) -> Iterator[Markdown]:
         yield join("<br>", [*shown_pairs, *omitted(len(pairs), len(shown_pairs))])
 
 
-def _parts(blocks: Iterable[Block]) -> Iterator[Markdown]:
+def _parts(blocks: Iterable[doc.Block]) -> Iterator[Markdown]:
     """Yield blocks as Markdown; sections in a row are one table, notes one paragraph."""
     for kind, group in itertools.groupby(blocks, type):
         neighbours: list[Any] = list(group)
         if kind is Section:
             yield from _sections(neighbours)
-        elif kind is Note:
+        elif kind is doc.Note:
             yield join("<br>", [text(note.text) for note in neighbours])
         else:
             yield from itertools.chain.from_iterable(map(_PARTS[kind], neighbours))
 
 
-def _pairs(facts: Facts) -> list[Markdown]:
+def _pairs(facts: doc.Facts) -> list[Markdown]:
     pairs = []
     for label, value in facts.pairs:
-        detailed = value if isinstance(value, Detailed) else Detailed(value, "")
+        detailed = value if isinstance(value, doc.Detailed) else doc.Detailed(value, "")
         name = code(detailed.text) if facts.recorded else cut(detailed.text)
         detail = markdown(" {}", cut(detailed.detail.strip())) if detailed.detail else ""
         pairs.append(markdown("{}: {}{}", cut(label), name, detail))
     return pairs
 
 
-def _facts(facts: Facts) -> Iterator[Markdown]:
+def _facts(facts: doc.Facts) -> Iterator[Markdown]:
     yield from _title(facts.title, facts.how)
     yield from _list(_pairs(facts))
 
@@ -138,7 +122,7 @@ def _figure(row: Figure) -> tuple[Markdown, Markdown]:
     return markdown("**{}**", row.value), cut(note)
 
 
-def _table(shown_table: Table) -> Iterator[Markdown]:
+def _table(shown_table: doc.Table) -> Iterator[Markdown]:
     """Yield rows of a table without its drawings, and its notes; names are indented by level."""
     columns = _columns(shown_table)
     judged = any(column.judging for column in columns)
@@ -163,14 +147,14 @@ def _table(shown_table: Table) -> Iterator[Markdown]:
     yield from notes if len(notes) < 2 else _list(notes)
 
 
-def _columns(shown_table: Table) -> list[Column]:
+def _columns(shown_table: doc.Table) -> list[doc.Column]:
     """Return the columns without drawings, those left out first on a narrow terminal last."""
     columns = [column for column in shown_table.used_columns if not column.drawn]
     by_priority = sorted(columns, key=lambda column: column.priority or 0)[:MAX_COLUMNS]
     return [column for column in columns if column in by_priority]
 
 
-def _rows(shown_table: Table) -> Sequence[Row]:
+def _rows(shown_table: doc.Table) -> Sequence[doc.Row]:
     """Return the first rows; of a ranked table those of the largest values, in their order."""
     rows = shown_table.rows[: shown_table.top]
     if not shown_table.ranked_by:
@@ -180,7 +164,7 @@ def _rows(shown_table: Table) -> Sequence[Row]:
     return [rows[index] for index in sorted(largest)]
 
 
-def _cell(column: Column, row: Row) -> Markdown:
+def _cell(column: doc.Column, row: doc.Row) -> Markdown:
     text = cut(column.text(row).strip())
     if column.judging:
         return markdown("{} {}", MARKS.get(row.tone, ""), text)
@@ -191,7 +175,7 @@ def _cell(column: Column, row: Row) -> Markdown:
     return markdown("**{}**", text) if column.tone == "strong" else text
 
 
-def _tree(tree: Tree) -> Iterator[Markdown]:
+def _tree(tree: doc.Tree) -> Iterator[Markdown]:
     """Yield the layers, and folded what is behind them; a tree without layers is shown whole."""
     blocks = tree_tables.blocks(tree.tree, tree.options)
     shown_count = 1 if any(row.kind == "layer" for row in tree.tree.rows) else len(blocks)
@@ -200,7 +184,7 @@ def _tree(tree: Tree) -> Iterator[Markdown]:
         yield join("\n\n", [Markdown(FOLD), *folded, Markdown(UNFOLD)])
 
 
-def _items(shown_items: Items) -> Iterator[Markdown]:
+def _items(shown_items: doc.Items) -> Iterator[Markdown]:
     yield from _title(shown_items.title)
     labels = [f"{label}: " for label in shown_items.labels] or [""] * len(shown_items.entries)
     signs = (sign if sign in ("", "·") else f"{sign} " for sign, _ in shown_items.entries)
@@ -216,7 +200,7 @@ def _items(shown_items: Items) -> Iterator[Markdown]:
     yield from _list(entries, shown_items.omitted_count)
 
 
-def _findings(findings: Findings) -> Iterator[Markdown]:
+def _findings(findings: doc.Findings) -> Iterator[Markdown]:
     """Yield what stands out, each with evidence and what to try."""
     entries = [
         markdown(
@@ -230,7 +214,7 @@ def _findings(findings: Findings) -> Iterator[Markdown]:
     yield from _list(entries)
 
 
-def _warnings(warnings: Warnings) -> Iterator[Markdown]:
+def _warnings(warnings: doc.Warnings) -> Iterator[Markdown]:
     """Yield warnings; probes that failed have a sign of their own."""
     entries = [
         markdown(
@@ -246,7 +230,7 @@ def _warnings(warnings: Warnings) -> Iterator[Markdown]:
     yield from _list(entries)
 
 
-def _heading(heading: Heading) -> Iterator[Markdown]:
+def _heading(heading: doc.Heading) -> Iterator[Markdown]:
     detail = markdown(" ({})", code(heading.detail)) if heading.detail else ""
     how = markdown(" ({})", heading.how) if heading.how else ""
     headline = f": {heading.headline}" if heading.headline else ""
@@ -261,14 +245,14 @@ def _title(title: str, how: str = "") -> Iterator[Markdown]:
 
 
 _PARTS: dict[type, Callable[[Any], Iterable[Markdown]]] = {
-    Facts: _facts,
-    Findings: _findings,
-    Heading: _heading,
-    Items: _items,
-    Listing: lambda lines: [listing(lines.lines, lines.language)],
-    Table: _table,
-    Tree: _tree,
-    Warnings: _warnings,
+    doc.Facts: _facts,
+    doc.Findings: _findings,
+    doc.Heading: _heading,
+    doc.Items: _items,
+    doc.Listing: lambda lines: [listing(lines.lines, lines.language)],
+    doc.Table: _table,
+    doc.Tree: _tree,
+    doc.Warnings: _warnings,
 }
 
 

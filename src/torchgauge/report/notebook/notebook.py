@@ -13,23 +13,7 @@ from typing import Any
 from torchgauge.records.record import Record
 from torchgauge.report import kinds
 from torchgauge.report.content import document
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Curve,
-    Detailed,
-    Document,
-    Facts,
-    Findings,
-    Heading,
-    Items,
-    Listing,
-    Note,
-    Table,
-    Tone,
-    Tree,
-    Warnings,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
@@ -39,7 +23,7 @@ from torchgauge.report.tables import tree_tables
 
 MAX_ROWS = 60  # of a table
 SIGNS = {"serious": "✗", "warning": "!", "info": "·"}
-SIGN_TONES: dict[str, Tone] = {
+SIGN_TONES: dict[str, doc.Tone] = {
     "✗": "bad",
     "▲": "bad",
     "!": "doubtful",
@@ -54,15 +38,15 @@ def render(record: Record) -> str:
     return fragment(kinds.document(record))
 
 
-def fragment(shown_document: Document) -> str:
+def fragment(shown_document: doc.Document) -> str:
     """Return a document: its headline figures and drawings, then its blocks.
 
     Of several sections the first figure of each stands above, and all of them are folded; not
     below headings, which say what the figures are of.
     """
     sections = [block for block in shown_document.blocks if isinstance(block, Section)]
-    headed = any(isinstance(block, Heading) for block in shown_document.blocks)
-    folded: list[Block] = [*sections] if len(sections) > 1 and not headed else []
+    headed = any(isinstance(block, doc.Heading) for block in shown_document.blocks)
+    folded: list[doc.Block] = [*sections] if len(sections) > 1 and not headed else []
     facts = [shown_document.facts] if shown_document.facts is not None else []
     parts = [_header(shown_document)]
     if folded:
@@ -85,7 +69,7 @@ def _style() -> str:
     return " ".join(file.read_text(encoding="utf-8").split())
 
 
-def _header(shown_document: Document) -> str:
+def _header(shown_document: doc.Document) -> str:
     title = _toned("b", shown_document.title, shown_document.tone)
     lines = [f"{title} {_faint(shown_document.how)} {escaped(shown_document.headline)}".strip()]
     lines += [_faint(shown_document.line)] * bool(shown_document.line)
@@ -102,7 +86,7 @@ def _headlines(sections: Iterable[Section]) -> str:
     return f'<div class="figures">{"".join(cards)}</div>'
 
 
-def _toned(element: str, text: str, tone: Tone = "") -> str:
+def _toned(element: str, text: str, tone: doc.Tone = "") -> str:
     named = f' class="{tone}"' if tone else ""
     return f"<{element}{named}>{escaped(text)}</{element}>"
 
@@ -111,7 +95,7 @@ def _faint(text: str) -> str:
     return _toned("i", text, "faint") if text else ""
 
 
-def _detailed(text: str | Detailed) -> str:
+def _detailed(text: str | doc.Detailed) -> str:
     if isinstance(text, str):
         return escaped(text)
     return escaped(text.text) + (_toned("span", text.detail, "faint") if text.detail else "")
@@ -125,7 +109,7 @@ def _details(title: str, how: str, content: str, *, is_open: bool = True) -> str
     return f"<details{' open' * is_open}>{summary}{content}</details>"
 
 
-def _block(block: Block) -> str:
+def _block(block: doc.Block) -> str:
     return _BLOCKS[type(block)](block)
 
 
@@ -138,7 +122,7 @@ def _rows(rows: Iterable[Sequence[str]], kind: str = "rows") -> str:
     return f'<table class="{kind}"><tbody>{"".join(lines)}</tbody></table>'
 
 
-def _facts(facts: Facts) -> str:
+def _facts(facts: doc.Facts) -> str:
     rows = [(escaped(label), _detailed(text)) for label, text in facts.pairs if str(text)]
     return _details(facts.title, facts.how, _rows(rows))
 
@@ -161,7 +145,7 @@ def _notes(notes: Iterable[str]) -> str:
     return "".join(_toned("p", note, "faint") for note in notes)
 
 
-def _table(shown_table: Table) -> str:
+def _table(shown_table: doc.Table) -> str:
     columns = shown_table.used_columns
     rows = shown_table.rows[: min(shown_table.top or MAX_ROWS, MAX_ROWS)]
     first_level = min((row.level for row in rows), default=0)
@@ -192,13 +176,13 @@ def _indent(level: int) -> str:
     return f' style="padding-left:{1.4 * level:.1f}em"' if level else ""
 
 
-def _alignment(column: Column) -> Any:
+def _alignment(column: doc.Column) -> Any:
     return "text" if column.left_aligned or column.drawn else ""
 
 
-def _cell(column: Column, row: document.Row) -> str:
+def _cell(column: doc.Column, row: document.Row) -> str:
     value = row.cells.get(column.key)
-    if isinstance(value, Curve):
+    if isinstance(value, doc.Curve):
         return f"<td>{curve(value)}</td>"
     if column.unit == "bar":
         return f"<td>{'' if value is None else bar(float(str(value)))}</td>"
@@ -206,11 +190,11 @@ def _cell(column: Column, row: document.Row) -> str:
     return _toned("td", column.text(row).strip(), classes)  # type: ignore[arg-type]
 
 
-def _tree(tree: Tree) -> str:
+def _tree(tree: doc.Tree) -> str:
     return "".join(map(_block, tree_tables.blocks(tree.tree, tree.options)))
 
 
-def _findings(findings: Findings) -> str:
+def _findings(findings: doc.Findings) -> str:
     lines = [
         (
             SIGNS[finding.severity],
@@ -222,7 +206,7 @@ def _findings(findings: Findings) -> str:
     return _details(findings.title, "", _list(lines))
 
 
-def _warnings(warnings: Warnings) -> str:
+def _warnings(warnings: doc.Warnings) -> str:
     lines = [
         (
             "✗" if warning.failed else "!",
@@ -234,7 +218,7 @@ def _warnings(warnings: Warnings) -> str:
     return _details(warnings.title, "", _list(lines))
 
 
-def _items(items: Items) -> str:
+def _items(items: doc.Items) -> str:
     labels = [*items.labels, *[""] * (len(items.entries) - len(items.labels))]
     lines = [
         (sign, f"{_toned('b', label) + ' ' if label else ''}{_detailed(text)}")
@@ -253,26 +237,26 @@ def _list(lines: Iterable[tuple[str, str]]) -> str:
     return f'<table class="list"><tbody>{"".join(rows)}</tbody></table>'
 
 
-def _heading(heading: Heading) -> str:
+def _heading(heading: doc.Heading) -> str:
     detail = f" ({heading.detail})" * bool(heading.detail)
     title = _toned("b", heading.title + detail, heading.tone)
     below = f"<br>{_faint(heading.line)}" if heading.line else ""
     return f"<p>{title} {_faint(heading.how)} {escaped(heading.headline)}{below}</p>"
 
 
-def _listing(listing: Listing) -> str:
+def _listing(listing: doc.Listing) -> str:
     return _toned("pre", listing.lines)
 
 
 _BLOCKS: dict[type, Callable[[Any], str]] = {
-    Facts: _facts,
-    Findings: _findings,
-    Heading: _heading,
-    Items: _items,
-    Listing: _listing,
-    Note: lambda note: _toned("p", note.text, note.tone),
+    doc.Facts: _facts,
+    doc.Findings: _findings,
+    doc.Heading: _heading,
+    doc.Items: _items,
+    doc.Listing: _listing,
+    doc.Note: lambda note: _toned("p", note.text, note.tone),
     Section: _section,
-    Table: _table,
-    Tree: _tree,
-    Warnings: _warnings,
+    doc.Table: _table,
+    doc.Tree: _tree,
+    doc.Warnings: _warnings,
 }

@@ -18,17 +18,8 @@ from torchgauge.records.timeline.quantity import (
 from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import Pass, Tree
 from torchgauge.records.work.size import BELOW, ITSELF, NOWHERE
+from torchgauge.report.content import document as doc
 from torchgauge.report.content import sections
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Facts,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Value,
-)
 from torchgauge.report.tables import line_table
 from torchgauge.report.tables.kernel_names import kernel_labels
 from torchgauge.report.tables.operator_replay import labels
@@ -41,31 +32,31 @@ WIDEST = 10_000  # columns: no name is cut
 EMPTY_CELL = "–"
 
 _NAME, *_FIGURES = REPORT_COLUMNS
-_BAR = Column("bar", 2, unit="bar")
+_BAR = doc.Column("bar", 2, unit="bar")
 OPERATORS = (
-    Column("calls"),
-    Column("self"),
-    Column("share"),
+    doc.Column("calls"),
+    doc.Column("self"),
+    doc.Column("share"),
     _BAR,
-    Column("total", 1),
-    Column("average", 5),
-    Column("FLOPs", 3),
-    Column("FLOP/s", 4),
-    Column("bytes", 6),
-    Column("memory", 7),
+    doc.Column("total", 1),
+    doc.Column("average", 5),
+    doc.Column("FLOPs", 3),
+    doc.Column("FLOP/s", 4),
+    doc.Column("bytes", 6),
+    doc.Column("memory", 7),
 )
 KERNELS = (
-    Column("calls"),
-    Column("time"),
-    Column("share"),
-    Column("bar", 6, unit="bar"),
-    Column("median", 3),
-    Column("max", 5),
-    Column("grid", 7),
-    Column("block", 8),
-    Column("occupancy", 2),
-    Column("limiter", 4, left_aligned=True),
-    Column("layer", 1, left_aligned=True, tone="faint", max_width=26),
+    doc.Column("calls"),
+    doc.Column("time"),
+    doc.Column("share"),
+    doc.Column("bar", 6, unit="bar"),
+    doc.Column("median", 3),
+    doc.Column("max", 5),
+    doc.Column("grid", 7),
+    doc.Column("block", 8),
+    doc.Column("occupancy", 2),
+    doc.Column("limiter", 4, left_aligned=True),
+    doc.Column("layer", 1, left_aligned=True, tone="faint", max_width=26),
 )
 LONGEST, LONGEST_KERNEL = 48, 36
 
@@ -82,7 +73,7 @@ ORDERS = {
 }
 
 
-def blocks(tree: Tree, options: Options) -> list[Block]:
+def blocks(tree: Tree, options: doc.Options) -> list[doc.Block]:
     """Return layers, operators, kernels and lines, and how they were measured."""
     lines = [] if not tree.lines else [line_table.table(tree.lines, options.top)]
     tables_and_notes = [
@@ -94,60 +85,62 @@ def blocks(tree: Tree, options: Options) -> list[Block]:
     return [
         *(block for block in tables_and_notes if block.rows),
         *lines,
-        Facts(_method(tree, tree.root), label=0),
+        doc.Facts(_method(tree, tree.root), label=0),
     ]
 
 
-def layers(tree: Tree, depth: int | None) -> Table:
+def layers(tree: Tree, depth: int | None) -> doc.Table:
     """Return the layers in calling order, then what belongs to none."""
     rows = list(_layers(tree.root, DEPTH if depth is None else depth))
-    return Table(
+    return doc.Table(
         title="Where the time goes", how=tree.how, first=_NAME.title,
         columns=list(_layer_columns()), rows=rows, recorded=True, layout="fitted", ranked_by="bar",
     )  # fmt: skip
 
 
-def leaves(tree: Tree, top: int) -> Table:
+def leaves(tree: Tree, top: int) -> doc.Table:
     """Return the layers that call no other, those first that take most of the time."""
     leaf_layers = [group for group in single_layers(tree.root) if group.nodes[0].is_leaf]
     leaf_layers.sort(key=lambda group: -(group.nodes[0].time or 0.0))
-    rows = [Row(group.nodes[0].path, _cells(group)) for group in leaf_layers[:top]]
+    rows = [doc.Row(group.nodes[0].path, _cells(group)) for group in leaf_layers[:top]]
     shown_rows = rows if len(leaf_layers) > 1 else []
-    return Table(
+    return doc.Table(
         first="leaf layer", columns=list(_layer_columns(hidden=LEAF_HIDDEN)), rows=shown_rows,
         recorded=True, total_rows=len(leaf_layers), layout="fitted",
     )  # fmt: skip
 
 
-def _layer_columns(hidden: tuple[str, ...] = ()) -> Iterator[Column]:
+def _layer_columns(hidden: tuple[str, ...] = ()) -> Iterator[doc.Column]:
     for column in _FIGURES:
         if column.title in hidden:
             continue
         is_text = column.unit == "text"
         priority = 0 if hidden and column.title == "type" else column.priority
-        yield Column(
+        yield doc.Column(
             column.title, priority, left_aligned=is_text, tone="faint" if is_text else "",
             max_width=LONGEST_TEXT,
         )  # fmt: skip
         yield from [_BAR] * (column.title == "share")
 
 
-def _layers(root: Node, depth: int) -> Iterator[Row]:
+def _layers(root: Node, depth: int) -> Iterator[doc.Row]:
     """Yield the layers in calling order, then what belongs to none."""
     pending = [(0, RepeatedLayers(root.name, (root,), root))]
     while pending:
         level, group = pending.pop()
-        tone: Tone = "" if level else "strong"
+        tone: doc.Tone = "" if level else "strong"
         name, cells = _name(group), _cells(group)
         if name.endswith(str(cells.get("type"))):  # it is said once
             cells["type"] = ""
-        yield Row(name, cells, level, tone)
+        yield doc.Row(name, cells, level, tone)
         if level < depth:
             pending += [(level + 1, child) for child in reversed(group.children)]
     for bucket in root.children:
         if bucket.kind == "bucket" and bucket.time:
             cells = _cells(RepeatedLayers(bucket.name, (bucket,), root))
-            yield Row(bucket.name, {key: cells[key] for key in BUCKET if key in cells}, 1, "remark")
+            yield doc.Row(
+                bucket.name, {key: cells[key] for key in BUCKET if key in cells}, 1, "remark"
+            )
 
 
 def _name(group: RepeatedLayers) -> str:
@@ -156,9 +149,9 @@ def _name(group: RepeatedLayers) -> str:
     return f"{group.name} {type_name}" if group.name[:1].isdecimal() and type_name else group.name
 
 
-def _cells(group: RepeatedLayers) -> dict[str, Value]:
+def _cells(group: RepeatedLayers) -> dict[str, doc.Value]:
     """Return the known facts about a layer, or of several that repeat; what is 0 is a dash."""
-    cells: dict[str, Value] = {}
+    cells: dict[str, doc.Value] = {}
     at_least = any(node.at_least for node in group.nodes)
     for column in _FIGURES:
         value = column.get(group)
@@ -178,7 +171,7 @@ def _rate(amount: float | None, time: float | None) -> str:
     return units.count(amount / time, 3) if amount and time else EMPTY_CELL
 
 
-def operators(tree: Tree, options: Options) -> Table:
+def operators(tree: Tree, options: doc.Options) -> doc.Table:
     """Return the operators with most time of their own, or first in another order.
 
     The column that they are sorted by is always there, and shapes are never cut.
@@ -192,20 +185,20 @@ def operators(tree: Tree, options: Options) -> Table:
     if options.by_shape:
         names = labels(names, [record["Input Shapes"] for record in records])
     listed = zip(names, records[: options.top], strict=False)
-    rows = [Row(name, _figures(record, clock, tree.allocator)) for name, record in listed]
+    rows = [doc.Row(name, _figures(record, clock, tree.allocator)) for name, record in listed]
     columns = [
         dataclasses.replace(column, priority=None) if column.key == sorted_by else column
         for column in OPERATORS
     ]
-    return Table(
+    return doc.Table(
         first="operator", columns=columns, rows=rows, recorded=True, total_rows=len(records),
         layout="fitted", longest=WIDEST if options.by_shape else LONGEST,
     )  # fmt: skip
 
 
-def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, Value]:
+def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, doc.Value]:
     percent = row[f"Self {clock} %"] or 0.0
-    cells: dict[str, Value] = {
+    cells: dict[str, doc.Value] = {
         "calls": f"{row['# of Calls']:,}",
         "self": units.time(row[f"Self {clock}"], 3),
         "share": f"{percent:.1f} %",
@@ -220,14 +213,14 @@ def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, Value
     return cells
 
 
-def _work(row: dict[str, Any], time: float | None) -> dict[str, Value]:
+def _work(row: dict[str, Any], time: float | None) -> dict[str, doc.Value]:
     """Return an operator's figures, or where its work is counted."""
     places = row["counted at"].split(", ")
     if ITSELF not in places:
         location = {BELOW: "in callees", NOWHERE: units.UNKNOWN}.get(places[0], "in caller")
         return {"FLOPs": location, "bytes": location}
     prefix = "≥ " if NOWHERE in places else ""
-    cells: dict[str, Value] = {}
+    cells: dict[str, doc.Value] = {}
     for title, amount, format_amount in (
         ("FLOPs", row["flops"], units.count),
         ("bytes", row["bytes"], units.size),
@@ -239,23 +232,23 @@ def _work(row: dict[str, Any], time: float | None) -> dict[str, Value]:
     return cells | ({"FLOP/s": _rate(row["flops"], time)} if places == [ITSELF] else {})
 
 
-def launches(tree: Tree, options: Options) -> Table:
+def launches(tree: Tree, options: doc.Options) -> doc.Table:
     """Return the kernels and copies that take most of the device's time."""
     records = kernels(tree).rows()
     names = kernel_labels([record["name"] for record in records])
     rows = [
-        Row(name, _launch(record))
+        doc.Row(name, _launch(record))
         for name, record in zip(names, records[: options.top], strict=False)
     ]
-    return Table(
+    return doc.Table(
         first="kernel", columns=KERNELS, rows=rows, recorded=True, total_rows=len(records),
         layout="fitted", longest=LONGEST_KERNEL,
     )  # fmt: skip
 
 
-def _launch(row: dict[str, Any]) -> dict[str, Value]:
+def _launch(row: dict[str, Any]) -> dict[str, doc.Value]:
     share = row["share"] or 0.0
-    cells: dict[str, Value] = {
+    cells: dict[str, doc.Value] = {
         "calls": f"{row['calls']:,}",
         "time": units.time(row["device_time"], 3),
         "share": f"{100 * share:.1f} %",

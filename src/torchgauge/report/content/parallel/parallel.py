@@ -5,19 +5,8 @@ from __future__ import annotations
 from torchgauge import units
 from torchgauge.records.parallel.parallel import Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import DeviceFit, SmallestMesh, Verdict
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.count import model_name
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Heading,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Warnings,
-)
 from torchgauge.report.content.parallel.rank_blocks import (
     bounds,
     collectives,
@@ -27,7 +16,7 @@ from torchgauge.report.content.parallel.rank_blocks import (
 )
 from torchgauge.report.notebook import charts
 
-TONES: dict[Verdict, Tone] = {"fits": "good", "may fit": "doubtful", "does not fit": "bad"}
+TONES: dict[Verdict, doc.Tone] = {"fits": "good", "may fit": "doubtful", "does not fit": "bad"}
 WORST: tuple[Verdict, ...] = ("does not fit", "may fit", "fits")
 RESERVED_NOTE = (
     "Reserved: the peaks of the streams' pools. Fragmentation, the driver, buffers of NCCL and "
@@ -41,25 +30,25 @@ def title(record: Parallel) -> str:
     return record.target.name
 
 
-def document(record: Parallel, options: Options) -> Document:
+def document(record: Parallel, options: doc.Options) -> doc.Document:
     """Return whether it fits, then memory, collectives, work and time of each kind of rank."""
     several = len(record.kinds) > 1
-    blocks: list[Block] = [fits(record)] if record.largest.fits else []
+    blocks: list[doc.Block] = [fits(record)] if record.largest.fits else []
     if record.alternatives:
         blocks.append(alternatives(record))
     if record.smallest is not None:
         blocks.append(smallest(record.smallest))
     for kind in record.kinds:
         if several:
-            blocks.append(Heading(kind.name, f"rank {kind.rank}, {_ranks(kind.ranks)} alike"))
+            blocks.append(doc.Heading(kind.name, f"rank {kind.rank}, {_ranks(kind.ranks)} alike"))
         blocks += [memory(kind), layers(kind, options.top), collectives(kind), work(kind)]
         blocks += [bounds(kind)] if kind.bounds else []
-    blocks += [Warnings(record.all_warnings)] if record.all_warnings else []
-    return Document(
+    blocks += [doc.Warnings(record.all_warnings)] if record.all_warnings else []
+    return doc.Document(
         title(record),
         headline=headline(record),
         line=_conditions(record),
-        facts=Facts([("target", record.target.spec)]) if record.target.spec else None,
+        facts=doc.Facts([("target", record.target.spec)]) if record.target.spec else None,
         blocks=blocks,
         names=(title(record),),
         charts=[
@@ -102,25 +91,25 @@ def _ranks(count: int) -> str:
     return f"{count:,} rank{'s' * (count != 1)}"
 
 
-def fits(record: Parallel) -> Table:
+def fits(record: Parallel) -> doc.Table:
     """Return for each kind of rank and device whether it fits, and with which margin."""
     several = len(record.kinds) > 1
     columns = (
-        Column("verdict", title="", left_aligned=True, judging=True),
-        Column("alive", unit="bytes", priority=2),
-        Column("reserved", unit="bytes"),
-        Column("memory", title="available", unit="bytes"),
-        Column("margin", unit="bytes"),
-        Column("needed", title="needs", unit="bytes", priority=1),
+        doc.Column("verdict", title="", left_aligned=True, judging=True),
+        doc.Column("alive", unit="bytes", priority=2),
+        doc.Column("reserved", unit="bytes"),
+        doc.Column("memory", title="available", unit="bytes"),
+        doc.Column("margin", unit="bytes"),
+        doc.Column("needed", title="needs", unit="bytes", priority=1),
     )
     rows = [
-        Row(f"{kind.name}, {name}" if several else name, _fit_cells(kind, fit),
+        doc.Row(f"{kind.name}, {name}" if several else name, _fit_cells(kind, fit),
             tone=TONES[fit.verdict])
         for kind in record.kinds for fit in kind.fits for name in (model_name(fit.device),)
     ]  # fmt: skip
     tight = any(fit.verdict != "fits" for kind in record.kinds for fit in kind.fits)
     remedy = (REMEDY,) if tight and not record.alternatives else ()
-    return Table(
+    return doc.Table(
         title="Does it fit", how="estimated", first="device", columns=columns, rows=rows,
         layout="fitted", notes=(RESERVED_NOTE, *remedy),
     )  # fmt: skip
@@ -137,24 +126,24 @@ def _fit_cells(kind: RankKind, fit: DeviceFit) -> dict[str, str | float | None]:
     }
 
 
-def alternatives(record: Parallel) -> Table:
+def alternatives(record: Parallel) -> doc.Table:
     """Return what the step takes with one setting changed, most saved first."""
     largest = record.largest
     devices = [fit.device for fit in largest.fits]
     columns = (
-        Column("reserved", unit="bytes"),
-        Column("saved", unit="bytes"),
+        doc.Column("reserved", unit="bytes"),
+        doc.Column("saved", unit="bytes"),
         *(
-            Column(device, title=f"on {model_name(device)}", left_aligned=True)
+            doc.Column(device, title=f"on {model_name(device)}", left_aligned=True)
             for device in devices
         ),
-        Column("flops", title="FLOPs", priority=1),
-        Column("sent", priority=2),
-        Column("host", title="on the host", unit="bytes", priority=3),
-        Column("option", title="by", left_aligned=True, priority=4),
+        doc.Column("flops", title="FLOPs", priority=1),
+        doc.Column("sent", priority=2),
+        doc.Column("host", title="on the host", unit="bytes", priority=3),
+        doc.Column("option", title="by", left_aligned=True, priority=4),
     )
     rows = [
-        Row("as it is", {"reserved": largest.memory.reserved,
+        doc.Row("as it is", {"reserved": largest.memory.reserved,
             **{fit.device: worst_verdict(record, fit.device) for fit in largest.fits}})
     ]  # fmt: skip
     unknown = float("inf")
@@ -170,10 +159,10 @@ def alternatives(record: Parallel) -> Table:
             cells["host"] = other.host or None
         filled = {key: value for key, value in cells.items() if value is not None}
         verdicts = [verdict for verdict in WORST if verdict in other.verdicts.values()]
-        tone: Tone = TONES[verdicts[0]] if verdicts else ""
-        rows.append(Row(other.name, filled, tone=tone if tone == "good" else ""))
+        tone: doc.Tone = TONES[verdicts[0]] if verdicts else ""
+        rows.append(doc.Row(other.name, filled, tone=tone if tone == "good" else ""))
     failed = [f"{other.name}: {other.failed}" for other in record.alternatives if other.failed]
-    return Table(
+    return doc.Table(
         title="What would save memory", how="counted again", first="change", columns=columns,
         rows=rows, layout="fitted", notes=failed,
     )  # fmt: skip
@@ -185,14 +174,14 @@ def _relative(new: float | None, old: float) -> str | None:
     return f"{'+' * (new > old)}{units.percent(new / old - 1)}"
 
 
-def smallest(trials: SmallestMesh) -> Table:
+def smallest(trials: SmallestMesh) -> doc.Table:
     """Return what each size that was tried reserves, and the smallest that fits."""
     columns = (
-        Column("verdict", title="", left_aligned=True, judging=True),
-        Column("reserved", unit="bytes"),
+        doc.Column("verdict", title="", left_aligned=True, judging=True),
+        doc.Column("reserved", unit="bytes"),
     )
     rows = [
-        Row(f"{trials.dim} {size}", {"verdict": verdict, "reserved": trials.reserved.get(size)},
+        doc.Row(f"{trials.dim} {size}", {"verdict": verdict, "reserved": trials.reserved.get(size)},
             tone=TONES[verdict])
         for size, verdict in sorted(trials.verdicts.items())
     ]  # fmt: skip
@@ -204,7 +193,7 @@ def smallest(trials: SmallestMesh) -> Table:
     notes: tuple[str, ...] = (answer,)
     if trials.early_end:
         notes = (answer, f"The search ended early: {trials.early_end}")
-    return Table(
+    return doc.Table(
         title="Smallest mesh", how="estimated", first="mesh", columns=columns, rows=rows,
         notes=notes,
     )  # fmt: skip

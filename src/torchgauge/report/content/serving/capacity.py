@@ -8,22 +8,7 @@ from torchgauge import units
 from torchgauge.analyze.capacity.prediction import FULLEST
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
 from torchgauge.records.serving.requests import Distribution, Estimate
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Detailed,
-    Document,
-    Facts,
-    Findings,
-    Note,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Value,
-    Warnings,
-    cells,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.notebook import serving_charts
 
@@ -41,7 +26,7 @@ DISCIPLINES = {
     "one by one": "one queue, workers take single requests",
     "continuous": "continuous batching, requests go to the workers in turn",
 }
-TONES: dict[str, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful"}
+TONES: dict[str, doc.Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful"}
 NO_END = "queue grows without end"
 
 
@@ -95,34 +80,34 @@ WAITS = (
     ("TPOT p50", "tpot", 0.5),
 )
 SETTINGS = (
-    Column("p50", get=_wait("latency", 0.5)),
-    Column("p99", tone="strong", get=_wait("latency", 0.99)),
-    Column("p99 interval", title="95 %", priority=2, tone="faint", get=_p99_interval),
-    Column("TTFT p95", priority=3, get=_wait("ttft", 0.95)),
-    Column("TPOT p50", priority=3, get=_wait("tpot", 0.5)),
-    Column("busy", unit="percent", get=lambda setting: setting.utilization),
-    Column("batch", title="mean batch", priority=4, get=_number("mean_batch")),
-    Column("knee", title="knee/s", get=lambda s: s.knee and words.rate(s.knee.value)),
-    Column("price", title="price/h", priority=5, get=_number("price")),
-    Column("million", title="per million", priority=6, get=_number("price_per_million")),
-    Column("goals", left_aligned=True, get=lambda s: s.verdict if s.stable else NO_END),
+    doc.Column("p50", get=_wait("latency", 0.5)),
+    doc.Column("p99", tone="strong", get=_wait("latency", 0.99)),
+    doc.Column("p99 interval", title="95 %", priority=2, tone="faint", get=_p99_interval),
+    doc.Column("TTFT p95", priority=3, get=_wait("ttft", 0.95)),
+    doc.Column("TPOT p50", priority=3, get=_wait("tpot", 0.5)),
+    doc.Column("busy", unit="percent", get=lambda setting: setting.utilization),
+    doc.Column("batch", title="mean batch", priority=4, get=_number("mean_batch")),
+    doc.Column("knee", title="knee/s", get=lambda s: s.knee and words.rate(s.knee.value)),
+    doc.Column("price", title="price/h", priority=5, get=_number("price")),
+    doc.Column("million", title="per million", priority=6, get=_number("price_per_million")),
+    doc.Column("goals", left_aligned=True, get=lambda s: s.verdict if s.stable else NO_END),
 )
 INSIDE = {True: "inside", False: "outside", None: ""}
 CHECKS = (
-    Column("predicted", unit="time", get=lambda check: check.predicted.value),
-    Column("interval", title="95 %", priority=1, tone="faint",
+    doc.Column("predicted", unit="time", get=lambda check: check.predicted.value),
+    doc.Column("interval", title="95 %", priority=1, tone="faint",
            get=lambda check: words.times(check.predicted.interval)),
-    Column("measured", unit="time", get=lambda check: check.measured.value),
-    Column("off", priority=2, get=_off),
-    Column("inside", left_aligned=True, get=lambda check: INSIDE[check.inside]),
+    doc.Column("measured", unit="time", get=lambda check: check.measured.value),
+    doc.Column("off", priority=2, get=_off),
+    doc.Column("inside", left_aligned=True, get=lambda check: INSIDE[check.inside]),
 )  # fmt: skip
 
 
-def document(plan: CapacityPlan, _options: Options) -> Document:
+def document(plan: CapacityPlan, _options: doc.Options) -> doc.Document:
     """Return the workers needed, the settings around them, the front, and checks."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     if plan.refused:
-        blocks.append(Note(f"Nothing is predicted. {plan.refused}", "bad"))
+        blocks.append(doc.Note(f"Nothing is predicted. {plan.refused}", "bad"))
     if plan.settings:
         blocks.append(settings(plan.settings, f"At {words.rate(plan.settings[0].rate)} requests/s"))
     if plan.front:
@@ -131,17 +116,17 @@ def document(plan: CapacityPlan, _options: Options) -> Document:
     if plan.checks:
         blocks.append(_checks(plan.checks))
     if plan.findings:
-        blocks.append(Findings(plan.findings))
+        blocks.append(doc.Findings(plan.findings))
     if plan.warnings:
-        blocks.append(Warnings(plan.warnings))
+        blocks.append(doc.Warnings(plan.warnings))
     if plan.interrupted:
-        blocks.append(Note("Interrupted before its end.", "doubtful"))
-    return Document(
+        blocks.append(doc.Note("Interrupted before its end.", "doubtful"))
+    return doc.Document(
         plan.target.name,
         "capacity, estimated by simulation",
-        facts=Facts(list(_facts(plan)), label=LABEL),
+        facts=doc.Facts(list(_facts(plan)), label=LABEL),
         blocks=blocks,
-        conclusion=[Facts(list(in_short(plan)), "In short")],
+        conclusion=[doc.Facts(list(in_short(plan)), "In short")],
         charts=serving_charts.plan(plan),
         names=(plan.target.name,),
     )
@@ -174,29 +159,32 @@ def _shapes(shapes: Sequence[tuple[int, int]]) -> str:
     return f"{', '.join(texts)} tokens of prompt and answer{', in turn' * (len(shapes) > 1)}"
 
 
-def in_short(plan: CapacityPlan) -> Iterator[tuple[str, Detailed]]:
+def in_short(plan: CapacityPlan) -> Iterator[tuple[str, doc.Detailed]]:
     """Yield the workers needed, their latency and knee, and what a lost one does."""
     needed = plan.needed
     if needed is None:
         reason = plan.refused or next((finding.title for finding in plan.findings), "")
-        yield "workers", Detailed("unknown" if plan.refused else "none", f"  {reason}")
+        yield "workers", doc.Detailed("unknown" if plan.refused else "none", f"  {reason}")
         return
-    yield "workers", Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
+    yield "workers", doc.Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
     for label, metric, fraction in WAITS:
         if (figure := _percentile(needed, metric, fraction)) is not None:
-            yield label, Detailed(units.time(figure.value, 3), _within(figure))
+            yield label, doc.Detailed(units.time(figure.value, 3), _within(figure))
     if needed.utilization is not None:
-        yield "busy", Detailed(units.percent(needed.utilization), "  of the time, each worker")
+        yield "busy", doc.Detailed(units.percent(needed.utilization), "  of the time, each worker")
     if needed.knee is not None:
         bounds = needed.knee.interval
         within = "" if bounds is None else f"  {words.rate(bounds.low)} … {words.rate(bounds.high)}"
-        yield "knee", Detailed(f"{words.rate(needed.knee.value)} requests/s", within)
+        yield "knee", doc.Detailed(f"{words.rate(needed.knee.value)} requests/s", within)
     if plan.failure is not None:
-        yield f"with {plan.failure.workers:,}", Detailed(_failed(plan.failure), "  one worker lost")
+        yield (
+            f"with {plan.failure.workers:,}",
+            doc.Detailed(_failed(plan.failure), "  one worker lost"),
+        )
     if needed.price is not None:
         million = needed.price_per_million or 0.0
         detail = f"  {units.significant(million, 3)} for a million requests"
-        yield "price/h", Detailed(units.significant(needed.price, 3), detail)
+        yield "price/h", doc.Detailed(units.significant(needed.price, 3), detail)
 
 
 def _within(figure: Estimate) -> str:
@@ -214,14 +202,14 @@ def _failed(setting: PlannedSetting) -> str:
     return f"{p99}, goals {setting.verdict}" if setting.verdict else p99
 
 
-def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
+def settings(planned: Sequence[PlannedSetting], title: str) -> doc.Table:
     """Return settings with what requests wait, how busy workers are, and the knee."""
     has_one_batching = len({setting_name(setting) for setting in planned}) == 1
     rows = [
-        Row(
+        doc.Row(
             f"{setting.workers:,} worker{'s' * (setting.workers != 1)}"
             + ("" if has_one_batching else f", {setting_name(setting)}"),
-            cells(SETTINGS, setting),
+            doc.cells(SETTINGS, setting),
             tone=TONES[setting.verdict] if setting.verdict else "",
         )
         for setting in planned
@@ -232,16 +220,16 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> Table:
         notes.append(f"{NO_END.capitalize()}: at over {share} of the highest rate of its workers.")
     if has_one_batching:
         notes.insert(0, f"All: {setting_name(planned[0])}.")
-    return Table(
+    return doc.Table(
         title=title, how="estimated", columns=SETTINGS, rows=rows, layout="fitted", notes=notes
     )
 
 
-def _checks(checks: Sequence[Check]) -> Table:
-    rows = [Row(f"{c.figure} at {words.rate(c.rate)}/s", _check(c)) for c in checks]
+def _checks(checks: Sequence[Check]) -> doc.Table:
+    rows = [doc.Row(f"{c.figure} at {words.rate(c.rate)}/s", _check(c)) for c in checks]
     judged = [check.inside for check in checks if check.inside is not None]
     notes = [f"{sum(judged)} of {len(judged)} measurements lie in their interval."] * bool(judged)
-    return Table(
+    return doc.Table(
         title="Predictions beside measurements of the same requests",
         columns=CHECKS,
         rows=rows,
@@ -250,5 +238,5 @@ def _checks(checks: Sequence[Check]) -> Table:
     )
 
 
-def _check(check: Check) -> dict[str, Value]:
+def _check(check: Check) -> dict[str, doc.Value]:
     return {column.key: column.get(check) for column in CHECKS if column.get is not None}

@@ -9,19 +9,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Distribution, Estimate
 from torchgauge.records.serving.serving import ServedBy, Serving
-from torchgauge.report.content.document import (
-    Block,
-    Column,
-    Document,
-    Facts,
-    Note,
-    Options,
-    Row,
-    Table,
-    Tone,
-    Warnings,
-    cells,
-)
+from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.notebook import serving_charts
@@ -95,59 +83,66 @@ def _network(use: ServerUse) -> str:
 
 
 LOAD = (
-    Column("answered", title="answered/s", get=lambda level: _rate(level.completed)),
-    Column("p50", get=_time("latency", 0.5)),
-    Column("± p50", title="±", priority=4, tone="faint", get=_half),
-    Column("p99", tone="strong", get=_time("latency", 0.99)),
-    Column("p99 interval", 2, title="95 %", tone="faint", get=_interval("latency", 0.99)),
-    Column("goodput", title="goodput/s", priority=1, get=lambda level: _rate(level.goodput)),
-    Column("errors", priority=3, get=lambda level: _share(level.failed_share or None)),
-    Column("outcome", left_aligned=True, get=words.outcome),
+    doc.Column("answered", title="answered/s", get=lambda level: _rate(level.completed)),
+    doc.Column("p50", get=_time("latency", 0.5)),
+    doc.Column("± p50", title="±", priority=4, tone="faint", get=_half),
+    doc.Column("p99", tone="strong", get=_time("latency", 0.99)),
+    doc.Column("p99 interval", 2, title="95 %", tone="faint", get=_interval("latency", 0.99)),
+    doc.Column("goodput", title="goodput/s", priority=1, get=lambda level: _rate(level.goodput)),
+    doc.Column("errors", priority=3, get=lambda level: _share(level.failed_share or None)),
+    doc.Column("outcome", left_aligned=True, get=words.outcome),
 )
 PERCENTILES = (
-    Column("p50", get=_time("latency", 0.5)),
-    Column("p90", get=_time("latency", 0.9)),
-    Column("p95", get=_time("latency", 0.95)),
-    Column("p99", get=_time("latency", 0.99)),
-    Column("max", get=lambda level: level.latency and units.time(level.latency.high, 3)),
-    Column("service p99", priority=1, get=_time("service", 0.99)),
-    Column("wait p99", title="client's wait p99", priority=2, get=_time("wait", 0.99)),
+    doc.Column("p50", get=_time("latency", 0.5)),
+    doc.Column("p90", get=_time("latency", 0.9)),
+    doc.Column("p95", get=_time("latency", 0.95)),
+    doc.Column("p99", get=_time("latency", 0.99)),
+    doc.Column("max", get=lambda level: level.latency and units.time(level.latency.high, 3)),
+    doc.Column("service p99", priority=1, get=_time("service", 0.99)),
+    doc.Column("wait p99", title="client's wait p99", priority=2, get=_time("wait", 0.99)),
 )
 TOKENS = (
-    Column("TTFT p50", get=_time("ttft", 0.5)),
-    Column("TTFT p95", get=_time("ttft", 0.95)),
-    Column("± TTFT", title="95 %", priority=3, tone="faint", get=_interval("ttft", 0.95)),
-    Column("ITL p50", priority=1, get=_time("itl", 0.5)),
-    Column("ITL p99", get=_time("itl", 0.99)),
-    Column("TPOT p50", get=_time("tpot", 0.5)),
-    Column("tokens/s", tone="strong", get=lambda level: _rate(level.tokens)),
-    Column("tokens in/s", priority=2, get=lambda level: _rate(level.tokens_in)),
+    doc.Column("TTFT p50", get=_time("ttft", 0.5)),
+    doc.Column("TTFT p95", get=_time("ttft", 0.95)),
+    doc.Column("± TTFT", title="95 %", priority=3, tone="faint", get=_interval("ttft", 0.95)),
+    doc.Column("ITL p50", priority=1, get=_time("itl", 0.5)),
+    doc.Column("ITL p99", get=_time("itl", 0.99)),
+    doc.Column("TPOT p50", get=_time("tpot", 0.5)),
+    doc.Column("tokens/s", tone="strong", get=lambda level: _rate(level.tokens)),
+    doc.Column("tokens in/s", priority=2, get=lambda level: _rate(level.tokens_in)),
 )
 GOALS = (
-    Column("value", get=lambda result: words.goal_amount(result.goal, result.value)),
-    Column("interval", title="95 %", priority=1, tone="faint",
+    doc.Column("value", get=lambda result: words.goal_amount(result.goal, result.value)),
+    doc.Column("interval", title="95 %", priority=1, tone="faint",
            get=lambda result: words.interval(result.interval, result.goal)),
-    Column("verdict", left_aligned=True),
+    doc.Column("verdict", left_aligned=True),
 )  # fmt: skip
 CLIENT = (
-    Column("lateness p50", priority=1, get=lambda client: _seconds(client.lateness)),
-    Column("lateness p99", get=lambda client: _seconds(client.lateness_p99)),
-    Column("CPU a request", priority=2, get=lambda client: _seconds(client.cpu)),
-    Column("waiting for a core", priority=3, get=lambda client: _share(client.waiting)),
-    Column("connections", 4, unit="count", get=lambda client: client.connections or None),
+    doc.Column("lateness p50", priority=1, get=lambda client: _seconds(client.lateness)),
+    doc.Column("lateness p99", get=lambda client: _seconds(client.lateness_p99)),
+    doc.Column("CPU a request", priority=2, get=lambda client: _seconds(client.cpu)),
+    doc.Column("waiting for a core", priority=3, get=lambda client: _share(client.waiting)),
+    doc.Column("connections", 4, unit="count", get=lambda client: client.connections or None),
 )
 SERVER = (
-    Column("CPU", title="cores", get=_cores),
-    Column("busy", title="of its cores", get=_busy),
-    Column("memory", get=lambda use: units.size(max(use.memory), 3) if use.memory else ""),
-    Column("GPU", priority=1, get=lambda use: _share(words.mean(use.gpu))),
-    Column("waiting", title="waiting for a core", priority=2,
+    doc.Column("CPU", title="cores", get=_cores),
+    doc.Column("busy", title="of its cores", get=_busy),
+    doc.Column("memory", get=lambda use: units.size(max(use.memory), 3) if use.memory else ""),
+    doc.Column("GPU", priority=1, get=lambda use: _share(words.mean(use.gpu))),
+    doc.Column("waiting", title="waiting for a core", priority=2,
            get=lambda use: _share(words.mean(use.waiting))),
-    Column("disk", priority=4, get=lambda use: _transfer_rate(use.read, use.written)),
-    Column("network", title="machine's network", priority=5, get=_network),
-    Column("limit", title="at its limit", left_aligned=True, get=lambda use: use.first_saturated),
+    doc.Column("disk", priority=4, get=lambda use: _transfer_rate(use.read, use.written)),
+    doc.Column("network", title="machine's network", priority=5, get=_network),
+    doc.Column(
+        "limit", title="at its limit", left_aligned=True, get=lambda use: use.first_saturated
+    ),
 )  # fmt: skip
-TONES: dict[str | None, Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful", None: ""}
+TONES: dict[str | None, doc.Tone] = {
+    "met": "good",
+    "missed": "bad",
+    "unclear": "doubtful",
+    None: "",
+}
 
 
 def title(serving: Serving) -> str:
@@ -155,7 +150,7 @@ def title(serving: Serving) -> str:
     return serving.target.name
 
 
-def document(serving: Serving, _: Options) -> Document:
+def document(serving: Serving, _: doc.Options) -> doc.Document:
     """Return the load by level, tokens, goals, client and server, and the capacity."""
     blocks = _level_blocks(serving)
     for heading, pairs in (
@@ -166,20 +161,22 @@ def document(serving: Serving, _: Options) -> Document:
     ):
         if listed := list(pairs):
             how = "estimated" if heading.startswith("By a") else ""
-            blocks.append(Facts(listed, heading, how, label=LABEL))
+            blocks.append(doc.Facts(listed, heading, how, label=LABEL))
     if any(level.early_stopping for level in serving.levels):
-        blocks.append(Note("Early stopping is valid for independent requests only.", tight=True))
+        blocks.append(
+            doc.Note("Early stopping is valid for independent requests only.", tight=True)
+        )
     if serving.all_warnings:
         heading = "Warnings" if serving.complete else "Failed and warnings"
-        blocks.append(Warnings(serving.all_warnings, heading))
+        blocks.append(doc.Warnings(serving.all_warnings, heading))
     if serving.interrupted:
-        blocks.append(Note("Interrupted before its end.", "doubtful"))
+        blocks.append(doc.Note("Interrupted before its end.", "doubtful"))
     short_pairs = list(words.in_short(serving))
-    in_short = [Facts(short_pairs, "In short", label=LABEL)] if short_pairs else []
-    return Document(
+    in_short = [doc.Facts(short_pairs, "In short", label=LABEL)] if short_pairs else []
+    return doc.Document(
         title(serving),
         "load",
-        facts=Facts(words.facts(serving), label=LABEL),
+        facts=doc.Facts(words.facts(serving), label=LABEL),
         blocks=blocks,
         conclusion=[*in_short, *most_important(serving)],
         charts=serving_charts.serving(serving),
@@ -187,7 +184,7 @@ def document(serving: Serving, _: Options) -> Document:
     )
 
 
-def of_profile(profile: Profile) -> list[Block]:
+def of_profile(profile: Profile) -> list[doc.Block]:
     """Return the level or the capacity of a profile that is a part of a record of load."""
     levels = () if profile.serving is None else (profile.serving,)
     serving = Serving(
@@ -198,37 +195,37 @@ def of_profile(profile: Profile) -> list[Block]:
         capacity=profile.capacity,
     )
     capacity = words.capacity(serving)
-    facts = [] if capacity is None else [Facts([("capacity", capacity)], "Load", label=LABEL)]
+    facts = [] if capacity is None else [doc.Facts([("capacity", capacity)], "Load", label=LABEL)]
     return [*_level_blocks(serving), *facts]
 
 
-def _level_blocks(serving: Serving) -> list[Block]:
+def _level_blocks(serving: Serving) -> list[doc.Block]:
     return [*[load(serving)] * bool(serving.levels), *_tables(serving)]
 
 
-def load(serving: Serving) -> Table:
+def load(serving: Serving) -> doc.Table:
     """Return what was asked of the server, what it answered, and what a request waited."""
     rows = [
-        Row(name, cells(LOAD, level), 1, _tone(level))
+        doc.Row(name, doc.cells(LOAD, level), 1, _tone(level))
         for name, level in zip(serving.level_names, serving.levels, strict=True)
     ]
     notes = ["Times count from when a request was due."]
     if any(level.goodput is not None for level in serving.levels):
         notes[0] += " Goodput: requests/s within all goals."
-    return Table(
+    return doc.Table(
         title="Load", how="measured", columns=LOAD, rows=rows, layout="fitted",
         notes=[*notes, *words.without_intervals(serving)],
     )  # fmt: skip
 
 
-def _tone(level: Level) -> Tone:
+def _tone(level: Level) -> doc.Tone:
     limited = level.client is not None and level.client.limited
     return "doubtful" if limited else TONES[level.verdict]
 
 
-def _tables(serving: Serving) -> Iterator[Block]:
+def _tables(serving: Serving) -> Iterator[doc.Block]:
     """Yield the tables of which any level has figures."""
-    parts: tuple[tuple[str, Sequence[Column], Callable[[Level], object]], ...] = (
+    parts: tuple[tuple[str, Sequence[doc.Column], Callable[[Level], object]], ...] = (
         ("Latency", PERCENTILES, lambda level: level),
         ("Tokens", TOKENS, lambda level: level),
         ("Server", SERVER, lambda level: level.server),
@@ -236,11 +233,11 @@ def _tables(serving: Serving) -> Iterator[Block]:
     )
     for name, columns, part_of in parts:
         rows = [
-            Row(label, {} if (part := part_of(level)) is None else cells(columns, part), 1)
+            doc.Row(label, {} if (part := part_of(level)) is None else doc.cells(columns, part), 1)
             for label, level in zip(serving.level_names, serving.levels, strict=True)
         ]
         if any(row.cells for row in rows):
-            yield Table(
+            yield doc.Table(
                 title=name, how="measured", columns=columns, rows=rows, layout="fitted",
                 notes=words.several_tokens(serving.levels) if name == "Tokens" else [],
             )  # fmt: skip
@@ -248,24 +245,24 @@ def _tables(serving: Serving) -> Iterator[Block]:
             yield table
 
 
-def _goals(serving: Serving) -> Table | None:
+def _goals(serving: Serving) -> doc.Table | None:
     """Return the goals at each level; None where none was judged."""
     rows = []
     levels_by_reason: dict[str, list[str]] = {}
     for name, level in zip(serving.level_names, serving.levels, strict=True):
         if not level.goals:
             continue
-        rows.append(Row(name, {}, 1, "strong"))
+        rows.append(doc.Row(name, {}, 1, "strong"))
         for result in level.goals:
             if result.reason:
                 levels_by_reason.setdefault(result.reason, []).append(name)
             text = words.goal(result.goal)
-            rows.append(Row(text, cells(GOALS, result), 2, TONES[result.verdict]))
+            rows.append(doc.Row(text, doc.cells(GOALS, result), 2, TONES[result.verdict]))
     if not rows:
         return None
     notes = [
         f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in levels_by_reason.items()
     ]
-    return Table(
+    return doc.Table(
         title="Goals", how="measured", columns=GOALS, rows=rows, layout="fitted", notes=notes
     )
