@@ -68,6 +68,15 @@ def test_the_first_work_of_a_stream_is_told_to_have_waited_for_earlier_work():
     assert finding.worth is None  # the program does not wait so without the recording
 
 
+def test_work_that_ran_behind_another_stream_waited_for_nothing_from_before():
+    record = trace(
+        launched("gemm", 10, 5_000, at=1), launched("other", 6_000, 5_000, at=60, stream=8)
+    )
+    (finding,) = [one for one in record.findings if one.id == "idle-device"]
+    assert record.times[0].longest_other.first_of_stream
+    assert "earlier work" not in finding.evidence
+
+
 def test_what_the_file_does_not_say_is_unknown():
     """A file without launches, one with some of them, one whose launches are a queue's."""
     without = trace(kernel("a", 0, 60, 0), kernel("b", 100, 60, 0))

@@ -640,6 +640,42 @@ def test_a_trace_of_the_host_alone_says_so():
     assert "no device work: only the host was recorded" in record.missing
 
 
+def test_of_mtia_waits_and_marks_are_no_work_and_requests_are_copies():
+    def ccp(name, start, duration, number, **args):
+        return span(
+            "mtia_ccp_events", name, start, duration, tid=9, correlation=number, device=0,
+            stream=9, **args,
+        )  # fmt: skip
+
+    record = trace(
+        span("mtia_runtime", "launchKernel", 4, 3, correlation=5),
+        ccp("event_wait", 10, 30, 6),
+        ccp("dma_request", 40, 10, 7, bytes=4096, kind="HtoD"),
+        ccp("fc", 50, 30, 5),
+        ccp("event_record", 80, 2, 8),
+    )
+    (times,) = record.times
+    assert (times.breakdown.compute, times.breakdown.copies) == (approx(30), approx(10))
+    (copied,) = record.copies
+    assert (copied.kind, copied.bytes, copied.count) == ("host to device", 4096, 1)
+    (waits,) = record.contents.uncounted
+    assert (waits.category, waits.count) == ("mtia_ccp_events", 2)
+
+
+def test_the_queues_of_an_xpu_are_its_streams():
+    record = trace(
+        span("xpu_runtime", "urEnqueueKernelLaunch", 5, 5, correlation=1),
+        span("kernel", "gemm", 20, 70, tid=64, correlation=1, device=0, **{"sycl queue": 64}),
+        span("xpu_runtime", "urEnqueueKernelLaunch", 15, 5, correlation=2),
+        span("kernel", "oneccl_allreduce", 50, 20, tid=65, correlation=2, device=0,
+             **{"sycl queue": 65}),
+    )  # fmt: skip
+    (device,) = record.times
+    assert [stream.stream for stream in device.streams] == [64, 65]
+    assert [queue.stream for queue in record.queues] == [64, 65]
+    assert "one stream" not in " ".join(finding.title for finding in record.findings)
+
+
 def test_work_of_mtia_is_device_work_under_its_own_name():
     record = trace(
         op("aten::mm", 0, 20),

@@ -655,6 +655,8 @@ def some_events(draw):
 def test_any_chunk_size_reads_what_a_plain_decode_reads(text, chunk):
     raw = plain(text)
     events = read_events(text.encode(), chunk_size=chunk)
+    if next((ns(e["ts"]) for e in raw if ns(e["ts"])), 0) >= 10**13:
+        raw = [e for e in raw if ns(e["ts"])]  # times that were lost
     origin = min((ns(e["ts"]) for e in raw), default=0)
     assert events.metadata.origin == origin
     assert events.start.tolist() == [ns(e["ts"]) - origin for e in raw]
@@ -730,3 +732,26 @@ def test_a_base_time_that_is_none_is_unknown(base):
     events = read_events(encoded(span(ts=2**52), baseTimeNanoseconds=base))
     assert events.metadata.base_time is None
     assert events.start.tolist() == [0]
+
+
+@pytest.mark.parametrize("zero", ["0", "0.0", "0.000"])
+@pytest.mark.parametrize("chunk_size", [1, 200, 1 << 18])
+def test_events_whose_time_was_lost_are_left_out_and_counted(zero, chunk_size):
+    """The profiler writes 0 for a time that it does not have, days before all others."""
+
+    def reading(*times):
+        head = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "dur": 5, "ts":'
+        spans = ", ".join(f"{head} {time}}}" for time in times)
+        return read_events(f'{{"traceEvents": [{spans}]}}'.encode(), chunk_size=chunk_size)
+
+    since_boot = [6914912346678 + 100 * number for number in range(5)]
+    events = reading(zero, *since_boot, zero)
+    assert len(events) == 5
+    assert int(events.start.max()) == 400_000
+    (warning,) = events.warnings
+    assert (warning.id, warning.message) == (
+        "trace-time-zero", "2 events are left out of the trace.",
+    )  # fmt: skip
+    relative = reading(zero, 100, 200)  # times count from the first
+    assert (len(relative), relative.warnings) == (3, ())
+    assert len(reading(zero, zero)) == 2

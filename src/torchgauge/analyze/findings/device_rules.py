@@ -152,7 +152,7 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
         if share(time, window) < NOTICEABLE:
             continue
         latest = device.longest_other
-        before = latest is not None and latest.first_of_stream and latest.idle > time / 2
+        before = latest is not None and latest.follows_unrecorded and latest.idle > time / 2
         yield idle_device.costs(
             time,
             window,
@@ -175,7 +175,7 @@ def _late(latest: LatePiece) -> str:
         f"; {units.time(latest.idle)} before {short_name(latest.name)}, which began "
         f"{units.time(latest.delay)} after its launch"
     )
-    if latest.first_of_stream:
+    if latest.follows_unrecorded:
         return f"{text}, as the first of its stream: earlier work, not in this file, probably ran."
     return f"{text}. For what it waited the file does not say: an event, or work not in the file."
 

@@ -115,6 +115,8 @@ def _stream(events: Events, thread: ThreadId) -> int:
 # Work of MTIA; that of other devices is in a GPU's categories. Calls of all are named after their
 # runtime (`mtia_runtime`).
 _MTIA_WORK = "mtia_ccp_events"
+_MTIA_COPY = "dma_request"
+_MTIA_NO_WORK = ("event_wait", "event_record")  # waits, and marks
 _GPUS = frozenset(("cuda", "hip"))
 _DEVICE_NAMES = {"privateuse1": "device"}
 # What Dynamo and Inductor log of their phases; tlparse writes it to chromium_events.json.
@@ -163,9 +165,10 @@ def _with_accelerator(events: Events) -> Events:
     """Return the events with all device work in Kineto's categories, and the devices' name."""
     work = events.category.where(lambda name: name == _MTIA_WORK)
     if work.any():
-        category = jax_trace.with_categories(
-            events.category, np.where(work, jax_trace.KERNEL, ABSENT)
-        )
+        code = np.where(work, jax_trace.KERNEL, ABSENT)
+        code[work & events.name.where(lambda name: name.startswith(_MTIA_COPY))] = jax_trace.COPY
+        code[work & events.name.where(lambda name: name.startswith(_MTIA_NO_WORK))] = ABSENT
+        category = jax_trace.with_categories(events.category, code)
         events = dataclasses.replace(events, category=category)
     accelerator = "MTIA" if work.any() else _accelerator(events)
     metadata = dataclasses.replace(events.metadata, accelerator=accelerator)

@@ -48,6 +48,7 @@ class Arguments(msgspec.Struct, gc=False):
     correlation: Integer = ABSENT
     device: Integer = ABSENT
     stream: Integer = ABSENT
+    queue: Integer = msgspec.field(name="sycl queue", default=ABSENT)  # an XPU's stream
     grid: tuple[Integer, Integer, Integer] = (ABSENT, ABSENT, ABSENT)
     block: tuple[Integer, Integer, Integer] = (ABSENT, ABSENT, ABSENT)
     registers: Integer = msgspec.field(name="registers per thread", default=ABSENT)

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from itertools import compress
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -207,6 +208,11 @@ def _cut_short(fits: categories.Fitting) -> MeasurementWarning:
     )
 
 
+_HOURS = 11  # digits of microseconds: times since the machine's start or 1970, not from the first
+_ZEROS = frozenset((b"0", b"0.0", b"0.00", b"0.000"))
+_TIME = attrgetter("ts")
+
+
 class _Building:
     """Sorts events by what they are, to the columns that are in the making."""
 
@@ -217,10 +223,29 @@ class _Building:
         self._flows = Arrows(heads)
         self._names = Names()
         self._pairs = Pairs()
+        self._waiting: list[Event] = []
+        self._counts_from_first: bool | None = None
+        self._at_zero = 0
 
     def add(self, events: list[Event]) -> None:
         # Without a time it cannot be placed.
-        events = [e for e in events if e.ts or e.ph == "M"]
+        events = self._waiting + [e for e in events if e.ts or e.ph == "M"]
+        self._waiting = []
+        if self._counts_from_first is None:
+            times = (bytes(e.ts) for e in events if e.ph != "M")
+            first = next((time for time in times if time not in _ZEROS), None)
+            if first is None:
+                self._waiting = events
+                return
+            self._counts_from_first = len(first.strip(b'"').partition(b".")[0]) < _HOURS
+        self._place(events)
+
+    def _place(self, events: list[Event]) -> None:
+        # Almost all chunks have none.
+        if not self._counts_from_first and min(map(len, map(_TIME, events)), default=0) <= 5:
+            timed = [e for e in events if e.ph == "M" or bytes(e.ts) not in _ZEROS]
+            self._at_zero += len(events) - len(timed)
+            events = timed
         heads = self._heads.code(events)
         kinds = self._heads.kinds(heads)
 
@@ -236,6 +261,8 @@ class _Building:
         self._pairs.add(chosen(kinds == categories.END)[0])
 
     def finish(self, chunks: Chunks) -> Events:
+        self._counts_from_first = self._counts_from_first is not False
+        self._place(self._waiting)
         if joined := self._pairs.spans():
             heads = self._heads.code(joined)
             is_span = self._heads.kinds(heads) >= categories.OTHER_SPAN
@@ -270,6 +297,13 @@ class _Building:
                 message=f"The trace is damaged: {', '.join(damaged)}.",
                 cause=damage.first,
                 remedy="Copy or record it again.",
+            )
+        if self._at_zero:
+            yield MeasurementWarning(
+                id="trace-time-zero",
+                message=f"{self._at_zero:,} events are left out of the trace.",
+                cause="Their time is 0, hours before all others: the profiler lost it.",
+                remedy="Record it again; figures of what they were are too low.",
             )
         if unpaired := self._pairs.unpaired:
             yield MeasurementWarning(

@@ -45,7 +45,16 @@ class Spans:
             ),
             "launches": Table("correlation", "external_id"),
             "device_work": Table(
-                *("device", "stream", "correlation", "external_id", "grid", "block", "registers"),
+                *(
+                    "device",
+                    "stream",
+                    "queue",
+                    "correlation",
+                    "external_id",
+                    "grid",
+                    "block",
+                    "registers",
+                ),
                 *("shared_memory", "blocks_per_sm", "warps_per_sm", "occupancy", "graph_node"),
                 *("copied", "bandwidth", "kind"),
             ),
@@ -121,7 +130,8 @@ def _operators(columns: dict[str, Any]) -> Operators:
 
 
 def _device_work(columns: dict[str, Any]) -> DeviceWork:
-    columns["size"] = columns.pop("copied")
+    columns["size"], queue = columns.pop("copied"), columns.pop("queue")
+    columns["stream"] = np.where(columns["stream"] == ABSENT, queue, columns["stream"])
     rate = columns["bandwidth"]  # in GB/s
     columns["bandwidth"] = np.where(np.abs(rate) < _FASTEST, rate, np.nan) * 1e9
     percent = columns["occupancy"]

@@ -189,6 +189,14 @@ class LatePiece(Record, frozen=True, kw_only=True):
     delay: float
     first_of_stream: bool
 
+    @property
+    def follows_unrecorded(self) -> bool:
+        """Whether it probably waited for work of its stream from before the recording.
+
+        Else work of other streams ran after its launch.
+        """
+        return self.first_of_stream and self.idle > self.delay / 2
+
 
 class DeviceTime(Record, frozen=True, kw_only=True):
     """The breakdown of a device and of each of its streams.
