@@ -245,17 +245,8 @@ _MEMORY = {
 }
 # "launch" is Proton's; "Trace" has the profiler's own marks.
 _COUNTED = frozenset(
-    (
-        "cpu_op",
-        "user_annotation",
-        "gpu_user_annotation",
-        PYTHON,
-        "cuda_sync",
-        "launch",
-        "Trace",
-        *KINDS,
-    )
-)
+    ("cpu_op", "user_annotation", "gpu_user_annotation", PYTHON, "cuda_sync", "launch", "Trace")
+).union(KINDS)
 
 
 def origin(events: Events) -> int:
@@ -325,8 +316,8 @@ def uncounted(events: Events) -> tuple[UncountedEvents, ...]:
 def not_recorded(events: Events, modules: Modules) -> Iterator[str]:
     """Yield a note for each kind of data that was not recorded."""
     by = events.metadata.recorder or ""
-    if not len(events) and not len(events.memory.time):
-        yield "no events: the profiler was stopped before anything ran, or only names were written"
+    if not len(events) + len(events.memory.time):
+        yield "no events: the profiler was stopped before anything ran"
         return
     if not len(modules):
         yield _LAYERS.get(by, "no layers (recorded without stacks): the tree begins with operators")
@@ -347,7 +338,6 @@ def not_recorded(events: Events, modules: Modules) -> Iterator[str]:
 def _without_device_work(events: Events) -> str:
     if events.metadata.recorder == "torch.compile":
         return "no runs: only compilation was recorded"
-    names = ", ".join(record.category or "no category" for record in uncounted(events))
-    if not names:
-        return "no device work: only the host was recorded"
-    return f"no device work that is known as such: events of {names} are counted in no figure"
+    if names := ", ".join(record.category or "no category" for record in uncounted(events)):
+        return f"no device work that is known as such: events of {names} are counted in no figure"
+    return "no device work: only the host was recorded"

@@ -222,7 +222,7 @@ REPORT_COLUMNS = [column for column in LAYER_COLUMNS if column.title]
 
 
 _BY_NAME: dict[Quantity, tuple[str, ...]] = {
-    "time": ("time", "avg", "min", "median", "max"),
+    "time": ("time", "avg", "min", "median", "max", "flops_time", "bytes_time"),
     "bytes": ("shared_memory",),
     "count": ("# of Calls", "registers"),
     "share": ("share", "occupancy", "compute_share", "memory_share", "tensor_cores"),
