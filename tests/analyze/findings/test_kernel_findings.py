@@ -4,7 +4,11 @@ import pytest
 from tests.support.findings import H100, Steps, finding, rank
 from tests.support.kineto_events import copy, launched, op
 
+from torchgauge.analyze.findings import fusion_rules
+from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.records.finding import Finding
+from torchgauge.records.timeline.node import TreeRow
+from torchgauge.records.timeline.tree import Tree
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
 CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)"
@@ -48,6 +52,19 @@ def test_torch_s_own_attention_in_its_plain_form_is_that_and_not_written_out():
     record = attention(SCORES, around=["aten::scaled_dot_product_attention", plain]).record()
     assert finding(record, "eager-attention") is None
     assert finding(record, "math-attention").time == pytest.approx(80e-6)
+
+
+def test_forcing_a_fused_attention_says_where_it_ends_the_program():
+    plain = "aten::_scaled_dot_product_attention_math"
+    found = finding(attention(SCORES, around=[plain]).record(), "math-attention")
+    assert "ends the program where none fits" in found.remedy
+    nodes = [
+        TreeRow(name="Net", kind="model", parent=-1, calls=1, host=0),
+        TreeRow(name=plain, kind="operator", parent=0, calls=1, host=90_000),
+        TreeRow(name="aten::dropout", kind="operator", parent=1, calls=1, host=10_000),
+    ]
+    dropped = next(fusion_rules.math_attention.find(Evidence(Tree(rows=tuple(nodes)), 1e-4)))
+    assert dropped.remedy.startswith("dropout_p=0: ")  # no device has a kernel to force
 
 
 def test_fused_attention_is_no_finding():

@@ -22,6 +22,12 @@ TREE = Tree(
 
 def found(rule, dtype, *, precision="native", **peaks):
     """The finding of a rule about a product of 8 µs in a step of 10 µs, of this type."""
+    entries = all_found(TREE, dtype, precision, **peaks)
+    return next((entry for entry in entries if entry.id == rule), None)
+
+
+def all_found(tree, dtype, precision="native", **peaks):
+    """The findings of a profile with this tree, whose products are of this type."""
     roofs = msgspec.structs.replace(ROOFS, peaks=peaks)
     line = Roofline(
         roofs=roofs, intensity=None, lower_bound=1e-6, time=None, flops_per_second=None,
@@ -29,11 +35,11 @@ def found(rule, dtype, *, precision="native", **peaks):
     )  # fmt: skip
     profile = records.profile(
         target=target(precision=precision),
-        tree=TREE,
+        tree=tree,
         roofline=line,
         cost=cost(row(dtype=dtype, matmul_flops=1000), row(operator="aten::add", dtype=dtype)),
     )
-    return next((entry for entry in findings(profile) if entry.id == rule), None)
+    return findings(profile)
 
 
 def test_half_precision_that_the_processor_computes_slower():
@@ -77,3 +83,15 @@ def test_single_precision_that_is_not_in_use_or_not_slower(dtype, precision, pea
 def test_double_precision_by_the_count_of_the_work():
     assert found("float64-products", "float64", float32=1e9).time == pytest.approx(8e-6)
     assert found("float64-products", "float32", float32=1e9) is None
+
+
+def test_general_advice_comes_after_what_was_found_of_the_model():
+    layers = [
+        TreeRow(name=name, kind="layer", parent=0, calls=1, path=name, type="Mixer", host=time)
+        for name, time in (("large", 2_000), ("small", 1_000))
+    ]
+    tree = Tree(rows=(*TREE.rows, *layers))
+    entries = all_found(tree, "float32", float32=100e9, bfloat16=400e9)
+    # The advice is worth 6 of 13 µs; the layer with 15 % of them is what there is of the model.
+    assert entries[0].title == "large takes 15 % of the time"
+    assert entries[-1].id == "faster-half"

@@ -28,7 +28,7 @@ from torchgauge.analyze.findings import (
     watched_rules,
 )
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rules_of
+from torchgauge.analyze.findings.rule import CONSIDERABLE, NOTICEABLE, Rule, rules_of
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
@@ -37,28 +37,11 @@ from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.trace import RankTrace, Trace
 
 FILES = (
-    rank_rules,
-    communication_rules,
-    device_rules,
-    input_rules,
-    host_rules,
-    operator_rules,
-    fusion_rules,
-    conversion_rules,
-    product_rules,
-    occupancy_rules,
-    transfer_rules,
-    layer_rules,
-    share_rules,
-    kernel_rules,
-    memory_rules,
-    watched_rules,
-    generation_rules,
-    decode_rules,
-    load_rules,
-    server_rules,
-    recording_rules,
-)
+    rank_rules, communication_rules, device_rules, input_rules, host_rules, operator_rules,
+    fusion_rules, conversion_rules, product_rules, occupancy_rules, transfer_rules, layer_rules,
+    share_rules, kernel_rules, memory_rules, watched_rules, generation_rules, decode_rules,
+    load_rules, server_rules, recording_rules,
+)  # fmt: skip
 RULES: dict[str, Rule] = {rule.id: rule for file in FILES for rule in rules_of(file)}
 
 
@@ -76,7 +59,7 @@ def findings(
         for finding in rule.find(evidence)
         if _matters(finding, evidence)
     ]
-    ordered = sorted(_unexplained(applying), key=_order)
+    ordered = sorted(_unexplained(applying), key=lambda finding: _order(finding, evidence))
     return _once_a_node(_of_all_devices(ordered, evidence))
 
 
@@ -112,8 +95,12 @@ def _unexplained(applying: list[Finding]) -> list[Finding]:
     return remaining
 
 
-def _order(finding: Finding) -> tuple[float, bool, float]:
-    return -(finding.worth or 0.0), finding.severity == "info", -(finding.time or 0.0)
+def _order(finding: Finding, evidence: Evidence) -> tuple[int, float, bool, float]:
+    order, time, worth = RULES[finding.id].order, finding.time or 0.0, finding.worth or 0.0
+    if order == "time" and time > CONSIDERABLE * evidence.time:
+        worth = time
+    place = {"first": 0, "last": 2}.get(order, 1)
+    return place, -worth, finding.severity == "info", -time
 
 
 def _of_all_devices(ordered: list[Finding], evidence: Evidence) -> list[Finding]:

@@ -56,8 +56,7 @@ def slow_bandwidth(evidence: Evidence) -> Iterator[Finding]:
         assert best.bus_bandwidth is not None  # noqa: S101
         factor = best.bus_bandwidth / kind.bus_bandwidth
         yield slow_bandwidth.costs(
-            time,
-            evidence.time,
+            (time, evidence.time),
             title=f"{kind.name} of {units.size(kind.bytes or 0)} reaches 1/{factor:.1f} of the "
             f"bandwidth of {best.name}",
             evidence=f"Rank {rank.rank}: {units.size(kind.bus_bandwidth)}/s over {kind.calls} "
@@ -126,8 +125,7 @@ def small_collectives(evidence: Evidence) -> Iterator[Finding]:
         return
     total = sum(kind.bytes * kind.calls for kind in small if kind.bytes is not None)
     yield small_collectives.costs(
-        exposed,
-        evidence.time,
+        (exposed, evidence.time),
         title=f"{calls:,} of {all_calls:,} collectives have less than 1 MiB: "
         f"{units.size(total / calls)} on average",
         evidence=f"They take {units.time(sum(kind.time for kind in small))}, "
@@ -166,8 +164,7 @@ def compute_stream(evidence: Evidence) -> Iterator[Finding]:
             ):
                 continue
             yield compute_stream.costs(
-                time,
-                window,
+                (time, window),
                 title=f"{evidence.called(device.device)} communicates and computes on one stream: "
                 f"{units.percent(share(time, window))} of the window cannot overlap",
                 evidence=f"Stream {stream.stream}: {units.time(own.communication)} of "
@@ -211,8 +208,7 @@ def last_collective(evidence: Evidence) -> Iterator[Finding]:
         return
     overlap = 1 - share(other_exposed, other_time)
     yield last_collective.costs(
-        time,
-        breakdown.window,
+        (time, breakdown.window),
         title=f"The last collective of each step is {units.percent(time / breakdown.window)} of "
         "the window: nothing is left to compute beside it",
         evidence=f"{units.time(time)} of {units.time(breakdown.exposed_communication)} of exposed "
@@ -241,8 +237,7 @@ def communication_bound(evidence: Evidence) -> Iterator[Finding]:
     if share(time, evidence.time) < SERIOUS:
         return
     yield communication_bound.costs(
-        time,
-        evidence.time,
+        (time, evidence.time),
         title=f"Transfers take {units.time(transfer)}, computation "
         f"{units.time(breakdown.compute)}: no order of work hides them",
         evidence=f"Rank {rank.rank}, of all ranks the one with least; waiting for others is left "
@@ -279,8 +274,7 @@ def exposed_communication(evidence: Evidence) -> Iterator[Finding]:
         if share(time, window) < NOTICEABLE:
             continue
         yield exposed_communication.costs(
-            time,
-            window,
+            (time, window),
             title=f"{evidence.called(device.device)} does nothing but communicate for "
             f"{units.percent(time / window)} of the window",
             evidence=f"{units.time(time)} of {units.time(breakdown.communication)} "

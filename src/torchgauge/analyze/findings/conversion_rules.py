@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, Execution, operators_above
-from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
+from torchgauge.analyze.findings.rule import noticeable, rule
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
@@ -23,20 +23,17 @@ _FLOATS = {"float64", "float32", "bfloat16", "float16"}
 def type_casts(evidence: Evidence) -> Iterator[Finding]:
     """Find conversions between types, as autocast and layers with a type of their own make."""
     casts = [execution for execution in evidence.executed("copy") if _is_cast(execution)]
-    time = evidence.within(sum(execution.time for execution in casts))
-    if share(time, evidence.time) < NOTICEABLE or not _mixes_types(evidence):
+    if not _mixes_types(evidence) or not (
+        time := noticeable(evidence, (execution.time for execution in casts))
+    ):
         return
-    by_layer: dict[str, float] = {}
-    for execution in casts:
-        by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
-    layer = max(by_layer, key=lambda path: by_layer[path])
+    layer, longest = evidence.longest_layer(casts)
     calls = sum(execution.node.calls for execution in casts)
     yield type_casts.costs(
-        time,
-        evidence.time,
-        title=f"Conversions between types take {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Conversions between types take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {calls:,} copies"
-        + (f", {units.time(by_layer[layer])} of it in {layer}." if layer else "."),
+        + (f", {units.time(longest)} of it in {layer}." if layer else "."),
         remedy="Keep weights and activations in one type (model.to(torch.bfloat16) for inference, "
         "one autocast around the whole forward pass), or fuse the casts: torch.compile.",
         path=layer,
@@ -76,30 +73,22 @@ _OTHER_CAUSES = frozenset({
 )
 def contiguous_copies(evidence: Evidence) -> Iterator[Finding]:
     """Find copies made only because a view was not contiguous."""
-    by_layer: dict[str, list[Execution]] = {}
-    for execution in evidence.executed("copy"):
-        if _is_rearranged(execution):
-            by_layer.setdefault(execution.node.path, []).append(execution)
-    copies = [execution for executions in by_layer.values() for execution in executions]
-    time = evidence.within(sum(execution.time for execution in copies))
-    if share(time, evidence.time) < NOTICEABLE:
+    copies = [execution for execution in evidence.executed("copy") if _is_rearranged(execution)]
+    if not (time := noticeable(evidence, (execution.time for execution in copies))):
         return
-    layer = max(by_layer, key=lambda path: sum(execution.time for execution in by_layer[path]))
     longest = max(copies, key=lambda execution: execution.time)
     calls = sum(execution.node.calls for execution in copies)
     shapes = operators_above(longest.node)[-1].row.shapes
     yield contiguous_copies.costs(
-        time,
-        evidence.time,
-        title=f"Copies that only make a view contiguous take "
-        f"{units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Copies that only make a view contiguous take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {calls:,} copies by "
         f"{', '.join(sorted({_cause(execution) for execution in copies}))}"
         + (f"; the longest on {shapes[:60]}." if shapes else "."),
         remedy="Leave out .contiguous() where the next operator takes strides (attention and "
         "products do), choose an order of dimensions that needs no transpose before "
         ".reshape(), or torch.compile.",
-        path=layer,
+        path=evidence.longest_layer(copies)[0],
         search="aten::contiguous",
     )
 
@@ -126,13 +115,11 @@ _CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_|transpose_(?
 def layout_conversions(evidence: Evidence) -> Iterator[Finding]:
     """Find conversions of images between channels first and channels last around convolutions."""
     conversions = [calls for calls in evidence.kernels if _CONVERSION.search(calls.name)]
-    time = evidence.within(sum(calls.time for calls in conversions))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (calls.time for calls in conversions))):
         return
     operators = {above[0].name for calls in conversions if (above := operators_above(calls.node))}
     yield layout_conversions.costs(
-        time,
-        evidence.time,
+        (time, evidence.time),
         title=f"Converting layouts for convolutions takes {units.percent(time / evidence.time)} "
         "of the time",
         evidence=f"{units.time(time)} in {sum(calls.kernel.calls for calls in conversions):,} "
@@ -153,8 +140,7 @@ def filled_memory(evidence: Evidence) -> Iterator[Finding]:
         for execution in evidence.executed("fill")
         if execution.node.row.phase != "zero_grad" and _is_called(execution)
     ]
-    time = evidence.within(sum(execution.time for execution in fills))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (execution.time for execution in fills))):
         return
     times: dict[str, float] = {}
     for execution in fills:
@@ -162,9 +148,8 @@ def filled_memory(evidence: Evidence) -> Iterator[Finding]:
         times[name] = times.get(name, 0.0) + execution.time
     largest_cause = max(times, key=lambda name: times[name])
     yield filled_memory.costs(
-        time,
-        evidence.time,
-        title=f"Filling memory takes {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Filling memory takes {evidence.part(time)}",
         evidence=f"{units.time(time)}, {units.time(times[largest_cause])} of it by "
         f"{largest_cause}.",
         remedy="torch.empty where all of it is written anyway; make constants once, outside of "

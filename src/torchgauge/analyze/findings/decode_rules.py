@@ -96,17 +96,16 @@ def attention_growth(evidence: Evidence) -> Iterator[Finding]:
     middle, last = (min(cell.prompt + count, bounded) for count in (steps / 2, steps))
     time = evidence.within(growth.value * sequences * middle * steps)
     low, high = growth.interval.low * sequences, growth.interval.high * sequences
-    yield attention_growth.finding(
-        severity(share(time, evidence.time)),
+    yield attention_growth.costs(
+        (time, evidence.time),
         title=f"Attention grows {units.time(growth.value * sequences, 2)} a position",
         evidence=f"With {sequences} {'sequences' if sequences > 1 else 'sequence'} "
         f"({units.times(low, high, 2)} by the fit of {len(fit.cells)} points): "
         f"{units.time(growth.value * sequences * last, 3)} of a step of "
         f"{units.time(cell.tpot.value, 3)} at {last:,.0f} positions.",
-        remedy="Fused attention (attn_implementation='sdpa' or 'flash_attention_2'), fewer heads "
+        remedy="Fused attention (attn_implementation='sdpa', which runs everywhere), fewer heads "
         "of keys (GQA), a cache in fewer bytes, or a window.",
-        time=time,
-        worth=time,
+        view="",
     )
 
 
@@ -119,15 +118,14 @@ def between_forwards(evidence: Evidence) -> Iterator[Finding]:
     between, forward = cell.between.value, cell.step.value
     time = evidence.within(between * decode_count(cell))
     part = share(between, between + forward)
-    yield between_forwards.finding(
-        severity(share(time, evidence.time)),
+    yield between_forwards.costs(
+        (time, evidence.time),
         title=f"{units.percent(part)} of a decode step is between forwards",
         evidence=f"{units.time(between)} after a forward of {units.time(forward)} {shape(cell)}: "
         "choosing the token, stopping rules, Python.",
         remedy="Fewer logits processors and stopping rules, no streamer, greedy decoding where it "
         "will do; more prompts in a batch share this time.",
-        time=time,
-        worth=time,
+        view="",
     )
 
 

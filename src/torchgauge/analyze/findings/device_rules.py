@@ -49,8 +49,7 @@ def launch_bound(evidence: Evidence) -> Iterator[Finding]:
         ):
             continue
         yield launch_bound.costs(
-            time,
-            window,
+            (time, window),
             title=f"Launching takes longer than the work: {evidence.called(device.device)} is idle "
             f"for {units.percent(time / window)} of the window between launches",
             evidence=f"{units.time(time)} in pauses of at most 0.5 ms; {units.percent(empty)} of "
@@ -97,8 +96,7 @@ def idle_host(evidence: Evidence) -> Iterator[Finding]:
             continue
         count, short = _kernels(evidence, device.device)
         yield idle_host.costs(
-            time,
-            window,
+            (time, window),
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
             "the window: it waits for the host",
             evidence=f"{units.time(time)} of {units.time(window)}"
@@ -154,8 +152,7 @@ def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
         latest = device.longest_other
         before = latest is not None and latest.follows_unrecorded and latest.idle > time / 2
         yield idle_device.costs(
-            time,
-            window,
+            (time, window),
             title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
             "the window for a cause other than the host",
             worth=None if before else "all",
@@ -188,8 +185,7 @@ def idle_unknown(evidence: Evidence) -> Iterator[Finding]:
         if share(idle.unknown, window) < NOTICEABLE:
             continue
         yield idle_unknown.costs(
-            idle.unknown,
-            window,
+            (idle.unknown, window),
             worth=None,
             title=f"{evidence.called(device.device)} is idle for "
             f"{units.percent(idle.unknown / window)} of the window, and the file does not say why",
@@ -222,8 +218,7 @@ def exposed_copies(evidence: Evidence) -> Iterator[Finding]:
     if share(time, device.breakdown.window) < NOTICEABLE or pageable > total / 2:
         return
     yield exposed_copies.costs(
-        time,
-        device.breakdown.window,
+        (time, device.breakdown.window),
         title=f"{evidence.called(device.device)} does nothing but copy from and to the host for "
         f"{units.percent(time / device.breakdown.window)} of the window",
         evidence=f"At least {units.time(time)} of {units.time(total)} of such copies overlap with "

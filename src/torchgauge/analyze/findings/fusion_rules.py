@@ -13,7 +13,7 @@ from torchgauge.analyze.findings.record_evidence import (
     operators_above,
     shapes_of,
 )
-from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
+from torchgauge.analyze.findings.rule import noticeable, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name, own_nodes
 
@@ -46,16 +46,14 @@ def eager_attention(evidence: Evidence) -> Iterator[Finding]:
         return
     layers = [node for node in evidence.nodes if node.kind in ("layer", "model", "bucket")]
     attentions = [written for layer in layers if (written := _attention(evidence, layer))]
-    time = evidence.within(sum(attention.time for attention in attentions))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (attention.time for attention in attentions))):
         return
     longest = max(attentions, key=lambda attention: attention.time)
     queries, keys = longest.scores
     calls = sum(attention.calls for attention in attentions)
     yield eager_attention.costs(
-        time,
-        evidence.time,
-        title=f"Attention written out takes {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Attention written out takes {evidence.part(time)}",
         evidence=f"{units.time(time)} for {calls:,} call{'s' * (calls != 1)} of softmax, the "
         f"products around it, and everything else on {queries:,} × {keys:,} scores"
         + (f", first in {longest.layer.path}." if longest.layer.path else "."),
@@ -143,6 +141,7 @@ def _is_fused(node: Node) -> bool:
     return False
 
 
+_DROPOUT = ("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
 _MATH = "aten::_scaled_dot_product_attention_math"
 
 
@@ -154,27 +153,30 @@ _MATH = "aten::_scaled_dot_product_attention_math"
 def math_attention(evidence: Evidence) -> Iterator[Finding]:
     """Find Torch's attention in its plain implementation, which keeps all scores."""
     calls = evidence.calls_of(_MATH)
-    time = evidence.within(sum(_time(evidence, node) for node in calls))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (evidence.total_time(node) for node in calls))):
         return
-    longest = max(calls, key=lambda node: _time(evidence, node))
+    longest = max(calls, key=lambda node: evidence.total_time(node))
     count = sum(node.calls for node in calls)
     yield math_attention.costs(
-        time,
-        evidence.time,
-        title=f"Attention without a fused kernel takes {units.percent(time / evidence.time)} of "
-        "the time",
+        (time, evidence.time),
+        title=f"Attention without a fused kernel takes {evidence.part(time)}",
         evidence=f"{units.time(time)} in {count:,} call{'s' * (count != 1)} of "
         f"_scaled_dot_product_attention_math on {longest.row.shapes[:60] or 'unknown shapes'}.",
-        remedy="with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, "
-        "SDPBackend.EFFICIENT_ATTENTION]): says in warnings why none fits (type, head size, "
-        "mask, dropout).",
+        remedy=_fused_remedy(evidence, calls),
         node=longest,
     )
 
 
-def _time(evidence: Evidence, node: Node) -> float:
-    return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
+def _fused_remedy(evidence: Evidence, calls: list[Node]) -> str:
+    """Return what the fused kernels need, and where there is none to force."""
+    below = {base_name(node.name) for call in calls for node in call.walk()}
+    if evidence.runs_on_host and below & set(_DROPOUT):
+        return "dropout_p=0: no fused kernel of a processor has it; forced, it ends the program."
+    return (
+        "Change what a fused kernel does not take: type, head size, a mask with gradients. "
+        "sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]) around one call "
+        "says why in warnings, and ends the program where none fits (No available kernel)."
+    )
 
 
 # A share that fusing changes noticeably: half of it may remain.
@@ -217,10 +219,8 @@ def unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     by_time = sorted(chains[longest], key=lambda execution: -execution.time)
     operators = dict.fromkeys(filter(None, map(_operator, by_time)))
     yield unfused_elementwise.costs(
-        time,
-        evidence.time,
-        title=f"Elementwise operations one by one take "
-        f"{units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Elementwise operations one by one take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {calls:,} calls, each of which reads and writes memory"
         + (f"; most in {longest}" if longest else "")
         + (f": {', '.join(list(operators)[:5])}." if operators else "."),

@@ -75,14 +75,13 @@ def slow_assistant(evidence: Evidence) -> Iterator[Finding]:
     factor, plain, cell = max(slower, key=lambda entry: entry[0])
     token = plain * factor
     time = (token - plain) * max(0, cell.new_tokens - 1)
-    yield slow_assistant.finding(
-        severity(share(time, evidence.time)),
+    yield slow_assistant.costs(
+        (time, evidence.time),
         title=f"With the assistant a token takes {units.significant(factor, 2)} times as long",
         evidence=f"{units.time(token)} a token {_rounds(cell)}; without it {units.time(plain)}.",
         remedy="A smaller assistant, one that resembles the model more, fewer drafted tokens "
         "(num_assistant_tokens), or none.",
-        time=time,
-        worth=time,
+        view="",
     )
 
 
@@ -141,14 +140,13 @@ def beam_cost(evidence: Evidence) -> Iterator[Finding]:
     else:
         time = max(0.0, cell.end_to_end.value - single)
         compared = f"{units.time(single)} with one sequence"
-    yield beam_cost.finding(
-        severity(share(time, evidence.time)),
+    yield beam_cost.costs(
+        (time, evidence.time),
         title=f"{cell.beams} beams compute {cell.beams} sequences per prompt",
         evidence=f"A call takes {units.time(cell.end_to_end.value)} {shape(cell)}, {compared}; "
         "the cache and the choice of tokens grow alike.",
         remedy="Fewer beams, or sampling, where the quality allows it.",
-        time=time,
-        worth=time,
+        view="",
     )
 
 

@@ -142,19 +142,16 @@ def optimizer_loop(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(operators, key=lambda node: node.host_time_self or 0.0)
     waits = "the device waits for it " if evidence.device_times else ""
-    yield optimizer_loop.finding(
-        severity(share(time, evidence.time)),
+    yield optimizer_loop.costs(
+        (time, evidence.time),
         title=f"The optimizer goes through its parameters one by one: {waits}"
         f"{units.percent(time / evidence.time)} of the {_scope(evidence)}",
         evidence=f"{calls:,} operators ({longest.calls:,} × {longest.name}), none for several "
         f"parameters at once: {units.time(time)}.",
         remedy="torch.optim.AdamW(…, fused=True), as Adam, SGD and Adagrad take it too; else "
         "foreach=True.",
-        time=time,
-        worth=time,
         node=longest,
         path="",
-        view="tree",
     )
 
 
@@ -243,8 +240,7 @@ def synchronisation(evidence: Evidence) -> Iterator[Finding]:
         return
     costliest = max(waits, key=lambda wait: wait.idle)
     yield synchronisation.costs(
-        idle,
-        evidence.time,
+        (idle, evidence.time),
         title="The host waits for the device, which then waits for the host: "
         f"{units.percent(idle / evidence.time)} of the window",
         evidence=f"{costliest.count:,} × {_call(costliest)}: the host waits "

@@ -27,13 +27,13 @@ def hottest_kernels(evidence: Evidence) -> Iterator[Finding]:
         return
     times: Counter[str] = Counter()
     for calls in evidence.kernels:
-        times[calls.name] += calls.time
+        times[calls.name] += calls.time  # type: ignore[assignment]
     total = evidence.device_time
     names = _majority(times, total)
     by_name = {row.name: row for row in category_times(evidence.rank.tree, evidence.rank.roofs)}
     group = max(by_name.values(), key=lambda row: row.time)
     if names:
-        time = sum(times[name] for name in names)
+        time: float = sum(times[name] for name in names)
         listed = [f"{short_name(name)} {units.percent(times[name] / total)}" for name in names]
         subject = (
             f"{len(names)} kernels take" if len(names) > 1 else f"{short_name(names[0])} takes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,16 +14,84 @@ from torchgauge.analyze.findings.record_evidence import (
     operators_above,
     shapes_of,
 )
-from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, noticeable, rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name, own_nodes
 
+# A layer stands out from so many times the median of its siblings, of which so many are needed.
+TIMES_SIBLINGS = 3.0
+MIN_SIBLINGS = 3
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+_FORWARD = ("", "forward")
 _TRAINING = ("backward", "recompute", "optimizer", "zero_grad")
 _DROPOUT = ("aten::native_dropout", "aten::bernoulli_")
 _STATISTICS = re.compile(r"bn_fw_tr|batch_norm_collect_statistics|BatchNormFwdTrain")
 # Of a layer or two nobody asks; an own seed or noise has these operators too.
 NOTED = 0.005
+
+
+@rule("slow-sibling", order="first")
+def slow_sibling(evidence: Evidence) -> Iterator[Finding]:
+    """Find the layer that takes far longer than those at the same place of other blocks."""
+    places: dict[tuple[str, str, str], list[Node]] = {}
+    for node in evidence.nodes:
+        place = _NUMBER.sub("*", node.path) if node.kind == "layer" and node.time else ""
+        if "*" in place and (shape := _input_shape(node)):
+            # What a list holds itself may be anything; blocks have the same parts.
+            kind = node.row.type if place.endswith("*") else ""
+            places.setdefault((place, kind, shape), []).append(node)
+    slow = {max(layers, key=_shortest): layers for layers in places.values() if _stands_out(layers)}
+    # A layer is as slow as one that it calls.
+    inner = [s for s in slow if not any(o.path.startswith(f"{s.path}.") for o in slow)]
+    layer = max(inner, key=lambda layer: layer.time or 0.0, default=None)
+    if layer is None:
+        return
+    time, siblings = layer.time or 0.0, [other for other in slow[layer] if other is not layer]
+    usual = statistics.median(other.time or 0.0 for other in siblings)
+    if time - usual < NOTICEABLE * evidence.time:
+        return
+    source = f", {layer.row.source}," if layer.row.source else ""
+    yield slow_sibling.costs(
+        (time, evidence.time),
+        worth=time - usual,
+        title=f"{layer.path} ({layer.row.type}) takes {units.significant(time / usual)} times what "
+        f"its {len(siblings):,} siblings take",
+        evidence=f"{units.time(time, 3)}; the others at {_NUMBER.sub('*', layer.path)} take "
+        f"{units.time(usual, 3)} in the median, of inputs of the same shape.",
+        remedy=f"Compare its forward{source} with that of {siblings[0].path} "
+        f"({siblings[0].row.type}).",
+        node=layer,
+    )
+
+
+def _stands_out(layers: list[Node]) -> bool:
+    """Whether neither its siblings nor its FLOPs explain the time of the slowest of these layers.
+
+    On the host its shortest time says so as well, to which other programs have added least.
+    """
+    slowest = max(layers, key=_shortest)
+    siblings = [layer for layer in layers if layer is not slowest]
+    if len(siblings) < MIN_SIBLINGS:
+        return False
+    flops = statistics.median(layer.flops or 0 for layer in siblings)
+    ratio = TIMES_SIBLINGS * max((slowest.flops or 0) / flops if flops else 1.0, 1.0)
+    usual = statistics.median(layer.time or 0.0 for layer in siblings)
+    shortest = statistics.median(map(_shortest, siblings))
+    return (slowest.time or 0.0) >= ratio * usual and _shortest(slowest) >= ratio * shortest
+
+
+def _shortest(layer: Node) -> float:
+    shortest = layer.total("shortest") if layer.device_time is None else None
+    return (layer.time or 0.0) if shortest is None else shortest * 1e-9
+
+
+def _input_shape(layer: Node) -> str:
+    """Return the shape that the first operator of a layer's forward takes; "" if unknown."""
+    forward = (
+        node for node in layer.walk() if node.kind == "operator" and node.row.phase in _FORWARD
+    )
+    return str(next((shape for node in forward for shape in shapes_of(node) if shape), ""))
 
 
 @rule(
@@ -36,10 +105,10 @@ def training_mode(evidence: Evidence) -> Iterator[Finding]:
         return
     dropped = [node for node in evidence.calls_of(*_DROPOUT) if _drops_out(node)]
     statistics = [calls.node for calls in evidence.kernels if _STATISTICS.search(calls.name)]
-    time = sum(_training_mode_time(evidence, node) for node in dropped + statistics)
+    time = sum(evidence.total_time(node) for node in dropped + statistics)
     if share(time, evidence.time) < NOTED:
         return
-    longest = max(dropped + statistics, key=lambda node: _training_mode_time(evidence, node))
+    longest = max(dropped + statistics, key=lambda node: evidence.total_time(node))
     count = sum(node.calls for node in dropped + statistics)
     kinds = " and ".join(
         text for text, nodes in (("dropout", dropped), ("batch statistics", statistics)) if nodes
@@ -62,10 +131,6 @@ def training_mode(evidence: Evidence) -> Iterator[Finding]:
 def _drops_out(node: Node) -> bool:
     """Whether an operator draws the mask of a dropout."""
     return any(base_name(above.name) == "aten::dropout" for above in operators_above(node))
-
-
-def _training_mode_time(evidence: Evidence, node: Node) -> float:
-    return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
 
 
 class _Composition(NamedTuple):
@@ -109,10 +174,8 @@ def composed_layers(evidence: Evidence) -> Iterator[Finding]:
         operators = _working_operators(longest)
         names = list(dict.fromkeys(base_name(node.name) for node in operators))
         yield composed_layers.costs(
-            time,
-            evidence.time,
-            title=f"{longest.row.type} is written out, and takes "
-            f"{units.percent(time / evidence.time)} of the time",
+            (time, evidence.time),
+            title=f"{longest.row.type} is written out, and takes {evidence.part(time)}",
             evidence=f"{units.time(time)} in {len(layers):,} layer{'s' * (len(layers) != 1)} of "
             f"{sum(node.calls for node in operators):,} operators each: {', '.join(names[:6])}.",
             remedy=composition.remedy,
@@ -158,18 +221,13 @@ def dense_embedding_gradient(evidence: Evidence) -> Iterator[Finding]:
         return
     by_lookup_alone = _tables_by_lookup_alone(evidence)
     gradients = [node for node in evidence.calls_of(*_DENSE) if node.path in by_lookup_alone]
-    time = evidence.within(
-        sum(_dense_embedding_gradient_time(evidence, node) for node in gradients)
-    )
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (evidence.total_time(node) for node in gradients))):
         return
-    longest = max(gradients, key=lambda node: _dense_embedding_gradient_time(evidence, node))
+    longest = max(gradients, key=lambda node: evidence.total_time(node))
     calls = sum(node.calls for node in gradients)
     yield dense_embedding_gradient.costs(
-        time,
-        evidence.time,
-        title=f"Dense gradients of embeddings take {units.percent(time / evidence.time)} of the "
-        "time",
+        (time, evidence.time),
+        title=f"Dense gradients of embeddings take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {calls:,} call{'s' * (calls != 1)} of {longest.name}: a "
         "row for every entry of the table, and the optimizer reads them all.",
         remedy="torch.nn.Embedding(…, sparse=True) with torch.optim.SparseAdam or SGD, if few "
@@ -200,29 +258,20 @@ def _matrix(shape: object) -> tuple[int, ...]:
     return sizes if len(sizes) == 2 and all(isinstance(size, int) for size in sizes) else ()
 
 
-def _dense_embedding_gradient_time(evidence: Evidence, node: Node) -> float:
-    return (node.host_time if evidence.runs_on_host else node.device_time) or 0.0
-
-
 @rule("recomputation", source="https://docs.pytorch.org/docs/stable/checkpoint.html")
 def recomputation(evidence: Evidence) -> Iterator[Finding]:
     """Find activations that are computed a second time for the backward pass."""
     recomputed = [
         execution for execution in evidence.executions if execution.node.row.phase == "recompute"
     ]
-    time = evidence.within(sum(execution.time for execution in recomputed))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (execution.time for execution in recomputed))):
         return
-    by_layer: dict[str, float] = {}
-    for execution in recomputed:
-        by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
-    layer = max(by_layer, key=lambda path: by_layer[path])
+    layer, longest = evidence.longest_layer(recomputed)
     yield recomputation.costs(
-        time,
-        evidence.time,
-        title=f"Activation checkpointing takes {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Activation checkpointing takes {evidence.part(time)}",
         evidence=f"{units.time(time)} of the forward pass run again in the backward pass"
-        + (f", {units.time(by_layer[layer])} of it in {layer}." if layer else "."),
+        + (f", {units.time(longest)} of it in {layer}." if layer else "."),
         remedy="If memory allows, checkpoint fewer layers, or keep what is dear to compute: "
         "context_fn=functools.partial(create_selective_checkpoint_contexts, […]).",
         path=layer,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, noticeable, rule, severity
 from torchgauge.analyze.latency.noise import FAULTING, PAGE_FAULT
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
@@ -183,15 +183,11 @@ def zeroed_gradients(evidence: Evidence) -> Iterator[Finding]:
     """Find gradients that are filled with zeros in place of being dropped."""
     zeroed = [node for node in evidence.nodes if _zeroes(node) and not _zeroes(node.parent)]
     calls = sum(node.calls for node in zeroed)
-    times = [node.host_time if evidence.runs_on_host else node.device_time for node in zeroed]
-    time = evidence.within(sum(seconds or 0.0 for seconds in times))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (evidence.total_time(node) for node in zeroed))):
         return
     yield zeroed_gradients.costs(
-        time,
-        evidence.time,
-        title=f"Filling gradients with zeros takes {units.percent(time / evidence.time)} of the "
-        "time",
+        (time, evidence.time),
+        title=f"Filling gradients with zeros takes {evidence.part(time)}",
         evidence=f"{units.time(time)} in {calls:,} calls of {zeroed[0].name}; the backward pass "
         "adds to the zeros instead of writing.",
         remedy="optimizer.zero_grad(set_to_none=True), torch's default.",

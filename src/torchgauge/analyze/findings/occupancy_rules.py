@@ -32,8 +32,7 @@ def small_grids(evidence: Evidence) -> Iterator[Finding]:
     blocks = math.prod(longest.kernel.grid or ())
     yield small_grids.finding(
         severity(share(worth, evidence.time)),
-        title=f"Kernels that leave multiprocessors without work take "
-        f"{units.percent(time / evidence.time)} of the time",
+        title=f"Kernels that leave multiprocessors without work take {evidence.part(time)}",
         evidence=f"{units.time(time)} in kernels of at least 10 µs with fewer blocks than "
         f"multiprocessors; most of it in {short_name(longest.name)}, {blocks:,} blocks on "
         f"{_multiprocessors(evidence, longest)}.",
@@ -159,7 +158,7 @@ def low_occupancy(evidence: Evidence) -> Iterator[Finding]:
             "device's warps resident",
             evidence=f"{limiter} allow no more: {longest.kernel.registers} registers per thread, "
             f"{units.size(longest.kernel.shared_memory)} of shared memory per block. It takes "
-            f"{units.time(time)}, {units.percent(time / evidence.time)} of the time.",
+            f"{units.time(time)}, {evidence.part(time)}.",
             remedy="If it waits for memory: fewer registers (__launch_bounds__, smaller tiles) or "
             "less shared memory (num_stages in Triton).",
             time=time,

@@ -42,8 +42,7 @@ def small_operators(evidence: Evidence) -> Iterator[Finding]:
         return
     longest = max(called, key=lambda node: node.host_time_self or 0.0)
     yield small_operators.costs(
-        time,
-        evidence.time,
+        (time, evidence.time),
         title=f"{units.percent(time / evidence.time)} of the "
         f"{'step' if evidence.rank is None else 'window'} is in {calls:,} operators of less than "
         "20 µs and between them",

@@ -14,7 +14,7 @@ from torchgauge.analyze.findings.record_evidence import (
     shapes_of,
     short_name,
 )
-from torchgauge.analyze.findings.rule import NOTICEABLE, SERIOUS, rule, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, SERIOUS, noticeable, rule, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import base_name
 from torchgauge.records.trace.trace import Device
@@ -52,8 +52,7 @@ def fp32_products(evidence: Evidence) -> Iterator[Finding]:
         if majors.get(calls.kernel.device or 0, 0) >= TENSOR_CORES_SINCE
         and _is_full(calls.name, with_convolutions=not rounds)
     ]
-    time = evidence.within(sum(calls.time for calls in products))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (calls.time for calls in products))):
         return
     has_tf32 = all(majors[calls.kernel.device or 0] >= TF32_SINCE for calls in products)
     times: dict[str, float] = {}
@@ -62,7 +61,7 @@ def fp32_products(evidence: Evidence) -> Iterator[Finding]:
     count = sum(calls.kernel.calls for calls in products)
     yield fp32_products.finding(
         "warning",
-        title=f"Products in full fp32 take {units.percent(time / evidence.time)} of the time",
+        title=f"Products in full fp32 take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {count:,} calls of kernels that use no Tensor Core, "
         f"most of it in {short_name(max(times, key=lambda name: times[name]))}.",
         remedy=_TF32 if has_tf32 else _FP32_PRODUCTS_HALF,
@@ -98,14 +97,12 @@ def float64_products(evidence: Evidence) -> Iterator[Finding]:
         double = _on_host(evidence, products)
     else:
         double = [execution for execution in products if _DOUBLE.search(execution.node.name)]
-    time = evidence.within(sum(execution.time for execution in double))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (execution.time for execution in double))):
         return
     longest = max(double, key=lambda execution: execution.time)
     yield float64_products.costs(
-        time,
-        evidence.time,
-        title=f"Products in float64 take {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Products in float64 take {evidence.part(time)}",
         evidence=f"{units.time(time)}, most of it in {longest.node.name[:60]}"
         + (f" of {longest.node.path}." if longest.node.path else "."),
         remedy="Cast the model and its inputs to float32: .float(). Data from NumPy is float64: "
@@ -148,8 +145,7 @@ def emulated_half(evidence: Evidence) -> Iterator[Finding]:
         if share(time, evidence.time) < NOTICEABLE:
             continue
         yield emulated_half.costs(
-            time,
-            evidence.time,
+            (time, evidence.time),
             title=f"This processor computes products in {dtype} slower than in float32",
             evidence=f"{units.time(time)}, {units.percent(time / evidence.time)} of the step; at "
             f"most {units.rate(half, 'FLOP')} in {dtype}, {units.rate(full, 'FLOP')} in float32.",
@@ -163,7 +159,7 @@ def emulated_half(evidence: Evidence) -> Iterator[Finding]:
 FASTER = 1.5
 
 
-@rule("faster-half", source="https://docs.pytorch.org/docs/stable/amp.html")
+@rule("faster-half", source="https://docs.pytorch.org/docs/stable/amp.html", order="last")
 def faster_half(evidence: Evidence) -> Iterator[Finding]:
     """Find products in single precision on a device that computes half precision much faster."""
     profile = evidence.profile
@@ -211,17 +207,15 @@ def unaligned_products(evidence: Evidence) -> Iterator[Finding]:
         for calls in evidence.kernels
         if _UNALIGNED.search(calls.name) and "simt" not in calls.name
     ]
-    time = evidence.within(sum(calls.time for calls in products))
-    if share(time, evidence.time) < NOTICEABLE:
+    if not (time := noticeable(evidence, (calls.time for calls in products))):
         return
     longest = max(products, key=lambda calls: calls.time)
     operator = longest.node.parent
     shapes = [] if operator is None else [shape for shape in shapes_of(operator) if shape]
     on_shapes = f" on {' and '.join(_written(shape) for shape in shapes)}" if shapes else ""
     yield unaligned_products.costs(
-        time,
-        evidence.time,
-        title=f"Products on unaligned sizes take {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Products on unaligned sizes take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {sum(calls.kernel.calls for calls in products):,} calls "
         f"of kernels that load one or two elements at a time, most of it in "
         f"{short_name(longest.name)}{on_shapes}.",
@@ -257,9 +251,8 @@ def single_row_products(evidence: Evidence) -> Iterator[Finding]:
     longest = max(products, key=lambda execution: execution.time)
     calls = sum(execution.node.calls for execution in products)
     yield single_row_products.costs(
-        time,
-        evidence.time,
-        title=f"Products of a single row take {units.percent(time / evidence.time)} of the time",
+        (time, evidence.time),
+        title=f"Products of a single row take {evidence.part(time)}",
         evidence=f"{units.time(time)} in {calls:,} calls "
         "that read each weight for two operations: memory bounds them, not arithmetic.",
         remedy="Several requests in one batch cost hardly more than one; else smaller weights "

@@ -158,8 +158,7 @@ def uneven_work(evidence: Evidence) -> Iterator[Finding]:
         return
     waiting = min(waiting, evidence.time)
     yield uneven_work.costs(
-        waiting,
-        evidence.time,
+        (waiting, evidence.time),
         title=f"Ranks wait for each other in turn, {units.percent(share(waiting, evidence.time))} "
         "of the window",
         evidence=f"{units.time(waiting)} of the middle rank in {job.calls:,} collectives; no rank "
@@ -193,8 +192,7 @@ def uneven_exchange(evidence: Evidence) -> Iterator[Finding]:
     if factor < UNEVEN or share(time, evidence.time) < NOTICEABLE:
         return
     yield uneven_exchange.costs(
-        time,
-        evidence.time,
+        (time, evidence.time),
         title=f"Rank {largest} exchanges {factor:.1f} times as much as the mean rank in all-to-all",
         evidence=f"{units.size(sizes[largest])} of {units.size(mean)} a rank; the exchanges take "
         f"{units.time(time)}.",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from torchgauge import units
 from torchgauge.analyze.communication.communication_kernels import collective_of
 from torchgauge.analyze.work.categories import Category, category
 from torchgauge.records.generation.cell import GenerationCell
@@ -222,6 +223,22 @@ class Evidence:
     def self_time(self, node: Node) -> float:
         """Return the seconds that a node takes without what it calls, where the work is done."""
         return (node.host_time_self if self.runs_on_host else node.device_time_self) or 0.0
+
+    def total_time(self, node: Node) -> float:
+        """Return the seconds that a node takes, where the work is done."""
+        return (node.host_time if self.runs_on_host else node.device_time) or 0.0
+
+    def part(self, time: float) -> str:
+        """Return the share that seconds have: "12 % of the time"."""
+        return f"{units.percent(time / self.time)} of the time"
+
+    @staticmethod
+    def longest_layer(executions: list[Execution]) -> tuple[str, float]:
+        """Return the layer in which most of their time is, and the seconds in it."""
+        by_layer: dict[str, float] = {}
+        for execution in executions:
+            by_layer[execution.node.path] = by_layer.get(execution.node.path, 0.0) + execution.time
+        return max(by_layer.items(), key=lambda entry: entry[1])
 
     def within(self, time: float) -> float:
         """Return the seconds, at most all there are: what ran at once counts but once."""

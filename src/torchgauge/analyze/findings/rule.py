@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import Literal, Required, TypedDict, Unpack
+from typing import Any, Literal, Required, TypedDict, Unpack
 
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.records.finding import Finding, Severity
@@ -14,6 +14,9 @@ from torchgauge.records.timeline.node import Node
 # The smallest share of a step or window, or of its memory, that is reported.
 NOTICEABLE = 0.05
 SERIOUS = 0.25
+CONSIDERABLE = 0.1  # a single layer with more is among what matters most
+
+Order = Literal["first", "worth", "time", "last"]
 
 
 class Parts(TypedDict, total=False):
@@ -45,6 +48,7 @@ class Rule:
         explains: Ids of more general findings about the same time; they are left out where this
             explains at least half of it, and else keep the rest.
         jax_remedy: What to do instead in JAX.
+        order: Before all others, by what they are worth, by a considerable time or that, or last.
     """
 
     id: str
@@ -52,6 +56,7 @@ class Rule:
     source: str = ""
     explains: tuple[str, ...] = ()
     jax_remedy: str = ""
+    order: Order = "worth"
 
     def finding(
         self,
@@ -64,45 +69,32 @@ class Rule:
     ) -> Finding:
         """Return a finding of this rule."""
         node = parts.get("node")
-        return Finding(
-            id=self.id,
-            severity=severity,
-            title=parts["title"],
-            evidence=parts["evidence"],
-            remedy=parts.get("remedy", ""),
-            time=time,
-            worth=worth,
-            path=parts.get("path", "" if node is None else node.path),
-            node=None if node is None else node.index,
-            device=parts.get("device"),
-            search=parts.get("search", ""),
-            view=view,
-        )
+        fields: dict[str, Any] = {"path": "" if node is None else node.path, **parts}
+        fields["node"] = None if node is None else node.index
+        return Finding(id=self.id, severity=severity, time=time, worth=worth, view=view, **fields)
 
     def costs(
         self,
-        time: float,
-        total: float,
+        part: tuple[float, float],
         *,
         worth: float | Literal["all"] | None = "all",
         view: str = "tree",
         **parts: Unpack[Parts],
     ) -> Finding:
-        """Return a finding about seconds of a total, whose share says how much it matters.
+        """Return a finding about a part: seconds, and those whose share says how much it matters.
 
         `worth` is how many of them the remedy could save at most, None where that is not known.
         """
-        amount = time if worth == "all" else worth
-        return self.finding(
-            severity(share(time, total)), time=time, worth=amount, view=view, **parts
-        )
+        amount = part[0] if worth == "all" else worth
+        return self.finding(severity(share(*part)), time=part[0], worth=amount, view=view, **parts)
 
 
 def rule(
-    id: str, *, source: str = "", explains: tuple[str, ...] = (), jax_remedy: str = ""
-) -> Callable[[Callable[[Evidence], Iterator[Finding]]], Rule]:
+    id: str, *, source: str = "", explains: tuple[str, ...] = (), jax_remedy: str = "",
+    order: Order = "worth",
+) -> Callable[[Callable[[Evidence], Iterator[Finding]]], Rule]:  # fmt: skip
     """Return the decorator that makes a rule of the function that yields its findings."""
-    return lambda find: Rule(id, find, source, explains, jax_remedy)
+    return lambda find: Rule(id, find, source, explains, jax_remedy, order)
 
 
 def rules_of(module: ModuleType) -> list[Rule]:
@@ -113,6 +105,12 @@ def rules_of(module: ModuleType) -> list[Rule]:
 def share(part: float, total: float) -> float:
     """Return the part's share of the total; 0 of nothing."""
     return part / total if total else 0.0
+
+
+def noticeable(evidence: Evidence, seconds: Iterable[float]) -> float:
+    """Return the sum of the seconds, at most all there are; 0 of too few to be reported."""
+    total = evidence.within(sum(seconds))
+    return total if share(total, evidence.time) >= NOTICEABLE else 0.0
 
 
 def severity(part: float) -> Severity:

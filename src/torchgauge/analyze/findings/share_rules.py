@@ -28,7 +28,7 @@ def hottest_operator(evidence: Evidence) -> Iterator[Finding]:
     calls = sum(node.calls for node in nodes if not tables.repeats_parent(node))
     yield hottest_operator.finding(
         "info",
-        title=f"{hottest} takes {units.percent(time / evidence.time)} of the time",
+        title=f"{hottest} takes {evidence.part(time)}",
         evidence=f"{units.time(time, 3)} in {calls:,} call{'s' * (calls != 1)}, without "
         "what it calls.",
         time=time,
@@ -45,7 +45,7 @@ def _own_time(evidence: Evidence, operators: list[Node]) -> float:
     return sum(time or 0.0 for time in times)
 
 
-@rule("widest-layer")
+@rule("widest-layer", order="time")
 def widest_layer(evidence: Evidence) -> Iterator[Finding]:
     """Find the layer that calls no other and takes most of the time."""
     if not evidence.leaves or evidence.rank is not None:
@@ -55,7 +55,7 @@ def widest_layer(evidence: Evidence) -> Iterator[Finding]:
     kind = f" ({layer.row.type})" if layer.row.type else ""
     yield widest_layer.finding(
         "info",
-        title=f"{layer_name(layer)} takes {units.percent(time / evidence.time)} of the time",
+        title=f"{layer_name(layer)} takes {evidence.part(time)}",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}: the longest of "
         f"{len(evidence.leaves):,} layers{kind}.",
         time=time,
@@ -93,8 +93,7 @@ def out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
     longest = max(layers, key=lambda layer: layer.time or 0.0)
     yield out_of_proportion.finding(
         "info",
-        title=f"{kind} takes {units.percent(time / evidence.time)} of the time for "
-        f"{units.percent(work_share)} of the FLOPs",
+        title=f"{kind} takes {evidence.part(time)} for {units.percent(work_share)} of the FLOPs",
         evidence=f"{len(layers):,} layer{'s' * (len(layers) != 1)}; the longest is {longest.path}, "
         f"{units.time(longest.time, 3)}. Time that is not arithmetic is traffic or overhead.",
         time=time,
@@ -144,7 +143,7 @@ def outside_layers(evidence: Evidence) -> Iterator[Finding]:
     time = bucket.time or 0.0
     yield outside_layers.finding(
         "info",
-        title=f"{units.percent(time / evidence.time)} of the time is in no layer: {bucket.name}",
+        title=f"{evidence.part(time)} is in no layer: {bucket.name}",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}.",
         time=time,
         node=bucket,

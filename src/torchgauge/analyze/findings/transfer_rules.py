@@ -67,8 +67,7 @@ def small_copies(evidence: Evidence) -> Iterator[Finding]:
     longest = max(outermost.values(), key=lambda node: node.host_time or 0.0)
     size = sum(calls.kernel.bytes or 0 for calls in small) / count
     yield small_copies.costs(
-        time,
-        evidence.time,
+        (time, evidence.time),
         title=f"{count:,} small copies to the device take the host {units.time(time)}",
         evidence=f"{units.size(size)} each on average, most of it by {longest.name}"
         + (f" in {longest.path}." if longest.path else "."),

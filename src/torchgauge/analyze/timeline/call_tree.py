@@ -9,10 +9,14 @@ MODEL = 0
 
 
 class NamedModule(NamedTuple):
-    """A module: the qualified names it is registered under ("" for the model), and its class."""
+    """A module: the qualified names it is registered under ("" for the model), and its class.
+
+    `source` is the file and line of its forward; empty where that is torch's own, or not known.
+    """
 
     paths: tuple[str, ...]
     kind: str
+    source: str = ""
 
     def path_in(self, parent: str) -> str:
         """Return its name as seen from the layer that calls it, where it has several."""
@@ -71,9 +75,9 @@ class CallTree:
         self._last[module] = number
         return number
 
-    def type(self, layer: int) -> str:
-        """Return the class of the layer's module."""
-        return self._modules[self.layers[layer].module].kind
+    def module(self, layer: int) -> NamedModule:
+        """Return the layer's module."""
+        return self._modules[self.layers[layer].module]
 
     def root(self, module: int, *, recomputed: bool) -> int:
         """Return the layer of a call that nothing encloses.

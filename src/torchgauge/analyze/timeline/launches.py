@@ -109,7 +109,7 @@ def named_spans(events: Events, spans: Spans, tree: CallTree) -> NamedSpans:
     is_call = np.zeros(len(events), np.bool_)
     is_call[spans.row] = spans.is_layer
     names = tuple(
-        LayerName(layer.path or layer.name, tree.type(number))
+        LayerName(layer.path or layer.name, tree.module(number).kind)
         for number, layer in enumerate(tree.layers)
     )
     return NamedSpans(events, Coded(codes, names), is_call)

@@ -299,7 +299,8 @@ def stamped_tree(
             parent=layer.parent,
             calls=often.get(number, 0),
             path=layer.path,
-            type=calls.type(number),
+            type=calls.module(number).kind,
+            source=calls.module(number).source,
             host=own[number],
         )
         for number, layer in enumerate(calls.layers)

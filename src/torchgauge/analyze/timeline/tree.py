@@ -53,6 +53,8 @@ class NodeDraft:
     layer: int = NONE
     path: str = ""
     type: str = ""
+    source: str = ""
+    shortest: int | None = None
     kernel: Kernel | None = None
     flops: int | None = None
     unknown: int = 0
@@ -109,9 +111,8 @@ def node_table(
     of_span[step == NONE] = NONE
     for number, dtype in input_types(events, spans.row, of_span).items():
         nodes[number].dtype = dtype
-    count = 1 if as_one else len(steps)
-    host = np.zeros((len(nodes), count), np.int64)
-    calls = np.zeros((len(nodes), count), np.int64)
+    host = np.zeros((len(nodes), 1 if as_one else len(steps)), np.int64)
+    calls = np.zeros_like(host)
     own = nesting.self_time.copy()
     _move_gaps(spans, steps, step, own, host[bucket[ENGINE]])
     inside = step != NONE
@@ -131,7 +132,8 @@ def _layers(tree: CallTree) -> list[NodeDraft]:
             layer.parent,
             layer=number,
             path=layer.path,
-            type=tree.type(number),
+            type=tree.module(number).kind,
+            source=tree.module(number).source,
         )
         for number, layer in enumerate(tree.layers)
     ]
@@ -193,8 +195,7 @@ def _add_device(
     for span in np.unique(work.span[copied]).tolist():
         if span != NONE and table.of_span[span] != NONE:
             _add_below_copies(table, int(table.of_span[span]), bucket[COPIES])
-    added = len(table.nodes) - len(table.host)
-    none_of_host = np.zeros((added, len(steps)), np.int64)
+    none_of_host = np.zeros((len(table.nodes) - len(table.host), len(steps)), np.int64)
     table.host, table.calls = (
         np.vstack([figures, none_of_host]) for figures in (table.host, table.calls)
     )
@@ -220,9 +221,8 @@ def _add_device(
     table.calls = np.vstack([table.calls, *(node.calls for node in kernel_nodes)])
     table.device = np.vstack([no_device_time, *(node.time for node in kernel_nodes)])
     table.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
-    has_launches = has_all_launches(events)
     table.warnings = _device_warnings(
-        [node.kernel for node in kernel_nodes], has_launches=has_launches
+        [node.kernel for node in kernel_nodes], has_launches=has_all_launches(events)
     )
 
 

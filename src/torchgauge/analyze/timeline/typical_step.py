@@ -87,6 +87,8 @@ def typical(
     for layer, layer_nodes in _forward_nodes(table).items():
         times = [own[layer] for own in stamped.steps if layer in own]
         if times:
+            shortest = min(*times, *table.host[layer_nodes].sum(axis=0))
+            table.nodes[layer].shortest = max(0, int(shortest))
             host[layer_nodes] = shared(max(0, int(statistics.median(times))), host[layer_nodes])
     bare = passes[0].bare if passes else None
     if phases is not None and bare is not None:
@@ -226,10 +228,12 @@ def _row(
         calls=calls,
         path=node.path,
         type=node.type,
+        source=node.source,
         phase=attribution.PHASES[node.phase] if node.phase >= 0 else "",
         shapes=node.shapes,
         dtype=node.dtype,
         host=host,
+        shortest=node.shortest,
         device=device,
         flops=node.flops,
         unknown=node.unknown,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import MODEL, NamedModule
+from torchgauge.folders import display_path
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.layers import layers_of
 from torchgauge.targets.precisions import name_of
@@ -30,7 +33,8 @@ class Modules:
         original = type(_compiled_from(self.root)) if self.root is not None else model
         self.name = name_of(original).rpartition(".")[2]
         kind = "callable" if self.root is None else type(self.root).__qualname__.rpartition(".")[2]
-        self.table: list[NamedModule] = [NamedModule(("",), kind)]
+        source = "" if self.root is None else forward_source(self.root)
+        self.table: list[NamedModule] = [NamedModule(("",), kind, source)]
         self.by_number: list[nn.Module | None] = [self.root]
         self._numbers: dict[int, int] = {}
         self._met: dict[str, weakref.ref[nn.Module]] = {}
@@ -95,14 +99,14 @@ class Modules:
                 self._also(number, name)
 
     def _new(self, name: str, module: nn.Module) -> int:
-        self.table.append(NamedModule((name,), type(module).__name__))
+        self.table.append(NamedModule((name,), type(module).__name__, forward_source(module)))
         self.by_number.append(module)  # held: its address must not be given to another module
         return len(self.table) - 1
 
     def _also(self, number: int, name: str) -> None:
         named = self.table[number]
         if name not in named.paths:
-            self.table[number] = NamedModule((*named.paths, name), named.kind)
+            self.table[number] = named._replace(paths=(*named.paths, name))
 
     def _meet(self, module: nn.Module) -> None:
         """Number a module outside of the target, and those in it."""
@@ -137,6 +141,16 @@ def _compiled_from(module: nn.Module) -> nn.Module:
     parts = vars(module).get("_modules")
     inside = parts.get("_orig_mod") if isinstance(parts, dict) else None
     return inside if isinstance(inside, nn.Module) else module
+
+
+def forward_source(module: nn.Module) -> str:
+    """Return the file and line of a module's forward; "" where that is torch's or not Python's."""
+    forward = vars(module).get("forward", type(module).forward)
+    forward = getattr(forward, "__wrapped__", forward)
+    code = getattr(forward, "__code__", None)
+    if not isinstance(code, CodeType) or str(forward.__module__).partition(".")[0] == "torch":
+        return ""
+    return f"{display_path(Path(code.co_filename))}:{code.co_firstlineno}"
 
 
 def identity(module: nn.Module) -> int:

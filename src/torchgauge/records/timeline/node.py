@@ -17,17 +17,20 @@ Phase = Literal["", "forward", "backward", "recompute", "optimizer", "zero_grad"
 class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One node's own figures, without its children's: `parent` is its row, −1 for the root's.
 
-    `path` is a layer's qualified name, `type` its class; `shapes` are an operator's input shapes,
-    `dtype` is the type of its floating-point inputs, empty where unknown or not always the same.
-    `host` and `device` are integer ns; `flops`, `bytes` and the bytes of memory are those of what
-    the node did itself; `unknown` counts its calls without a formula, `calls_without_bytes` those
-    whose bytes a recording does not tell, which then has none for the node. `allocations` are bytes
-    allocated, `allocated` is that less bytes freed (torch's "Self CPU Mem"), `retained` what of it
-    the forward pass left for the backward pass; `peak` the most that a call of a layer with all
-    below it held at once beyond what was there, which does not add up. `parameters` are elements.
-    `lower_bound` is the ns that a layer with its operators takes at least under the device's roofs,
-    `bound` what it waits for with all below it. None is unknown. All are of one step, but in the
-    tree of a trace that was recorded elsewhere: there of all its `Tree.steps`.
+    `path` is a layer's qualified name, `type` its class, `source` the file and line of its forward,
+    empty where that is torch's own or not known; `shapes` are an operator's input shapes, `dtype`
+    is the type of its floating-point inputs, empty where unknown or not always the same. `host` and
+    `device` are integer ns; `shortest` is a layer's own host time in the forward pass, with that of
+    its operators, of the stamped or recorded step in which it was shortest; `flops`, `bytes` and
+    the bytes of memory are those of what the node did itself; `unknown` counts its calls without a
+    formula, `calls_without_bytes` those whose bytes a recording does not tell, which then has none
+    for the node. `allocations` are bytes allocated, `allocated` is that less bytes freed (torch's
+    "Self CPU Mem"), `retained` what of it the forward pass left for the backward pass; `peak` the
+    most that a call of a layer with all below it held at once beyond what was there, which does not
+    add up. `parameters` are elements. `lower_bound` is the ns that a layer with its operators takes
+    at least under the device's roofs, `bound` what it waits for with all below it. None is unknown.
+    All are of one step, but in the tree of a trace that was recorded elsewhere: there of all its
+    `Tree.steps`.
     """
 
     name: str
@@ -36,10 +39,12 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     calls: int
     path: str = ""
     type: str = ""
+    source: str = ""
     phase: Phase = ""
     shapes: str = ""
     dtype: str = ""
     host: int | None = None
+    shortest: int | None = None
     device: int | None = None
     flops: int | None = None
     bytes: int | None = None
@@ -56,7 +61,7 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Check names alone: thousands of rows hold whole numbers."""
-        if not (self.name.isascii() and self.path.isascii() and self.type.isascii()):
+        if not f"{self.name}{self.path}{self.type}{self.source}".isascii():
             super().__post_init__()
 
 
