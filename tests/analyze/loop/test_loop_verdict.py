@@ -8,8 +8,10 @@ from tests.support.loops import loop, step_times
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.analyze.loop.step_shares import mean_of, share_of
 from torchgauge.records.record import Interval
+from torchgauge.records.timeline.loader_wait import LoaderWait
 from torchgauge.records.timeline.loop import ScalarCalls
 from torchgauge.records.timeline.tree import DeviceUse
+from torchgauge.records.trace.host_delay import HostDelay
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "optimizer": 0.003, "outside": 0.001}
 # A forward and a backward pass of products, an optimizer that streams, and little else.
@@ -152,3 +154,51 @@ def test_few_steps_are_unclear():
     assert loop_verdict(loop(None, count=0)) is None
     rising = {"forward": np.linspace(0.01, 0.03, 12), "backward": 0.02}
     assert loop_verdict(loop(step_times(count=12, **rising))).bound == "unclear"
+
+
+def test_what_takes_less_than_something_else_bounds_nothing():
+    some, most = verdict(loading=0.004), verdict(loading=0.050)
+    assert (some.bound, some.fault) == ("loader", True)
+    assert some.title.startswith("11 % (")  # of 38 ms, of which 20 are the backward pass
+    assert some.title.endswith(") of a step waits for the loader")
+    assert most.title.startswith("Bound by the loader: 59 % (")
+    assert verdict(collecting=0.004).title.endswith("of a step is Python's garbage collection")
+
+
+def test_a_loader_has_the_share_that_its_own_record_says():
+    wait = LoaderWait(
+        dataset="D", workers=0, calls=40, time=0.4, longest=0.01, steps=40, duration=2
+    )
+    times = step_times(noise=0.02, **{**CLEAN, "loading": 0.034})  # half of what ran
+    found = loop_verdict(loop(times, rows=ROWS, loader_waits=(wait,)))
+    assert found.share == pytest.approx(wait.share) == 0.2
+    assert found.interval.low < 0.2 < found.interval.high
+    # The others have the rest, as they had: 20 of 34 ms.
+    assert f"backward {100 * 0.8 * 20 / 34:.0f} %" in found.evidence[0]
+    assert "loading 20 %" in found.evidence[0]
+
+
+def test_no_step_is_called_undisturbed_whose_lost_core_nobody_counted():
+    evidence = " ".join(verdict().evidence)
+    assert "undisturbed" not in evidence
+    assert "had no core is not known" in evidence
+    counted = loop_verdict(loop(step_times(preempted=(0.0,) * 40, **CLEAN), rows=ROWS))
+    assert "no core" not in " ".join(counted.evidence)
+
+
+def test_evidence_has_no_names_of_torch_s_own_methods():
+    delay = HostDelay(
+        cause="data loading", name="enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        calls=5, time=0.02, longest=0.005, steps=5, duration=0.17,
+    )  # fmt: skip
+    times = step_times(noise=0.02, **{**CLEAN, "loading": 0.010})
+    found = loop_verdict(loop(times, rows=ROWS, host_delays=(delay,)))
+    assert found.evidence[0] == "5 × next batch in 5 steps, the longest 5.00 ms."
+
+
+def test_the_next_command_of_a_rank_starts_all_of_them():
+    times = step_times(noise=0.02, **{**CLEAN, "loading": 0.010})
+    found = loop_verdict(loop(times, rows=ROWS, number=0, world=4))
+    assert found.command == (
+        "torchrun --nproc-per-node 4 -m torchgauge run --lines train.py --lr 1"
+    )

@@ -19,8 +19,10 @@ from torchgauge.analyze.loop.step_shares import (
     delay_evidence,
     further_evidence,
     mean_duration,
+    scaled,
     share_of,
     steps_by_kind,
+    with_loader_waits,
 )
 from torchgauge.analyze.loop.tree_split import TreeSplit, Work, tree_split
 from torchgauge.records.record import Interval
@@ -45,7 +47,7 @@ NO_CORE = "no core"
 DOMINATING = 0.5
 # Waiting for other processes is named before the work where it is more than that.
 SMALLEST_WAITING = 0.25
-# Undisturbed steps below which nothing is said.
+# Steps without a profiler below which nothing is said.
 MIN_STEPS = 8
 # `item()` and its like explain what is in Python where so much of it is inside of these calls.
 SCALAR_SHARE = 0.2
@@ -62,7 +64,7 @@ _COMPUTING: tuple[StepKind, ...] = ("forward", "backward", "optimizer", "outside
 class _Candidate:
     """Something that may bound the steps; `options` are those of `torchgauge run` to look closer.
 
-    `predicate` is how its title goes on after "Bound by the loader: 31 % of a step".
+    `predicate` is how its title goes on after "31 % of a step".
     """
 
     bound: LoopBound
@@ -88,23 +90,22 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     if times is None or count < MIN_STEPS:
         return _unclear(count, f"only {count} of {loop.count:,} steps ran without a profiler")
     steps = times.running
-    shares = {kind: share_of(times.seconds(kind), steps) for kind in STEP_KINDS}
+    shares = with_loader_waits(
+        {kind: share_of(times.seconds(kind), steps) for kind in STEP_KINDS}, loop
+    )
     if max(shares.values(), key=lambda share: share[0])[1] is None:
         return _unclear(count, f"{count} steps that resemble their neighbours are too few")
     split = None if loop.tree is None else tree_split(loop.tree)
     evidence = (steps_by_kind(times, shares), *further_evidence(loop, times))
-    faults = list(_faults(loop, shares, split))
-    if faults:
-        worst = max(faults, key=lambda fault: fault.low)
-        return _verdict(loop, worst, evidence, fault=True)
-    delayed = _preempted(times)
-    if delayed is not None:
-        return _verdict(loop, delayed, evidence, fault=True)
     work = sorted(_work(shares, split), key=lambda entry: -entry.share)
+    faults = _faults(loop, shares, split)
+    worst = max(faults, key=lambda fault: fault.low, default=None) or _preempted(times)
+    if worst is not None:
+        return _verdict(loop, worst, evidence, work, fault=True)
     largest = work[0]
     limit = SMALLEST_WAITING if largest.bound == "communication" else DOMINATING
     if largest.low > limit:
-        return _verdict(loop, largest, evidence)
+        return _verdict(loop, largest, evidence, work)
     listed = ", ".join(f"{entry.cause} {units.percent(entry.share)}" for entry in work[:3])
     return LoopVerdict(
         bound="nothing stands out",
@@ -112,26 +113,34 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
         time=mean_duration(times),
         steps=count,
         evidence=evidence,
-        command=command(loop.program, largest.options),
+        command=command(loop, largest.options),
     )
 
 
-def command(program: str, options: str) -> str:
-    """Return what to paste into a shell; empty where the program is not known."""
-    return f"torchgauge run {options} {one_line(program)}" if program else ""
+def command(loop: Loop, options: str) -> str:
+    """Return what to paste into a shell, of a job for all ranks; empty if the program is unknown.
+
+    torchrun's processes of a node are taken for all.
+    """
+    world = 1 if loop.rank is None else loop.rank.world
+    start = f"torchrun --nproc-per-node {world} -m " * (world > 1)
+    return f"{start}torchgauge run {options} {one_line(loop.program)}" if loop.program else ""
 
 
 def _verdict(
-    loop: Loop, named: _Candidate, evidence: tuple[str, ...], *, fault: bool = False
-) -> LoopVerdict:
-    times = loop.step_times
-    interval = named.interval
+    loop: Loop, named: _Candidate, evidence: tuple[str, ...], work: list[_Candidate], *,
+    fault: bool = False,
+) -> LoopVerdict:  # fmt: skip
+    """Return a verdict; what something else takes more than is a fault, and bounds nothing."""
+    times, interval = loop.step_times, named.interval
     reach = "" if interval is None else f" ({percents(interval)})"
+    largest = max(entry.share for entry in work if entry.bound != named.bound)
+    article = "the " * (named.bound in ("loader", "host"))
+    head = f"Bound by {article}{named.bound}: " * (named.share >= largest)
     return LoopVerdict(
         bound=named.bound,
         fault=fault,
-        title=f"{_HEADS[named.bound]}: {units.percent(named.share)}{reach} of a step "
-        f"{named.predicate}",
+        title=f"{head}{units.percent(named.share)}{reach} of a step {named.predicate}",
         cause=named.cause,
         layer=named.layer,
         share=named.share,
@@ -139,17 +148,8 @@ def _verdict(
         time=None if times is None else mean_duration(times),
         steps=0 if times is None else len(times.steps),
         evidence=(*named.evidence, *evidence),
-        command=command(loop.program, named.options),
+        command=command(loop, named.options),
     )
-
-
-_HEADS: dict[LoopBound, str] = {
-    "loader": "Bound by the loader",
-    "host": "Bound by the host",
-    "compute": "Bound by compute",
-    "communication": "Bound by communication",
-    "memory traffic": "Bound by memory traffic",
-}
 
 
 def percents(interval: Interval) -> str:
@@ -170,7 +170,7 @@ def _faults(loop: Loop, shares: Shares, split: TreeSplit | None) -> Iterator[_Ca
     """Yield what is worth naming as something that need not be."""
     named = [
         _Candidate(
-            "loader", "data loading", *shares["loading"], "waits for data",
+            "loader", "data loading", *shares["loading"], "waits for the loader",
             evidence=delay_evidence(loop, "data loading"),
         ),
         _Candidate(
@@ -200,7 +200,7 @@ def _preempted(times: StepTimes) -> _Candidate | None:
 def _outside(loop: Loop, shares: Shares, split: TreeSplit | None) -> _Candidate:
     """Return the time outside of the model that no long operator explains."""
     part = None if split is None else split.share("outside", "small operators", "python")
-    share, interval = _scaled(shares["outside"], 1.0 if part is None else part)
+    share, interval = scaled(shares["outside"], 1.0 if part is None else part)
     recorded = 0.0
     if split is not None:
         recorded = sum(t for (kind, _), t in split.seconds.items() if kind == "outside")
@@ -220,7 +220,7 @@ def _python(
     if largest is None or loop.tree is None or loop.tree.devices:
         return None
     node, part = largest
-    share, interval = _scaled(shares[kind], part)
+    share, interval = scaled(shares[kind], part)
     layer = one_line(node.path)
     place = one_line(node.name) if kind != "forward" else f"{layer} ({one_line(node.row.type)})"
     scalars = _scalars(loop, (node.host_time_self or 0.0))
@@ -253,7 +253,7 @@ def _scalars(loop: Loop, recorded: float) -> tuple[str, ...]:
 def _work(shares: Shares, split: TreeSplit | None) -> list[_Candidate]:
     """Return what a step's time is in where nothing is wrong: each is part of a whole."""
     entries = [
-        _Candidate("loader", "loading", *shares["loading"], "waits for data"),
+        _Candidate("loader", "loading", *shares["loading"], "waits for the loader"),
         _Candidate(
             "communication", "communication", *shares["waiting"], "waits for other processes",
             options="--output-dir ranks",
@@ -265,7 +265,7 @@ def _work(shares: Shares, split: TreeSplit | None) -> list[_Candidate]:
             part = None if split is None else split.share(kind, work)
             if part is None:
                 part = float(work == ("python" if kind == "outside" else "products"))
-            share, interval = _scaled(shares[kind], part)
+            share, interval = scaled(shares[kind], part)
             low, high = (share, share) if interval is None else (interval.low, interval.high)
             before = totals.get(bound, (0.0, 0.0, 0.0))
             totals[bound] = (before[0] + share, before[1] + low, before[2] + high)
@@ -285,15 +285,6 @@ def _work(shares: Shares, split: TreeSplit | None) -> list[_Candidate]:
             )
         )  # fmt: skip
     return entries
-
-
-def _scaled(share: tuple[float, Interval | None], part: float) -> tuple[float, Interval | None]:
-    value, interval = share
-    if interval is None:
-        return value * part, None
-    return value * part, Interval(
-        low=interval.low * part, high=interval.high * part, scope=interval.scope
-    )
 
 
 def _device_idle(loop: Loop) -> float:

@@ -13,6 +13,7 @@ from torchgauge.analyze.statistics.autocorrelation import cautious, initial_posi
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline.loop import STEP_KINDS, Loop, StepKind, StepTimes
+from torchgauge.records.trace.host_delay import LOADING
 from torchgauge.visible import one_line
 
 Shares = dict[StepKind, tuple[float, Interval | None]]
@@ -43,6 +44,25 @@ def share_of(part: npt.ArrayLike, steps: npt.ArrayLike) -> tuple[float, Interval
     return share, Interval(
         low=max(share - reach, 0.0), high=min(share + reach, 1.0), scope="process"
     )
+
+
+def with_loader_waits(shares: Shares, loop: Loop) -> Shares:
+    """Return the shares with loading as the loaders' own record has it, and the others beside."""
+    waited = sum(wait.share for wait in loop.loader_waits)
+    loading = shares["loading"][0]
+    if not (0 < waited < 1 and 0 < loading < 1):
+        return shares
+    remaining = {kind: scaled(shares[kind], (1 - waited) / (1 - loading)) for kind in shares}
+    return remaining | {"loading": scaled(shares["loading"], waited / loading)}
+
+
+def scaled(share: tuple[float, Interval | None], part: float) -> tuple[float, Interval | None]:
+    """Return a part of a share, with its interval."""
+    value, interval = share
+    if interval is None:
+        return value * part, None
+    low, high = interval.low * part, min(interval.high * part, 1.0)
+    return value * part, Interval(low=low, high=high, scope=interval.scope)
 
 
 def mean_of(values: npt.ArrayLike, tail: float = TAIL) -> tuple[float, Interval | None]:
@@ -91,28 +111,26 @@ def steps_by_kind(times: StepTimes, shares: Shares) -> str:
         f"{KIND_NAMES[k]} {units.percent(shares[k][0])}" for k in ordered if shares[k][0] > 0.005
     ]
     mean = units.time(mean_duration(times), 3)
-    return f"{mean} a step over {len(times.steps):,} undisturbed steps: {', '.join(parts)}."
+    return f"{mean} a step over {len(times.steps):,} steps without a profiler: {', '.join(parts)}."
 
 
 def further_evidence(loop: Loop, times: StepTimes) -> Iterator[str]:
     """Yield the rates of a step, and how much of it the machine was busy with something else."""
-    used = loop.utilization
-    rates = []
-    if used is not None:
-        rates += [f"MFU {units.percent(used.mfu)}"] if used.mfu is not None else []
-        if used.tokens_per_second:
-            rates.append(units.rate(used.tokens_per_second, "tokens"))
-        if used.samples_per_second:
-            rates.append(units.rate(used.samples_per_second, "samples"))
-    if rates:
-        yield ", ".join(rates) + "."
+    if (used := loop.utilization) is not None:
+        rates = [] if used.mfu is None else [f"MFU {units.percent(used.mfu)}"]
+        per_second = {"tokens": used.tokens_per_second, "samples": used.samples_per_second}
+        rates += [units.rate(rate, unit) for unit, rate in per_second.items() if rate]
+        yield from [", ".join(rates) + "."] if rates else []
     yield from delay_evidence(loop, "allocation")
     yield from _unlike_the_recorded(loop, times)
-    share, _ = share_of(times.preempted or (), times.durations if times.preempted else ())
+    if times.preempted is None:
+        yield "Time in which the loop's thread had no core is not known, and is in these shares."
+        return
+    share, _ = share_of(times.preempted, times.durations)
     if share > NOTICEABLE:
         yield (
             f"For {units.percent(share)} of all time the loop's thread had no core: other threads "
-            "or programs ran. Shares leave this out."
+            "or programs ran. Shares but that of a loader leave this out."
         )
 
 
@@ -129,8 +147,8 @@ def _unlike_the_recorded(loop: Loop, times: StepTimes) -> Iterator[str]:
 def delay_evidence(loop: Loop, cause: str) -> tuple[str, ...]:
     """Return a line for each delay of the host that has this cause."""
     return tuple(
-        f"{delay.calls:,} × {one_line(delay.name)} in {delay.steps:,} steps, the longest "
-        f"{units.time(delay.longest, 3)}."
+        f"{delay.calls:,} × {'next batch' if cause == LOADING else one_line(delay.name)} in "
+        f"{delay.steps:,} steps, the longest {units.time(delay.longest, 3)}."
         for delay in loop.host_delays
         if delay.cause == cause
     )

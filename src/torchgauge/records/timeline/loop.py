@@ -191,15 +191,15 @@ class Loop(Exported, frozen=True, kw_only=True):
     None where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
     `utilization` is of this process's device at the bare steps' median, from the FLOPs of recorded
-    steps; None where no products were recorded or no bare step was timed.
-    `host_delays` are what kept the loop from its work: waiting for a data loader in recorded steps,
-    garbage collection and compilation in bare ones. `findings` are what costs time, what is worth
-    most first. `step_times` says what undisturbed steps did; None where none ended. `scalars` are
-    the calls in recorded steps that read a tensor's value. `loader_waits` splits the waits for data
-    loaders in bare and stamped steps. `compilation_costs` are of the first step and of those
-    without a change of wrappers. `memory` is of watched steps, on request alone; so are moments of
-    `out_of_memory` but that which ended the loop. `program` is what ran, as its user wrote it;
-    empty where that is not known. `verdict` is what bounds the steps.
+    steps; None where no products were recorded or no bare step was timed. `host_delays` are what
+    kept the loop from its work: waiting for a data loader in recorded steps, garbage collection and
+    compilation in bare ones. `findings` are what costs time, what is worth most first. `step_times`
+    says what steps without a profiler did; None where none ended. `scalars` are the calls in
+    recorded steps that read a tensor's value. `loader_waits` splits the waits for data loaders in
+    bare and stamped steps. `compilation_costs` are of the first step and of those without a change
+    of wrappers. `memory` is of watched steps, on request alone; so are moments of `out_of_memory`
+    but that which ended the loop. `program` is what ran, as its user wrote it; empty where that is
+    not known. `verdict` is what bounds the steps.
     """
 
     schema: str = SCHEMA
