@@ -169,16 +169,23 @@ def started(recorder: Any) -> Iterator[None]:
 
 
 @restoring
-def replaced(attributes: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Give each owner, a class or a module, an attribute of this name until the block ends."""
-    before: list[tuple[Any, str, Any]] = []
+def replaced(
+    attributes: Iterable[tuple[Any, str, Any]], *, keep_others: bool = False
+) -> Iterator[None]:
+    """Give each owner, a class or a module, an attribute of this name until the block ends.
+
+    With `keep_others` what somebody else has put around it meanwhile stays, with it inside.
+    """
+    before: list[tuple[Any, str, Any, Any]] = []
     try:
         for owner, name, attribute in attributes:
-            before.append((owner, name, vars(owner).get(name)))
+            before.append((owner, name, vars(owner).get(name), attribute))
             setattr(owner, name, attribute)
         yield
     finally:
-        for owner, name, original in reversed(before):
+        for owner, name, original, attribute in reversed(before):
+            if keep_others and vars(owner).get(name) is not attribute:
+                continue
             if original is None:
                 delattr(owner, name)
             else:

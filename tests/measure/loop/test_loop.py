@@ -1,6 +1,7 @@
 """The timeline of a loop that this test writes as users do."""
 
 import ast
+import gc
 import queue
 import statistics
 import subprocess
@@ -729,3 +730,27 @@ def test_a_loss_module_made_in_every_step_is_one_layer():
 
     losses = [node for node in run.tree.root.walk() if node.row.type == "MSELoss"]
     assert [(node.name, node.calls) for node in losses] == [("MSELoss", 1)]
+
+
+def grown_count(loop):
+    """By how much a loop of 400 steps raises the collector's count of new objects."""
+    counts = []
+    gc.collect()
+    gc.disable()
+    try:
+        loop(lambda: counts.append(gc.get_count()[0]))
+    finally:
+        gc.enable()
+    return counts[-1] - counts[5]  # the first steps meet what torch makes once
+
+
+def test_a_long_loop_has_no_more_collections_than_without():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])
+
+    def watched(each):
+        with tg.timeline(model):
+            train(model, steps=400, each=each)
+
+    bare = grown_count(lambda each: train(model, steps=400, each=each))
+    # As much as brings Python to collect once more, were it not for what stays once for all.
+    assert grown_count(watched) - bare < gc.get_threshold()[0]

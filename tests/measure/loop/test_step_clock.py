@@ -142,3 +142,29 @@ def test_reads_of_values_are_counted_by_line():
     assert calls["item", 3.0].line + 1 == calls["__float__", 0.5].line
     assert before == {name: getattr(torch.Tensor, name) for name in names}
     assert not {"item", "tolist"} & vars(torch.Tensor).keys()
+
+
+def test_keeps_no_objects_that_make_python_collect_garbage(clock):
+    watched = StepClock(clock)
+    for number in range(300):
+        if number == 100:
+            before = gc.get_count()[0]
+        watched.begin(counts=True)
+        clock.time += 1
+        watched.leave(watched.enter("forward"))
+        watched.end()
+    assert gc.get_count()[0] - before < 20
+    assert len(watched.times().steps) == 300
+
+
+def test_a_collection_between_two_steps_is_in_neither(clock):
+    watched = StepClock(clock)
+    for _ in range(2):
+        watched.begin(counts=True)
+        clock.time += 10
+        watched.end()
+        watched._collected("start", {})
+        clock.time += 5
+        watched._collected("stop", {})
+    assert watched.times().running == pytest.approx((10e-9, 10e-9))
+    assert sum(watched.times().collecting) == 0

@@ -1,6 +1,7 @@
 """Stamps of module calls: each once, nested, on its thread; and the process as it was."""
 
 import contextlib
+import gc
 import itertools
 import threading
 
@@ -179,3 +180,20 @@ def test_an_overriding_class_gets_its_own_call_back():
     before = Overrides.__call__
     stamped(Overrides(), torch.ones(1, 2))
     assert Overrides.__call__ is before
+
+
+def test_keeps_no_objects_that_make_python_collect_garbage():
+    model = nn.Linear(2, 2)
+    stamps = Stamps(model)
+    gc.disable()
+    try:
+        with stamps.watching():
+            model(torch.ones(1, 2))
+            before = gc.get_count()[0]
+            for _ in range(200):
+                model(torch.ones(1, 2))
+            grown = gc.get_count()[0] - before
+    finally:
+        gc.enable()
+    assert grown < 20
+    assert len(stamps.take_calls()) == 201

@@ -23,7 +23,7 @@ from torchgauge.measure.loop.loader_worker import TimedIndex
 from torchgauge.measure.loop.wait_totals import Key, WaitTotals, worker_parts
 from torchgauge.measure.work.internals import never_compiled
 from torchgauge.records.timeline.loader_wait import LoaderWait
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 
 _STOP_MARKER = worker._IterableDatasetStopIteration
 Patch = tuple[Any, str, Any]
@@ -106,22 +106,12 @@ class LoaderWaits:
     @restoring
     def watching(self) -> Iterator[None]:
         """Watch the iterators of all DataLoaders until the block ends."""
-        patches = self._patches()
-        originals = [(owner, name, vars(owner).get(name)) for owner, name, _ in patches]
         self._on = True
-        for owner, name, replacement in patches:
-            setattr(owner, name, replacement)
-        try:
-            yield
-        finally:
-            self._on = False
-            for (owner, name, original), patch in zip(originals, patches, strict=True):
-                if vars(owner).get(name) is not patch[2]:
-                    continue  # somebody has wrapped ours, which only passes on from now
-                if original is None:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, original)
+        with replaced(self._patches(), keep_others=True):
+            try:
+                yield
+            finally:
+                self._on = False  # what somebody has wrapped only passes on from now
 
     def _patches(self) -> list[Patch]:
         base = dataloader._BaseDataLoaderIter

@@ -115,9 +115,7 @@ class Timeline:
                     run_all([self._steps.close, self._ends.close])
                 record = loop_record(
                     self._steps,
-                    by=self._ends.by,
-                    batch=self._ends.batch,
-                    tokens=self._ends.tokens,
+                    self._ends,
                     modules=self._modules,
                     requested_steps=self._schedule.requested_steps,
                     budget=self._budget,

@@ -7,7 +7,6 @@ import shlex
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -23,7 +22,7 @@ from torchgauge.device.environment import environment
 from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_steps import LoopSteps
-from torchgauge.measure.loop.step_ends import By
+from torchgauge.measure.loop.step_ends import StepEnds
 from torchgauge.measure.timeline.stamps import calibrated
 from torchgauge.measure.work.utilization import loop_utilization
 from torchgauge.readers.kineto.kineto import read_events
@@ -39,10 +38,8 @@ CONCURRENT_SHARE = 0.01
 
 def loop_record(
     steps: LoopSteps,
+    ends: StepEnds,
     *,
-    by: By,
-    batch: int | None,
-    tokens: int | None,
     modules: LoopModules,
     requested_steps: int | None,
     budget: int,
@@ -62,16 +59,17 @@ def loop_record(
     watched = len(Loop.durations_of(steps.times(), "memory"))
     recorded = watched if recording is None else recording.table.host.shape[1]
     bare = Loop.durations_of(steps.times(), "bare")
+    outermost = dict.fromkeys(layer.name for layer in tree.layers if layer.parent == 0)
     captured = _captured(steps, requested_steps, recorded, budget)
     warnings += _warnings(steps, recording, captured)
     timeline = None if recording is None else _tree(steps, recording, tree, modules, bare)
     loop = Loop(
-        roots=modules.roots or tuple(dict.fromkeys(_outermost(tree))) or modules.met(),
+        roots=modules.roots or tuple(outermost) or modules.met(),
         environment=environment(),
         captured=captured,
-        by=by,
+        by=ends.by,
         count=steps.count,
-        batch=batch,
+        batch=ends.batch,
         tree=timeline,
         stretches=steps.times(),
         communication=None if recording is None else _median(recording.communication.tolist()),
@@ -88,7 +86,7 @@ def loop_record(
         warnings=tuple(warnings),
     )
     used = loop_utilization(
-        loop, () if recording is None else recording.products, modules.models(tree), tokens
+        loop, () if recording is None else recording.products, modules.models(tree), ends.tokens
     )
     loop = msgspec.structs.replace(loop, utilization=used, findings=findings(loop))
     # Who watches memory asks for no verdict on time.
@@ -100,15 +98,11 @@ def _read(steps: LoopSteps, tree: CallTree) -> LoopTable | None:
     """Return the recorded steps, those of the estimate where there are no others."""
     recorder = steps.recorder
     for files in (recorder.files, [recorder.estimate] if recorder.estimate else []):
-        parts = [_recorded_table(file, steps, tree) for file in files]
-        parts = [part for part in parts if part.table.host.shape[1]]
+        tables = (loop_table(read_events(file), tree, steps.recorder.names) for file in files)
+        parts = [part for part in tables if part.table.host.shape[1]]
         if parts:
             return joined(parts)
     return None
-
-
-def _recorded_table(file: Path, steps: LoopSteps, tree: CallTree) -> LoopTable:
-    return loop_table(read_events(file), tree, steps.recorder.names)
 
 
 def _tree(
@@ -232,10 +226,6 @@ def _unreadable(error: Exception) -> MeasurementError:
         cause="This is a defect of torchgauge.",
         remedy="Please report it.",
     )
-
-
-def _outermost(tree: CallTree) -> Iterator[str]:
-    return (layer.name for layer in tree.layers if layer.parent == 0)
 
 
 def _median(times: Sequence[int]) -> float | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
+from torchgauge.garbage import CollectorCount
 from torchgauge.measure.loop.interruptions import CompilationCosts, Interruptions
 from torchgauge.measure.loop.loader_waits import LoaderWaits
 from torchgauge.measure.loop.loop_memory import LoopMemoryWatch
@@ -74,6 +75,7 @@ class LoopSteps:
         self._start_of_loop = 0
         self._closed = False
         self._ended_elsewhere = threading.Event()
+        self._collector = CollectorCount()
         self.phase: Phase = "bare"
         self._forget()
 
@@ -91,7 +93,8 @@ class LoopSteps:
         No recording begins before two steps have ended on one thread: it may have no third.
         """
         stays, self._thread = self._thread is threading.current_thread(), threading.current_thread()
-        self._end_watched()
+        if self.memory is not None and self.phase == "memory":
+            self._undisturbed(functools.partial(self.memory.end_step, self.count + 1))
         took = self._now() - self._began
         for watcher in self.watchers:
             watcher.end()
@@ -105,8 +108,7 @@ class LoopSteps:
             self._ended_elsewhere.set()
             return
         if self.phase == "stamp":
-            calls = self._stamps.take_calls(self.loader_waits.spans)
-            self.stamped.append(self._recorded_calls(calls))
+            self._undisturbed(self._take_stamps)
         if self.phase != "bare":
             self._modules.forget_gone()
         self._note(took)
@@ -116,9 +118,6 @@ class LoopSteps:
         self._advance(may_begin=stays)
         if self.phase != before:
             self._undisturbed(self._change)
-        if self.phase == "record" != before:
-            self.recorder.boundary()
-            self.recorder.read_scalars()
         # The first step after a change is not like the others.
         self._begin_step(counts=self.phase in UNDISTURBED and self.phase == before)
 
@@ -184,8 +183,11 @@ class LoopSteps:
         self._began = 0
 
     def _undisturbed(self, action: Callable[[], None]) -> None:
-        """Do it whole before a Ctrl-C counts, and let no failure of it into the user's loop."""
-        with HeldBack():
+        """Do it whole before a Ctrl-C counts, and let no failure of it into the user's loop.
+
+        Nor does what is kept of it bring the program's next garbage collection nearer.
+        """
+        with HeldBack(), self._collector.held():
             try:
                 action()
             except Exception as error:  # noqa: BLE001 - objects of the program are looked at too
@@ -203,6 +205,9 @@ class LoopSteps:
         if self.phase in RECORDING:
             if not self.recorder.records:
                 self._start()
+            if self.phase == "record":
+                self.recorder.boundary()
+                self.recorder.read_scalars()
             return
         self.recorder.stop()
         if self.phase == "estimate":
@@ -221,10 +226,6 @@ class LoopSteps:
             return
         self.recorder.put_around(self._stamps.watching() if self.phase == "settle" else None)
 
-    def _end_watched(self) -> None:
-        if self.memory is not None and self.phase == "memory":
-            self._undisturbed(functools.partial(self.memory.end_step, self.count + 1))
-
     def _start(self) -> None:
         """Begin a recording, where it can be of the loop's thread alone.
 
@@ -235,14 +236,16 @@ class LoopSteps:
         this_thread = estimating and self._schedule.skip > 0 and at_home
         self.recorder.start(estimating=estimating, this_thread=this_thread)
 
-    def _recorded_calls(self, calls: list[Call]) -> list[Call]:
-        """Leave out the calls of threads that are not recorded, which autograd's are."""
+    def _take_stamps(self) -> None:
+        """Keep the step's calls; of threads that are not recorded autograd's alone."""
         this_thread = threading.get_ident()
-        return [
-            call
-            for call in calls
-            if self._all_threads or call.thread == this_thread or call.recomputed
-        ]
+        self.stamped.append(
+            [
+                call
+                for call in self._stamps.take_calls(self.loader_waits.spans)
+                if self._all_threads or call.thread == this_thread or call.recomputed
+            ]
+        )
 
     def _give_up(self, error: Exception) -> None:
         """Say that the recording failed, and watch the rest of the loop as it is."""

@@ -6,9 +6,11 @@ step add up to it.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import functools
 import gc
+import itertools
 import os
 import threading
 import time
@@ -28,10 +30,12 @@ from torchgauge.measure.loop.mark import mark
 from torchgauge.measure.recording.scope import Call, wrapped
 from torchgauge.measure.work.internals import never_compiled, never_traced
 from torchgauge.records.timeline.loop import STEP_KINDS, StepKind, StepTimes
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced, restoring
 
 # A loop of weeks must not fill the memory with its own times: beyond so many every other is left.
 MOST_STEPS = 2000
+# Of a step: its number, the time without a core (−1: unknown) and the times of its kinds.
+_COLUMNS = 2 + len(STEP_KINDS)
 _OUTSIDE: StepKind = "outside"
 # The bucket of what an optimizer's closure does beside calls of the model and backward passes.
 CLOSURE = "closure"
@@ -58,7 +62,10 @@ class StepClock:
         """Take times from now on."""
         self._counts = False
         self._number = self._stride = 1
-        self._steps: list[tuple[int, dict[StepKind, int], int | None]] = []
+        # Objects that are kept, step by step, would make Python collect garbage.
+        self._steps = array.array("q")
+        self._stack: list[StepKind] = []
+        self._times: dict[StepKind, int] = dict.fromkeys(STEP_KINDS, 0)
         self._reads_delay: bool | None = None
         self._begin()
 
@@ -72,8 +79,9 @@ class StepClock:
         self._begin()
 
     def _begin(self) -> None:
-        self._stack: list[StepKind] = [_OUTSIDE]
-        self._times: dict[StepKind, int] = dict.fromkeys(STEP_KINDS, 0)
+        self._stack[:] = (_OUTSIDE,)
+        for kind in STEP_KINDS:
+            self._times[kind] = 0
         self._preempted = 0
         self._delay_until = self._delay.read() if self._counts and self._reads_delay else None
         self._since = self._now()
@@ -83,22 +91,26 @@ class StepClock:
         self._switch()
         if not self._counts or self._number % self._stride:
             return
-        self._steps.append(
-            (self._number, self._times, None if self._delay_until is None else self._preempted)
-        )
-        if len(self._steps) > MOST_STEPS:
+        preempted = -1 if self._delay_until is None else self._preempted
+        self._steps.extend((self._number, preempted, *self._times.values()))
+        if len(self._steps) > MOST_STEPS * _COLUMNS:
             self._stride *= 2
-            self._steps = [step for step in self._steps if step[0] % self._stride == 0]
+            steps = zip(*[iter(self._steps)] * _COLUMNS, strict=True)
+            remaining = (step for step in steps if step[0] % self._stride == 0)
+            self._steps = array.array("q", itertools.chain.from_iterable(remaining))
 
     def times(self) -> StepTimes | None:
         """Return the times of the steps that counted; None without any."""
         if not self._steps:
             return None
-        numbers, times, delays = zip(*self._steps, strict=True)
+        numbers, delays, *times = (self._steps[n::_COLUMNS] for n in range(_COLUMNS))
         return StepTimes(
-            steps=numbers,
-            preempted=tuple(delay * 1e-9 for delay in delays) if None not in delays else None,
-            **{kind: tuple(step[kind] * 1e-9 for step in times) for kind in STEP_KINDS},
+            steps=tuple(numbers),
+            preempted=tuple(delay * 1e-9 for delay in delays) if min(delays) >= 0 else None,
+            **{
+                kind: tuple(time * 1e-9 for time in spent)
+                for kind, spent in zip(STEP_KINDS, times, strict=True)
+            },
         )
 
     def kind(self) -> StepKind:
@@ -161,9 +173,12 @@ class StepClock:
             ]
             gc.callbacks.append(self._collected)
             try:
-                for owner, name, kind in _watched():
-                    self._watching.enter_context(self._around(owner, name, kind))
-                yield
+                timed = (
+                    (owner, name, self._timed(vars(owner)[name], kind))
+                    for owner, name, kind in _watched()
+                )
+                with replaced(timed, keep_others=True):
+                    yield
             finally:
                 gc.callbacks.remove(self._collected)
                 for hook in hooks:
@@ -171,10 +186,7 @@ class StepClock:
                 self.stop()
                 self._delay.close()
 
-    @contextlib.contextmanager
-    def _around(self, owner: Any, name: str, kind: StepKind) -> Iterator[None]:
-        """Time what is called `name`; what others put around it meanwhile stays."""
-        original = vars(owner)[name]
+    def _timed(self, original: Callable[..., Any], kind: StepKind) -> Callable[..., Any]:
         backward = kind == "backward"
 
         @functools.wraps(original)
@@ -191,12 +203,7 @@ class StepClock:
                     self.backward_ended()
 
         never_compiled(timed)
-        setattr(owner, name, timed)
-        try:
-            yield
-        finally:
-            if vars(owner)[name] is timed:
-                setattr(owner, name, original)
+        return timed
 
     def _forward(self, original: Call, inner: frozenset[type[nn.Module]]) -> Call:
         compiling, enter, leave = torch.compiler.is_compiling, self.enter, self.leave

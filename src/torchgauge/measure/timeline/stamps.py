@@ -20,7 +20,9 @@ from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.work.internals import graph_task
 from torchgauge.targets.hygiene import module_of
 
+# The module, the thread, begin and end in ns, and whether a checkpoint runs it again.
 Note = tuple[nn.Module, int, int, int, bool]
+_FIELDS = 5
 ROUNDS = 9
 CALLS = 100
 
@@ -44,7 +46,8 @@ class Stamps:
         self._model = model
         self._now = now
         self._threads = threads
-        self._notes: list[Note] = []
+        # Flat: a note that is kept as an object would make Python collect garbage.
+        self._notes: list[Any] = []
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
         """Take stamps until the block ends."""
@@ -56,7 +59,8 @@ class Stamps:
 
         Those that began in what is `left_out` (thread, begin and end in ns) are not among them.
         """
-        notes, self._notes[:] = self._notes[:], []
+        flat, self._notes[:] = self._notes[:], []
+        notes: list[Note] = list(zip(*[iter(flat)] * _FIELDS, strict=True))
         for thread, begin, end in left_out:
             notes = [note for note in notes if note[1] != thread or not begin <= note[2] < end]
         if self._threads is not None:
@@ -71,7 +75,7 @@ class Stamps:
         ]
 
     def _wrap(self, original: Callable[..., Any], inner: frozenset[type]) -> Callable[..., Any]:
-        return stamping(original, inner, self._notes.append, self._now)
+        return stamping(original, inner, self._notes.extend, self._now)
 
 
 def stamping(

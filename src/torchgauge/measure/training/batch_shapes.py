@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from torchgauge.errors import InputError
 from torchgauge.measure.training.model_calls import BatchFlops
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.timeline.training_run import Trainer
-from torchgauge.signals import restoring
+from torchgauge.signals import replaced
 from torchgauge.targets.inputs.content import IMAGE_CHANNELS, batch_of, tokens_of
 from torchgauge.targets.inputs.inputs import Inputs
 
@@ -222,15 +222,7 @@ class _TimedFetches:
         return self
 
     def __next__(self) -> Any:
-        self._watcher.fetching()
-        began = time.perf_counter_ns()
-        try:
-            batch = next(self._iterator)
-        except StopIteration:
-            self._watcher.exhausted()
-            raise
-        self._watcher.fetched(batch, time.perf_counter_ns() - began)
-        return batch
+        return _fetched(self._iterator.__next__, self._watcher)
 
     def __len__(self) -> int:
         return len(self._iterator)  # type: ignore[arg-type]
@@ -239,10 +231,9 @@ class _TimedFetches:
         return getattr(self._iterator, name)
 
 
-@restoring
 def watched_loader(
     kind: type, watcher: FetchWatcher, selects: Callable[[Any], bool] = lambda _: True
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Tell `watcher` of the batches of selected loaders of a class, until the block ends."""
 
     def around(original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -253,14 +244,12 @@ def watched_loader(
 
         return __iter__
 
-    with _replaced(kind, "__iter__", around):
-        yield
+    return _replaced(kind, "__iter__", around)
 
 
-@restoring
 def watched_next(
     kind: type, watcher: FetchWatcher, selects: Callable[[Any], bool]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Tell `watcher` of what selected iterators of a class return, until the block ends."""
 
     def around(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -268,31 +257,27 @@ def watched_next(
         def __next__(self: Any) -> Any:  # noqa: N807
             if not selects(self):
                 return original(self)
-            watcher.fetching()
-            began = time.perf_counter_ns()
-            try:
-                batch = original(self)
-            except StopIteration:
-                watcher.exhausted()
-                raise
-            watcher.fetched(batch, time.perf_counter_ns() - began)
-            return batch
+            return _fetched(functools.partial(original, self), watcher)
 
         return __next__
 
-    with _replaced(kind, "__next__", around):
-        yield
+    return _replaced(kind, "__next__", around)
 
 
-@contextmanager
-def _replaced(kind: type, name: str, around: Callable[[Any], Any]) -> Iterator[None]:
+def _fetched(fetch: Callable[[], Any], watcher: FetchWatcher) -> Any:
+    """Return the batch that `fetch` gives, having told of it."""
+    watcher.fetching()
+    began = time.perf_counter_ns()
+    try:
+        batch = fetch()
+    except StopIteration:
+        watcher.exhausted()
+        raise
+    watcher.fetched(batch, time.perf_counter_ns() - began)
+    return batch
+
+
+def _replaced(kind: type, name: str, around: Callable[[Any], Any]) -> AbstractContextManager[None]:
     """Put something around a method of the class that defines it."""
     owner: Any = next(base for base in kind.__mro__ if name in vars(base))
-    original = vars(owner)[name]
-    replacement = around(original)
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        if vars(owner).get(name) is replacement:
-            setattr(owner, name, original)
+    return replaced([(owner, name, around(vars(owner)[name]))], keep_others=True)
