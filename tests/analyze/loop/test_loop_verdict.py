@@ -142,6 +142,11 @@ def test_a_loader_that_a_device_hides_is_no_fault():
 
 def test_waiting_for_other_processes_and_mixed_work():
     assert verdict(waiting=0.030).bound == "communication"
+    # Python outside of the model takes 13 % of 100 ms, and is not what the ranks wait for.
+    waits = verdict(waiting=0.054, outside=0.013)
+    assert (waits.bound, waits.fault) == ("communication", False)
+    assert waits.title.startswith("Bound by communication: 54 %")
+    assert verdict(waiting=0.012, outside=0.013).cause == "host code"
     rows = [*ROWS, ("aten::add", "operator", 1, "forward", 4, 30.0)]
     mixed = verdict(rows, forward=0.030)
     assert (mixed.bound, mixed.fault, mixed.share) == ("nothing stands out", False, None)

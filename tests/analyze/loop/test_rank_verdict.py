@@ -94,3 +94,11 @@ def test_the_ranks_side_by_side_have_the_verdict_and_its_straggler():
     assert record.lost == pytest.approx(0.010, rel=0.05)
     assert "Rank 1 is slower" in str(record)
     assert merged(list(ranks({}, {}).values())).straggler is None
+
+
+def test_ranks_that_wait_for_each_other_by_turns_are_bound_by_that():
+    each = [0.300, 0.001] * 25
+    own = {"outside": 0.040}  # 11 % of a step: a fault, and less than the waiting
+    found = rank_verdict(ranks({"forward": each, **own}, {"forward": each[::-1], **own}))
+    assert (found.bound, found.rank, found.fault) == ("communication", None, False)
+    assert found.share > 0.3

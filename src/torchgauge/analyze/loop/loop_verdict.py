@@ -2,7 +2,8 @@
 
 A fault is named where the lower end of its interval is above SMALLEST: waiting for data, garbage
 collection, Python outside of the model, Python inside one layer, backward function or optimizer.
-Without one, that the thread often had no core; else the largest of the work that a step must do,
+Without one, that the thread often had no core. Waiting for other processes comes before a fault
+that takes less, where it is much. Else the largest of the work that a step must do,
 where it is more than half. Shares are of the time in which the thread could run, so that a busy
 machine changes them little.
 """
@@ -88,19 +89,22 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     times = loop.step_times
     count = 0 if times is None else len(times.steps)
     if times is None or count < MIN_STEPS:
-        return _unclear(count, f"only {count} of {loop.count:,} steps ran without a profiler")
+        return unclear(count, f"only {count} of {loop.count:,} steps ran without a profiler")
     steps = times.running
     shares = with_loader_waits(
         {kind: share_of(times.seconds(kind), steps) for kind in STEP_KINDS}, loop
     )
     if max(shares.values(), key=lambda share: share[0])[1] is None:
-        return _unclear(count, f"{count} steps that resemble their neighbours are too few")
+        return unclear(count, f"{count} steps that resemble their neighbours are too few")
     split = None if loop.tree is None else tree_split(loop.tree)
     evidence = (steps_by_kind(times, shares), *further_evidence(loop, times))
     work = sorted(_work(shares, split), key=lambda entry: -entry.share)
     faults = _faults(loop, shares, split)
     worst = max(faults, key=lambda fault: fault.low, default=None) or _preempted(times)
     if worst is not None:
+        waiting = next(entry for entry in work if entry.bound == "communication")
+        if waiting.low > SMALLEST_WAITING and waiting.share > worst.share:
+            return _verdict(loop, waiting, evidence, work)
         return _verdict(loop, worst, evidence, work, fault=True)
     largest = work[0]
     limit = SMALLEST_WAITING if largest.bound == "communication" else DOMINATING
@@ -157,7 +161,8 @@ def percents(interval: Interval) -> str:
     return f"{100 * interval.low:.3g} … {units.percent(interval.high)}"
 
 
-def _unclear(count: int, reason: str) -> LoopVerdict:
+def unclear(count: int, reason: str) -> LoopVerdict:
+    """Return the verdict of `count` steps of which nothing can be said, for a reason."""
     return LoopVerdict(
         bound="unclear",
         title=f"Unclear: {reason}",

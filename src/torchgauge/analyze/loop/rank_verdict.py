@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchgauge import units
-from torchgauge.analyze.loop.loop_verdict import MIN_STEPS, SMALLEST, percents
+from torchgauge.analyze.loop.loop_verdict import MIN_STEPS, SMALLEST, percents, unclear
 from torchgauge.analyze.loop.step_shares import TAIL, mean_of
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.records.record import Interval
@@ -71,12 +71,8 @@ def rank_verdict(loops: Mapping[int, Loop], folder: str = "") -> LoopVerdict | N
         return None
     count = steps.own.shape[1]
     if count < MIN_STEPS:
-        return LoopVerdict(
-            bound="unclear",
-            title=f"Unclear: the ranks have {count} steps in common that ran without a profiler",
-            steps=count,
-            evidence=(f"Let the loop run for {MIN_STEPS + 30} steps or more.",),
-        )
+        reason = f"the ranks have {count} steps in common that ran without a profiler"
+        return unclear(count, reason)
     named = [ahead for index in range(len(loops)) if (ahead := _ahead(steps, index)) is not None]
     if named and steps.by_kind["waiting"].any():
         worst = max(named, key=lambda ahead: ahead.interval.low)

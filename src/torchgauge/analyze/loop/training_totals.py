@@ -109,7 +109,9 @@ class TrainingTotals:
         return utilization(
             mean(self.products, self.counted),
             StepTime(
-                self.counted_time * 1e-9 / self.counted, interval if self.equal_contents else None
+                self.counted_time * 1e-9 / self.counted,
+                interval if self.equal_contents else None,
+                average="mean",
             ),
             peak,
             devices=devices,

@@ -63,11 +63,12 @@ UNKNOWN_CONTENTS = StepContents()
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step, with its interval, and whether a profiler was attached."""
+    """Seconds of a step, with its interval, which step, and whether a profiler was attached."""
 
     seconds: float
     interval: Interval | None = None
     clock: Literal["bare", "recorded"] = "bare"
+    average: Literal["median", "mean"] = "median"
 
 
 def products_of(cost: Cost) -> Products:
@@ -129,6 +130,7 @@ def utilization(
         model_flops=products.model,
         executed_flops=products.executed,
         seconds=time.seconds,
+        average=time.average,
         seconds_interval=time.interval,
         peak=peak,
         devices=devices,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchgauge.analyze.statistics.median import median_interval
+from torchgauge.analyze.loop.step_shares import mean_of
 from torchgauge.analyze.work.recorded_products import typical_products
 from torchgauge.analyze.work.utilization import (
     ModelShape,
@@ -64,14 +64,14 @@ def loop_utilization(
 
     `models` are those that the loop calls. None without bare steps or recorded products.
     """
-    products, bare = typical_products(tuple(steps)), loop.bare
-    if products is None or bare is None:
+    products, bare = typical_products(tuple(steps)), Loop.durations_of(loop.stretches, "bare")
+    if products is None or not bare:
         return None
     device = _device()
     calls = loop.samples // loop.batch if loop.samples and loop.batch else None
     return utilization(
         products,
-        StepTime(bare, median_interval(Loop.durations_of(loop.stretches, "bare"))),
+        StepTime(*mean_of(bare), average="mean"),
         device_peak(products, device, loop.environment, machine.known_roofs(device)),
         contents=StepContents(
             loop.samples, None if tokens is None or calls is None else tokens * calls

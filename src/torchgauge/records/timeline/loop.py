@@ -190,7 +190,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     `count`. `batch` is the leading dimension that the tensors of the model's first calls share,
     None where these differ. `communication` and `waiting` are seconds of a step: in which
     communication between processes was under way, and in which the loop had nothing else to do.
-    `utilization` is of this process's device at the bare steps' median, from the FLOPs of recorded
+    `utilization` is of this process's device at the bare steps' mean, from the FLOPs of recorded
     steps; None where no products were recorded or no bare step was timed. `host_delays` are what
     kept the loop from its work: waiting for a data loader in recorded steps, garbage collection and
     compilation in bare ones. `findings` are what costs time, what is worth most first. `step_times`

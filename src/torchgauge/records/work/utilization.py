@@ -80,7 +80,8 @@ class Utilization(Record, frozen=True, kw_only=True):
     Attributes:
         model_flops: Of the forward and backward pass.
         executed_flops: With what activation checkpointing computes again.
-        seconds: The time of a step.
+        seconds: The time of a step, of which all rates are.
+        average: Whether that is the median step or the mean, to which rare long ones count too.
         seconds_interval: Its 95 % interval.
         peak: None where no peak of the device is known in the products' dtype.
         devices: How many devices did those FLOPs.
@@ -98,6 +99,7 @@ class Utilization(Record, frozen=True, kw_only=True):
     model_flops: int
     executed_flops: int
     seconds: float
+    average: Literal["median", "mean"] = "median"
     seconds_interval: Interval | None = None
     peak: PeakUsed | None = None
     devices: int = 1

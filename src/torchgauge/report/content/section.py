@@ -192,6 +192,9 @@ def utilization(record: Utilization, *, rates: bool = False) -> Section:
         rows.append(Row("by formula", units.count(record.formula.flops), share))
         notes += _formula_notes(record.formula, record.model_flops)
     if rates:
+        rows.append(
+            Row("a step", units.time(record.seconds), f"{record.average}, all rates are of it")
+        )
         per_second = {"tokens": record.tokens_per_second, "samples": record.samples_per_second}
         rows += [
             Row(name, units.rate(rate, name), how="measured")
