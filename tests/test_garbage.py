@@ -29,9 +29,6 @@ def test_objects_that_stay_bring_no_collection_nearer(collections):
     with count.held():
         kept += [{number} for number in range(3 * gc.get_threshold()[0])]
     assert abs(gc.get_count()[0] - before) < 20
-    with count.held():
-        kept.clear()  # what is freed puts none off either
-    assert abs(gc.get_count()[0] - before) < 40
     assert collections == []
 
 

@@ -24,19 +24,16 @@ def no_collections() -> Iterator[None]:
 
 
 class CollectorCount:
-    """Holds still the collector's count of new objects where somebody else's program waits.
+    """Holds still the collector's count of new objects, amid another's program.
 
-    A collection comes once so many more objects were made than freed. What we make and keep would
-    bring those of the program nearer; so as many others are freed, which were made for that.
+    What we make and keep would bring its next collection nearer: as many others are freed for it.
     """
 
     def __init__(self, spare: int = 10_000) -> None:
-        enabled = gc.isenabled()
         with no_collections():
-            # Of all objects that the collector counts these are the smallest that are not reused.
-            self._spare: list[object] = [iter(()) for _ in range(spare)]
-            if enabled:
-                gc.collect(0)  # counts from 0
+            self._spare: list[object] = [iter(()) for _ in range(spare)]  # small, never reused
+        if gc.isenabled():
+            gc.collect(0)  # counts from 0
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -47,7 +44,4 @@ class CollectorCount:
                 yield
             finally:
                 growth = gc.get_count()[0] - before
-                if growth > 0:
-                    del self._spare[-growth:]
-                else:
-                    self._spare += [iter(()) for _ in range(-growth)]
+                del self._spare[len(self._spare) - growth :]

@@ -3,9 +3,8 @@
 A fault is named where the lower end of its interval is above SMALLEST: waiting for data, garbage
 collection, Python outside of the model, Python inside one layer, backward function or optimizer.
 Without one, that the thread often had no core. Waiting for other processes comes before a fault
-that takes less, where it is much. Else the largest of the work that a step must do,
-where it is more than half. Shares are of the time in which the thread could run, so that a busy
-machine changes them little.
+that takes less, where it is much. Else the largest of the work that a step must do, where it is
+more than half. Shares are of the time in which the thread could run, not of others.
 """
 
 from __future__ import annotations

@@ -91,15 +91,10 @@ def _common_steps(loops: Mapping[int, Loop]) -> _Steps | None:
     def table(series: Sequence[Sequence[float]]) -> _Floats:
         return np.array([np.asarray(values)[row] for values, row in zip(series, rows, strict=True)])
 
-    delays = [
-        rank_times.preempted for rank_times in known_times if rank_times.preempted is not None
-    ]
+    delays = [series.preempted for series in known_times if series.preempted is not None]
     return _Steps(
         list(loops),
-        {
-            kind: table([rank_times.seconds(kind) for rank_times in known_times])
-            for kind in STEP_KINDS
-        },
+        {kind: table([series.seconds(kind) for series in known_times]) for kind in STEP_KINDS},
         table(delays) if len(delays) == len(known_times) else None,
     )
 

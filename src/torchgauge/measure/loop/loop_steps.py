@@ -29,7 +29,6 @@ from torchgauge.signals import HeldBack
 # a compiled model is compiled again.
 UNDISTURBED: tuple[Phase, ...] = ("bare", "stamp")
 RECORDED: tuple[Phase, ...] = ("ready", "estimate", *RECORDING)
-# A loop of weeks must not fill the memory with its own times.
 MOST_TIMES = 100_000
 # Seconds in which the thread that steps may end its step, where another ends the timeline.
 LAST_STEP = 10.0
@@ -183,10 +182,7 @@ class LoopSteps:
         self._began = 0
 
     def _undisturbed(self, action: Callable[[], None]) -> None:
-        """Do it whole before a Ctrl-C counts, and let no failure of it into the user's loop.
-
-        Nor does what is kept of it bring the program's next garbage collection nearer.
-        """
+        """Do it whole before a Ctrl-C counts; no failure or object of it is the user's loop's."""
         with HeldBack(), self._collector.held():
             try:
                 action()

@@ -131,15 +131,10 @@ def _check(program: str, *, module: bool) -> None:
 
 
 def _code(error: BaseException | None) -> int:
-    if error is None:
-        return 0
     if isinstance(error, KeyboardInterrupt):
         return 130
-    if not isinstance(error, SystemExit):
-        return 1
-    if error.code is None:
-        return 0
-    return error.code if isinstance(error.code, int) else 1
+    code = error.code if isinstance(error, SystemExit) else error
+    return 0 if code is None else code if isinstance(code, int) else 1
 
 
 def show(error: BaseException) -> None:

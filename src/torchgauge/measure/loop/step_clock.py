@@ -62,8 +62,7 @@ class StepClock:
         """Take times from now on."""
         self._counts = False
         self._number = self._stride = 1
-        # Objects that are kept, step by step, would make Python collect garbage.
-        self._steps = array.array("q")
+        self._steps = array.array("q")  # kept objects make Python collect garbage
         self._stack: list[StepKind] = []
         self._times: dict[StepKind, int] = dict.fromkeys(STEP_KINDS, 0)
         self._reads_delay: bool | None = None

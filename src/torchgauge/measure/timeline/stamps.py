@@ -20,7 +20,6 @@ from torchgauge.measure.recording.scope import wrapped
 from torchgauge.measure.work.internals import graph_task
 from torchgauge.targets.hygiene import module_of
 
-# The module, the thread, begin and end in ns, and whether a checkpoint runs it again.
 Note = tuple[nn.Module, int, int, int, bool]
 _FIELDS = 5
 ROUNDS = 9
@@ -46,8 +45,7 @@ class Stamps:
         self._model = model
         self._now = now
         self._threads = threads
-        # Flat: a note that is kept as an object would make Python collect garbage.
-        self._notes: list[Any] = []
+        self._notes: list[Any] = []  # flat: kept objects make Python collect garbage
 
     def watching(self) -> contextlib.AbstractContextManager[None]:
         """Take stamps until the block ends."""
