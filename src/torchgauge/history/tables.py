@@ -7,24 +7,7 @@ import shlex
 from collections.abc import Iterator, Set
 
 import msgspec
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    ForeignKey,
-    Index,
-    Inspector,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    func,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 
 from torchgauge.errors import StoreError
 from torchgauge.history import connection as connections
@@ -33,96 +16,98 @@ from torchgauge.history.faults import fault, translated_errors
 from torchgauge.history.migrations import LATEST, STEPS
 from torchgauge.history.retention import patiently
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
-def _run() -> Column[int]:
-    return Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+def _run() -> sa.Column[int]:
+    return sa.Column("run", sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
 
 
-runs = Table(
+runs = sa.Table(
     "runs",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("uuid", Text, nullable=False, unique=True),
-    Column("digest", Text, nullable=False, unique=True),
-    Column("created", Text, nullable=False),
-    Column("recorded", Text, nullable=False),
-    Column("commit", Text, nullable=False),
-    Column("branch", Text, nullable=False),
-    Column("dirty", Boolean),
-    Column("message", Text, nullable=False),
-    Column("machine", Text, nullable=False),
-    Column("cpu", Text, nullable=False),
-    Column("gpu", Text, nullable=False),
-    Column("torch", Text, nullable=False),
-    Column("target", Text, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("precision", Text, nullable=False),
-    Column("workload", Text, nullable=False),
-    Column("schema", Text, nullable=False),
-    Column("profile", LargeBinary, nullable=False),
-    Index("runs_by_target", "target", "created"),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("uuid", sa.Text, nullable=False, unique=True),
+    sa.Column("digest", sa.Text, nullable=False, unique=True),
+    sa.Column("created", sa.Text, nullable=False),
+    sa.Column("recorded", sa.Text, nullable=False),
+    sa.Column("commit", sa.Text, nullable=False),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("dirty", sa.Boolean),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("machine", sa.Text, nullable=False),
+    sa.Column("cpu", sa.Text, nullable=False),
+    sa.Column("gpu", sa.Text, nullable=False),
+    sa.Column("torch", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("device", sa.Text, nullable=False),
+    sa.Column("precision", sa.Text, nullable=False),
+    sa.Column("workload", sa.Text, nullable=False),
+    sa.Column("schema", sa.Text, nullable=False),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+    sa.Index("runs_by_target", "target", "created"),
 )
-labels = Table(
+labels = sa.Table(
     "labels",
     metadata,
     _run(),
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
     sqlite_with_rowid=False,
 )
-metrics = Table(
+metrics = sa.Table(
     "metrics",
     metadata,
     _run(),
-    Column("name", Text, primary_key=True),
-    Column("unit", Text, nullable=False),
-    Column("how", Text, nullable=False),
-    Column("value", Float(53), nullable=False),
-    Column("low", Float(53)),
-    Column("high", Float(53)),
-    Column("scope", Text),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("unit", sa.Text, nullable=False),
+    sa.Column("how", sa.Text, nullable=False),
+    sa.Column("value", sa.Float(53), nullable=False),
+    sa.Column("low", sa.Float(53)),
+    sa.Column("high", sa.Float(53)),
+    sa.Column("scope", sa.Text),
     sqlite_with_rowid=False,
 )
-yardsticks = Table(
+yardsticks = sa.Table(
     "yardsticks",
     metadata,
     _run(),
-    Column("kind", Text, primary_key=True),
-    Column("seconds", Float(53), nullable=False),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("seconds", sa.Float(53), nullable=False),
     sqlite_with_rowid=False,
 )
-layers = Table(
+layers = sa.Table(
     "layers",
     metadata,
     _run(),
-    Column("path", Text, primary_key=True),
-    Column("metric", Text, primary_key=True),
-    Column("value", Float(53), nullable=False),
+    sa.Column("path", sa.Text, primary_key=True),
+    sa.Column("metric", sa.Text, primary_key=True),
+    sa.Column("value", sa.Float(53), nullable=False),
     sqlite_with_rowid=False,
 )
-windows = Table(
+windows = sa.Table(
     "windows",
     metadata,
-    Column("monitor", Text, primary_key=True),
-    Column("series", Text, primary_key=True),
-    Column("labels", Text, primary_key=True),
-    Column("process", Text, primary_key=True),
-    Column("end", Float(53), primary_key=True),
-    Column("data", LargeBinary, nullable=False),
-    Index("windows_by_end", "end"),
+    sa.Column("monitor", sa.Text, primary_key=True),
+    sa.Column("series", sa.Text, primary_key=True),
+    sa.Column("labels", sa.Text, primary_key=True),
+    sa.Column("process", sa.Text, primary_key=True),
+    sa.Column("end", sa.Float(53), primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Index("windows_by_end", "end"),
     sqlite_with_rowid=False,
 )
 
 
-_TABLE = Table("torchgauge_store", MetaData(), Column("version", Integer, nullable=False))
+_TABLE = sa.Table(
+    "torchgauge_store", sa.MetaData(), sa.Column("version", sa.Integer, nullable=False)
+)
 # Only one connection at a time migrates; any number that no other program uses.
 _LOCK = 7_264_110
 
 
-def to_write(place: Place) -> Engine:
+def to_write(place: Place) -> sa.Engine:
     """Return a store in the version that this program reads; a new one gets its tables.
 
     Raises InputError `store-url`; StoreError `store-newer`, `store-damaged`, and what writing
@@ -137,7 +122,7 @@ def to_write(place: Place) -> Engine:
     return engine
 
 
-def to_read(place: Place) -> Engine:
+def to_read(place: Place) -> sa.Engine:
     """Return a store to read from, which stays as it is: of an older one a copy is brought up.
 
     Raises InputError `store-url`; StoreError `store-missing`, `store-older`, `store-newer`,
@@ -163,7 +148,7 @@ def to_read(place: Place) -> Engine:
 
 
 @contextlib.contextmanager
-def _dispose_on_error(engine: Engine) -> Iterator[None]:
+def _dispose_on_error(engine: sa.Engine) -> Iterator[None]:
     """Close the connections where the block raises."""
     try:
         yield
@@ -206,14 +191,14 @@ def _older(display_name: str, version: int) -> StoreError:
     )
 
 
-def _version_once(engine: Engine, display_name: str) -> int:
+def _version_once(engine: sa.Engine, display_name: str) -> int:
     try:
         return _current(engine, display_name)
     finally:
         engine.dispose()
 
 
-def _current(engine: Engine, display_name: str) -> int:
+def _current(engine: sa.Engine, display_name: str) -> int:
     def current() -> int:
         with reading(engine, display_name) as connection:
             return version(connection, display_name)
@@ -221,19 +206,19 @@ def _current(engine: Engine, display_name: str) -> int:
     return patiently(current)
 
 
-def version(connection: Connection, display_name: str) -> int:
+def version(connection: sa.Connection, display_name: str) -> int:
     """Return the store's version, 0 where there is nothing yet.
 
     Raises StoreError `store-newer`; `store-damaged` where there are tables of another program, or
     not those of the version.
     """
-    inspector = inspect(connection)
+    inspector = sa.inspect(connection)
     names = set(inspector.get_table_names())
     if _TABLE.name not in names:
         if _is_foreign(connection, names):
             raise fault("store-damaged", display_name, "It is another program's.")
         return 0
-    numbers = connection.execute(select(_TABLE.c.version)).scalars().all()
+    numbers = connection.execute(sa.select(_TABLE.c.version)).scalars().all()
     # A damaged file may hold anything there, NULL as well.
     number = msgspec.convert(numbers[0] if len(numbers) == 1 else None, int)
     if number == LATEST:
@@ -251,7 +236,7 @@ def version(connection: Connection, display_name: str) -> int:
     return number
 
 
-def _is_foreign(connection: Connection, tables: Set[str]) -> bool:
+def _is_foreign(connection: sa.Connection, tables: Set[str]) -> bool:
     """Return whether a database other than a history holds anything of another program."""
     if connection.dialect.name != "sqlite":
         # A server's may be shared with others, as long as no names collide.
@@ -260,7 +245,7 @@ def _is_foreign(connection: Connection, tables: Set[str]) -> bool:
     return any(connection.exec_driver_sql(mark).scalar_one() for mark in marks)
 
 
-def _check_tables(inspector: Inspector, display_name: str) -> None:
+def _check_tables(inspector: sa.Inspector, display_name: str) -> None:
     """Raise StoreError `store-damaged` where a table is missing or lacks a column."""
     existing_columns = {
         name: {column["name"] for column in columns}
@@ -274,14 +259,14 @@ def _check_tables(inspector: Inspector, display_name: str) -> None:
             raise fault("store-damaged", display_name, cause)
 
 
-def migrate(engine: Engine, display_name: str, target_version: int) -> None:
+def migrate(engine: sa.Engine, display_name: str, target_version: int) -> None:
     """Bring the store to version `target_version`, up or down, all steps in one transaction.
 
     Version 0 is an empty database. Raises StoreError as `to_write` does.
     """
     with writing(engine, display_name) as connection:
         if connection.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         now = version(connection, display_name)
         if now == target_version:  # another process was first
             return

@@ -13,31 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from torchgauge.imports import required
-from torchgauge.readers.parquet.parquet_columns import (
-    COLUMNS,
-    FRACTION,
-    INTEGER,
-    KINDS,
-    LIST,
-    MEMORY,
-    SPAN,
-    TEXT,
-    TRUTH,
-    Column,
-    Facts,
-    absent,
-    encoded,
-    field_of,
-    rows_of,
-    texts,
-)
+from torchgauge.readers.parquet import parquet_columns as layout
+from torchgauge.readers.parquet.parquet_columns import texts
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # The step, layer, phase and operator of an event.
-LOCATION_COLUMNS = {"step": INTEGER, "layer": TEXT, "phase": TEXT, "operator": TEXT}
+LOCATION_COLUMNS = {
+    "step": layout.INTEGER,
+    "layer": layout.TEXT,
+    "phase": layout.TEXT,
+    "operator": layout.TEXT,
+}
 _AT_ONCE = 1 << 17  # rows of a group: the memory that writing takes
 
 
@@ -52,7 +41,7 @@ class Rank(NamedTuple):
     events: Events
     locations: Mapping[str, Coded[str] | Integers]
     selected: np.ndarray
-    facts: Facts
+    facts: layout.Facts
 
 
 def arrow() -> tuple[Any, Any]:
@@ -66,12 +55,18 @@ def schema() -> pa.Schema:
     """Return names and types of the columns."""
     pa, _ = arrow()
     text = pa.dictionary(pa.int32(), pa.string())
-    types = {INTEGER: pa.int64(), FRACTION: pa.float64(), TRUTH: pa.bool_(), TEXT: text, LIST: text}
-    named = {"rank": INTEGER, "kind": TEXT}
-    for column in COLUMNS:
+    types = {
+        layout.INTEGER: pa.int64(),
+        layout.FRACTION: pa.float64(),
+        layout.TRUTH: pa.bool_(),
+        layout.TEXT: text,
+        layout.LIST: text,
+    }
+    named = {"rank": layout.INTEGER, "kind": layout.TEXT}
+    for column in layout.COLUMNS:
         named[column.name] = column.form
         if column.name == "track":
-            named |= {"process": TEXT, "thread": TEXT} | LOCATION_COLUMNS
+            named |= {"process": layout.TEXT, "thread": layout.TEXT} | LOCATION_COLUMNS
     return pa.schema([(name, types[form]) for name, form in named.items()])
 
 
@@ -86,7 +81,7 @@ def parts(ranks: Iterable[Rank]) -> Iterator[bytes]:
             for batch in _batches(rank):
                 writer.write_batch(batch)
                 yield sink.drain()
-        writer.add_key_value_metadata(encoded(facts))
+        writer.add_key_value_metadata(layout.encoded(facts))
     yield sink.drain()
 
 
@@ -133,11 +128,11 @@ class _Table:
 
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
-        self._rows = rows_of(rank.events)
+        self._rows = layout.rows_of(rank.events)
         self._texts = {
-            column.name: texts(field_of(rank.events, *column.fields[0]), column.form)
-            for column in COLUMNS
-            if column.form in (TEXT, LIST)
+            column.name: texts(layout.field_of(rank.events, *column.fields[0]), column.form)
+            for column in layout.COLUMNS
+            if column.form in (layout.TEXT, layout.LIST)
         }
         threads = rank.events.thread.values
         self._processes = _Distinct(str(process) for process, _ in threads)
@@ -147,12 +142,12 @@ class _Table:
         """Return all columns of these rows by name."""
         number = ABSENT if self._rank.number is None else self._rank.number
         arrays = {
-            "rank": _numbers(np.full(high - low, number), INTEGER),
+            "rank": _numbers(np.full(high - low, number), layout.INTEGER),
             "kind": self._kinds(low, high),
         }
-        for column in COLUMNS:
+        for column in layout.COLUMNS:
             values = self._dense(column, low, high)
-            if column.form in (TEXT, LIST):
+            if column.form in (layout.TEXT, layout.LIST):
                 arrays[column.name] = _coded(values, self._texts[column.name])
             else:
                 arrays[column.name] = _numbers(
@@ -165,32 +160,32 @@ class _Table:
             if isinstance(location, Coded):
                 arrays[name] = _coded(location.codes[low:high], location.values)
             else:
-                arrays[name] = _numbers(location[low:high], INTEGER)
+                arrays[name] = _numbers(location[low:high], layout.INTEGER)
         return arrays
 
     def _kinds(self, low: int, high: int) -> pa.Array:
         codes = np.zeros(high - low, np.int32)
-        for code, table in enumerate(KINDS.values(), 1):
+        for code, table in enumerate(layout.KINDS.values(), 1):
             codes[self._rows[table][self._entries(table, low, high)] - low] = code
-        return _coded(codes, (SPAN, *KINDS))
+        return _coded(codes, (layout.SPAN, *layout.KINDS))
 
-    def _dense(self, column: Column, low: int, high: int) -> Any:
+    def _dense(self, column: layout.Column, low: int, high: int) -> Any:
         """Return a value for each row: numbers, or codes."""
-        kind = np.float64 if column.form == FRACTION else np.int64
-        values = np.full(high - low, absent(column.form), kind)
+        kind = np.float64 if column.form == layout.FRACTION else np.int64
+        values = np.full(high - low, layout.absent(column.form), kind)
         for table, field in column.fields:
             entries = self._entries(table, low, high)
-            source = field_of(self._rank.events, table, field)
+            source = layout.field_of(self._rank.events, table, field)
             cells = (source.codes if isinstance(source, Coded) else source)[entries]
             cells = cells if column.axis is None else cells[:, column.axis]
             values[self._rows[table][entries] - low] = cells
         return values
 
-    def _present_rows(self, column: Column, low: int, high: int) -> Any:
+    def _present_rows(self, column: layout.Column, low: int, high: int) -> Any:
         """Return the rows whose value is never absent: −1 B is what freeing one byte is."""
-        if (MEMORY, "size") not in column.fields:
+        if (layout.MEMORY, "size") not in column.fields:
             return slice(0)
-        return self._rows[MEMORY][self._entries(MEMORY, low, high)] - low
+        return self._rows[layout.MEMORY][self._entries(layout.MEMORY, low, high)] - low
 
     def _entries(self, table: str, low: int, high: int) -> slice:
         return slice(*np.searchsorted(self._rows[table], (low, high)).tolist())
@@ -209,9 +204,9 @@ class _Distinct:
 
 def _numbers(values: Any, form: str, present: Any = slice(0)) -> pa.Array:
     pa, _ = arrow()
-    missing = np.isnan(values) if form == FRACTION else values == ABSENT
+    missing = np.isnan(values) if form == layout.FRACTION else values == ABSENT
     missing[present] = False
-    if form == TRUTH:
+    if form == layout.TRUTH:
         return pa.array(values == 1, mask=missing)
     return pa.array(values, mask=missing)
 

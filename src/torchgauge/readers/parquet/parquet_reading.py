@@ -9,27 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchgauge.readers.columns import Narrow
+from torchgauge.readers.parquet import parquet_columns as layout
 from torchgauge.readers.parquet.parquet import arrow, schema
-from torchgauge.readers.parquet.parquet_columns import (
-    COLUMNS,
-    FLOW,
-    FRACTION,
-    INTEGER,
-    KINDS,
-    LIST,
-    MEMORY,
-    MESSAGE,
-    SPANS,
-    TEXT,
-    TRUTH,
-    VERSION,
-    Column,
-    Facts,
-    Origin,
-    absent,
-    decoded,
-    values,
-)
+from torchgauge.readers.parquet.parquet_columns import absent, values
 from torchgauge.records.trace.events import (
     ABSENT,
     Coded,
@@ -49,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_KINDS = {INTEGER: np.int64, FRACTION: np.float64, TRUTH: np.bool_}
+_KINDS = {layout.INTEGER: np.int64, layout.FRACTION: np.float64, layout.TRUTH: np.bool_}
 _SPARSE: dict[str, Any] = {
     "operators": Operators,
     "launches": Launches,
@@ -60,7 +42,7 @@ _SPARSE: dict[str, Any] = {
 }
 
 
-def read(path: Path, origin: Origin) -> Events | None:
+def read(path: Path, origin: layout.Origin) -> Events | None:
     """Return the events that were read from this origin, None where the file has others, or none.
 
     A file that is damaged or of another make or version has none. Raises MissingExtraError.
@@ -75,11 +57,11 @@ def read(path: Path, origin: Origin) -> Events | None:
         return None
 
 
-def _events(file: pq.ParquetFile, origin: Origin) -> Events | None:
+def _events(file: pq.ParquetFile, origin: layout.Origin) -> Events | None:
     if not file.schema_arrow.equals(schema()):
         return None
-    facts = decoded(file.metadata.metadata)
-    if [(rank.version, rank.origin) for rank in facts] != [(VERSION, origin)]:
+    facts = layout.decoded(file.metadata.metadata)
+    if [(rank.version, rank.origin) for rank in facts] != [(layout.VERSION, origin)]:
         return None
     return _Reading(file, facts[0]).events()
 
@@ -87,14 +69,14 @@ def _events(file: pq.ParquetFile, origin: Origin) -> Events | None:
 class _Reading:
     """The fields of tables in the making; one column of the file is held at once."""
 
-    def __init__(self, file: pq.ParquetFile, facts: Facts) -> None:
+    def __init__(self, file: pq.ParquetFile, facts: layout.Facts) -> None:
         spans, memory, arrows = facts.counts
         if min(facts.counts) < 0 or sum(facts.counts) != file.metadata.num_rows:
             raise ValueError("rows are missing")
         self._file = file
         self._facts = facts
-        self._rows: dict[str, Rows] = {SPANS: np.arange(spans), **self._kinds()}
-        if (len(self._rows[MEMORY]), len(self._rows[FLOW])) != (memory, arrows):
+        self._rows: dict[str, Rows] = {layout.SPANS: np.arange(spans), **self._kinds()}
+        if (len(self._rows[layout.MEMORY]), len(self._rows[layout.FLOW])) != (memory, arrows):
             raise ValueError("rows have another kind")
         self._fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
 
@@ -102,34 +84,34 @@ class _Reading:
         kind = self._coded("kind")
         return {
             table: np.flatnonzero(kind.where(lambda text, name=name: text == name))  # type: ignore[misc]
-            for name, table in KINDS.items()
+            for name, table in layout.KINDS.items()
         }
 
     def events(self) -> Events:
         """Read all columns."""
-        for column in COLUMNS:
+        for column in layout.COLUMNS:
             self._add(column)
         for table in _SPARSE:
             self._fields[table]["row"] = self._rows[table]
-        for table in (MEMORY, FLOW):
+        for table in (layout.MEMORY, layout.FLOW):
             self._fields[table]["thread"] = self._tracks(self._fields[table]["thread"])
-        spans = self._fields.pop(SPANS)
+        spans = self._fields.pop(layout.SPANS)
         thread = Coded(self._tracks(spans.pop("thread")), tuple(self._facts.threads))
         return Events(
             **spans,
             thread=thread,
             **{name: make(**self._fields[name]) for name, make in _SPARSE.items()},
-            memory=MemoryEvents(**self._fields[MEMORY]),
-            flows=Flows(**self._fields[FLOW]),
+            memory=MemoryEvents(**self._fields[layout.MEMORY]),
+            flows=Flows(**self._fields[layout.FLOW]),
             metadata=self._facts.metadata(),
             warnings=self._facts.warnings,
         )
 
-    def _add(self, column: Column) -> None:
-        if column.form in (TEXT, LIST):
+    def _add(self, column: layout.Column) -> None:
+        if column.form in (layout.TEXT, layout.LIST):
             coded = self._coded(column.name)
             if column.name == "collective":  # who has none has no message
-                self._rows[MESSAGE] = np.flatnonzero(coded.codes != ABSENT)
+                self._rows[layout.MESSAGE] = np.flatnonzero(coded.codes != ABSENT)
             ((table, field),) = column.fields
             coded_values = Coded(coded.codes, values(list(coded.values), column.form))
             self._fields[table][field] = coded_values.take(self._rows[table])
@@ -141,10 +123,10 @@ class _Reading:
                 before = self._fields[table].get(field, np.empty((len(cells), 0), np.int64))
                 cells = np.column_stack([before, cells])
             self._fields[table][field] = (
-                cells if table == SPANS or field == "time" else _narrow(cells)
+                cells if table == layout.SPANS or field == "time" else _narrow(cells)
             )
 
-    def _numbers(self, column: Column) -> np.ndarray:
+    def _numbers(self, column: layout.Column) -> np.ndarray:
         values = self._file.read([column.name], use_threads=False).column(0)
         return _filled(values, _KINDS[column.form], absent(column.form))
 
