@@ -79,6 +79,8 @@ F = torch.nn.functional
 X = torch.rand(96, 160)
 MASK = X > 0.5
 HEADS = torch.rand(2, 4, 200, 32)
+HALF = torch.rand(4, 12, 320).bfloat16()  # as many elements as X
+WAVES = torch.rand(8, 30, 64, dtype=torch.complex64)  # as many too
 # What is called, and the bytes that it holds by hand; n is a float32 copy of X.
 N = 4 * X.numel()
 HELD = {
@@ -88,6 +90,26 @@ HELD = {
     "one type": (lambda: X * X, 0),
     "a sum of bits in int64": (MASK.sum, 2 * N),
     "a mean in single precision": (lambda: X.bfloat16().mean(dtype=torch.float32), N),
+    "a mask and a number": (lambda: MASK * torch.tensor(2.0), N),
+    "a norm in float64": (lambda: torch.linalg.vector_norm(X, dtype=torch.float64), 2 * N),
+    "a mean in half precision": (HALF.mean, N + 4),
+    "a sum of half precision, in order": (HALF.sum, 0),
+    "a sum of half precision, apart": (lambda: HALF.sum((0, 2)), N + 12 * 4),
+    "a sum of half precision over rows": (lambda: HALF.sum(0), 0),
+    "half of a loss": (lambda: F.huber_loss(HALF, HALF), N // 2 + N),
+    "one dimension rolled": (lambda: X.roll(3, 0), 0),
+    "three dimensions rolled": (lambda: HALF.roll((1, 2, 3), (0, 1, 2)), N),
+    "a triangle of a batch in order": (lambda: X.view(96, 10, 16).mT.tril(), 0),
+    "triangles of every second matrix": (lambda: X.view(96, 10, 16)[::2].tril(), N // 2),
+    "waves of the last dimension": (lambda: torch.fft.fft(WAVES), 0),
+    "waves between two dimensions": (lambda: torch.fft.fft(WAVES, dim=1), 2 * N),
+    "a factor whose rows are one, of one product": (
+        lambda: torch.bmm(X[:1, :40].expand(3, 30, 40), X.view(-1)[: 3 * 40 * 20].view(3, 40, 20)),
+        30 * 40 * 4,
+    ),
+    "rows by a vector": (lambda: X[:1].expand(96, 160) @ X[0], N),
+    "small indices": (lambda: X.gather(0, torch.zeros(9, 160, dtype=torch.int32)), 9 * 160 * 8),
+    "nothing": (lambda: F.mse_loss(X[:0], X[:0]), 0),
     "complex numbers before their size": (lambda: torch.complex(X, X).abs(), 2 * N),
     "a product with gaps": (lambda: X[:, ::2] @ torch.rand(80, 8), N // 2),
     "a transposed product": (lambda: X.T @ X, 0),
@@ -144,11 +166,120 @@ def test_what_kernels_hold_by_hand_and_by_the_allocator(name):
 
 
 def test_calls_that_hold_an_unknown_amount():
-    volume, weight = torch.empty(1, 3, 8, 8, 8), torch.empty(16, 3, 3, 3, 3)
     assert is_unknown("aten::sort", (X,))
-    assert is_unknown("aten::convolution", (volume, weight))
-    assert not is_unknown("aten::convolution", (volume[:, :1].expand(1, 16, 8, 8, 8), weight))
-    assert not is_unknown("aten::convolution", (volume[0], weight[0]))
     assert is_unknown("aten::index_put_", (X, [MASK], X))
     assert not is_unknown("aten::index_put_", (X, [None, torch.arange(9)], X))
     assert not is_unknown("aten::mm", (X, X))
+    assert is_unknown("aten::scatter_reduce", (X, 0, X.long(), X, "mean"))
+    assert not is_unknown("aten::scatter_reduce", (X, 0, X.long(), X, "sum"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "groups", "stride", "backward", "unknown"),
+    [
+        ((2, 1, 8, 8, 8), 16, 1, 1, True, False),  # volumes of few channels
+        ((2, 3, 8, 8, 8), 10, 1, 1, True, False),
+        ((2, 4, 8, 8, 8), 16, 1, 1, False, False),
+        ((2, 4, 8, 8, 8), 16, 1, 1, True, True),  # unfolded, by an unknown number of planes
+        ((2, 3, 8, 8, 8), 16, 1, 2, True, True),
+        ((2, 24, 8, 8, 8), 40, 1, 2, True, False),
+        ((2, 4, 9, 9), 16, 1, 1, True, False),
+        ((2, 4, 9, 9), 16, 1, 2, True, True),
+        ((2, 32, 9, 9), 32, 4, 1, True, False),
+        ((2, 24, 9, 9), 24, 4, 1, False, True),  # 6 channels of each group
+        ((2, 24, 9, 9), 24, 24, 1, True, False),
+        ((2, 24, 9, 9), 48, 24, 1, False, True),
+    ],
+)
+def test_convolutions_that_hold_an_unknown_amount(
+    shape, outputs, groups, stride, backward, unknown
+):
+    x = torch.empty(shape, device="meta")
+    kernel = [3] * (len(shape) - 2)
+    weight = torch.empty(outputs, shape[1] // groups, *kernel, device="meta")
+    call = convolution(x, weight, stride=stride, padding=1, groups=groups)
+    name = "aten::convolution"
+    if backward:
+        name, call = f"{name}_backward", (x, x, weight, None, *call[3:], [True, True, False])
+    assert is_unknown(name, call) == unknown
+
+
+@pytest.mark.parametrize(
+    ("batch", "outputs", "kernel", "dtype", "unknown"),
+    [
+        (2, 32, 4, torch.float32, False),
+        (2, 32, 3, torch.float32, True),  # the stride does not divide the kernel
+        (2, 8, 4, torch.float32, True),
+        (2, 32, 4, torch.float64, True),
+        (1, 32, 2, torch.float32, True),  # a small image: torch's own kernel
+    ],
+)
+def test_transposed_convolutions_that_hold_an_unknown_amount(
+    batch, outputs, kernel, dtype, unknown
+):
+    x = torch.empty(batch, 16, 8, 8, dtype=dtype, device="meta")
+    weight = torch.empty(16, outputs, kernel, kernel, dtype=dtype, device="meta")
+    call = convolution(x, weight, stride=2, transposed=True)
+    assert is_unknown("aten::convolution", call) == unknown
+
+
+def test_blocks_of_channels_are_filled_up():
+    x, weight = torch.empty(2, 3, 8, 8, 8), torch.empty(20, 3, 3, 3, 3)
+    blocked, filled = 2 * 32 * 512 * 4, 32 * 3 * 27 * 4  # 20 channels take two blocks of 16
+    y = 2 * 20 * 512 * 4
+    held = max(blocked, filled + blocked - y)
+    assert scratch("aten::convolution", convolution(x, weight, padding=1)) == held
+    dy, whole = torch.empty(2, 20, 8, 8, 8), 32 * 16 * 27 * 4
+    call = (dy, *convolution(x, weight, padding=1), [True, True, False])
+    call = (*call[:3], None, *call[4:])
+    gradient, image = blocked, 2 * 16 * 512 * 4
+    assert scratch("aten::convolution_backward", call) == (
+        gradient + whole + image - 2 * 3 * 512 * 4 - 20 * 3 * 27 * 4
+    )
+
+
+def test_small_images_and_double_precision_are_unfolded():
+    x, weight = torch.empty(1, 16, 16, 16), torch.empty(32, 16, 3, 3)
+    columns = 16 * 9 * 256
+    assert scratch("aten::convolution", convolution(x, weight, padding=1)) == columns * 4
+    batch = x.double().expand(3, 16, 16, 16), weight.double()
+    assert scratch("aten::convolution", convolution(*batch, padding=1)) == 3 * columns * 8
+
+
+def test_products_run_by_one_kernel_take_none_of_onednns_copies():
+    x, weight = torch.empty(2, 32, 8, 8), torch.empty(48, 32, 1, 1)
+    call = convolution(x, weight)
+    assert scratch("aten::convolution", call, 1) == 0
+    y = 2 * 48 * 64 * 4
+    assert scratch("aten::convolution", call, 2) == max(y, x.nbytes + weight.nbytes)
+    many = convolution(torch.empty(16, 32, 8, 8), weight)
+    assert scratch("aten::convolution", many, 1) > 0
+
+
+def test_batch_norm_backward_holds_another_gradient():
+    dy = torch.empty(8, 30)
+    assert scratch("aten::native_batch_norm_backward", (dy, dy)) == dy.nbytes
+    assert scratch("aten::native_batch_norm_backward", (dy[:1, :1].expand(8, 30), dy)) == 0
+
+
+def test_bags_of_an_embedding_are_found_for_each_index():
+    weight, indices = torch.rand(96, 48), torch.arange(900) % 96
+    offsets = torch.arange(30) * 30
+    outputs = ATEN._embedding_bag(weight, indices, offsets, False, 1)
+    found = scratch("aten::_embedding_bag", (weight, indices, offsets, False, 1), 1, outputs)
+    assert found == 8 * (900 + 1) - 2 * 30 * 8
+    call = (outputs[0], indices, offsets, *outputs[1:], 96, False, 1, False, None)
+    assert scratch("aten::_embedding_bag_backward", call) == 900 * 3 * 8
+    assert is_unknown("aten::_embedding_bag_backward", (*call[:9], True, None))
+
+
+def test_products_in_half_precision_take_blocks_of_every_thread():
+    x, weight = torch.empty(512, 768).bfloat16(), torch.empty(768, 768).bfloat16()
+    block = 256 * 64 * 4 + 512 * 64 * 2 + 1024
+    y = x @ weight
+    assert scratch("aten::mm", (x, weight), 1, y) == block
+    assert scratch("aten::mm", (x, weight), 2, y) == 2 * block
+    small = torch.empty(16, 16).bfloat16()
+    assert scratch("aten::mm", (small, small), 1, small) == 0
+    turned = 256 * (512 + 32) * 2
+    assert scratch("aten::mm", (x.T, x), 1, weight) == block + turned

@@ -44,6 +44,8 @@ Rule = Callable[[Arguments, int], int]
 _BLOCK = 16  # channels of oneDNN's blocked layout for 512-bit vectors
 _FLOAT = 4  # bytes
 _SHORT, _LONGEST = 3, 15  # kernels of oneDNN's own: of one channel with channels last, of any
+_FIRST, _VOLUME, _SMALL = 3, 5, 20480  # channels; dimensions; elements of an image
+_PAGE = 4096  # bytes
 _LSTM = 2  # the mode of mkldnn_rnn_layer whose sizes are known
 
 
@@ -60,59 +62,135 @@ def lstm_sizes(name: str, args: Arguments) -> tuple[int | None, ...]:
     return ()
 
 
-def _convolution(args: Arguments, _threads: int) -> int:
+def _convolution(args: Arguments, threads: int) -> int:
     """convolution(x, w, …): blocked copies of x, w and y, then y itself beside its copy."""
     x, weight, _, stride, padding, dilation, transposed, added, groups = args
-    if _plain(x, weight, stride, padding, groups, transposed):
+    if _is_product(x, weight, stride, padding, groups, transposed, threads):
         return 0
-    if _channels_last(x) or _channels_last(weight):
-        return 2 * _weight(weight)
     outputs = _spatial(x, weight, stride, padding, dilation, transposed, added)
+    if _unfolds(x, weight, groups):
+        return _unfolded(x, weight, outputs)
+    if _channels_last(x) or _channels_last(weight):
+        filled = _bytes((_filled(weight.shape[0]), *weight.shape[1:]), x.itemsize)
+        return filled if groups > 1 else _weight(weight) + filled + (threads + 1) * _PAGE
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     y = _bytes((x.shape[0], channels, *outputs), x.itemsize)
-    if transposed:  # the product, its plain copy, the sum with the bias
-        return 2 * y
-    copied = _blocked(x.shape[0], channels, outputs, x.itemsize)
-    working = _input_copy(x) + _weight(weight) + copied - y
-    return int(max(working, copied))
+    copied = _bytes((x.shape[0], _filled(channels), *outputs), x.itemsize)
+    working = _input_copy(x, weight, groups) + _weight_copy(weight, groups) + copied - y
+    working += threads * _unit_scratch(x, weight, stride, outputs, channels)
+    # Transposed: the product, its plain copy, the sum with the bias.
+    return max(working, 2 * y if transposed else copied)
 
 
 def _convolution_backward(args: Arguments, threads: int) -> int:
-    """convolution_backward(dy, x, w, …): first dx from copies of dy and w, then dw beside it."""
+    """convolution_backward(dy, x, w, …): dy in order, then what its kernel takes."""
+    dy, x = args[:2]
+    is_read = dy.is_contiguous() or _channels_last(x) or _channels_last(args[2])
+    return _gradients(args, threads) + (0 if is_read else _bytes(dy.shape, dy.itemsize))
+
+
+def _gradients(args: Arguments, threads: int) -> int:
+    """First dx from copies of dy and w, then dw beside it."""
     dy, x, weight, _, stride, padding, _, transposed, _, groups, mask = args
-    if _plain(x, weight, stride, padding, groups, transposed):
-        return 0
+    if _is_product(x, weight, stride, padding, groups, transposed, threads):
+        return _bytes(x.shape, x.itemsize) if len(x.shape) == _VOLUME else 0
+    if _unfolds(x, weight, groups):
+        return _unfolded(x, weight, dy.shape[2:])
     weights = _weight(weight)
     if max(weight.shape[2:]) > _LONGEST:  # products of matrices, dw of several images at once
         return 4 * threads * _bytes(weight.shape, _FLOAT)
     if _channels_last(x) or _channels_last(weight):
         mixed = 0 if _channels_last(dy) else _bytes(dy.shape, dy.itemsize)
-        return mixed + _channels_last_copies(weight, groups)
-    gradient, inputs = _copy(dy), _input_copy(x)
+        return mixed + _channels_last_copies(dy, x, weight, groups)
+    gradient, blocked, kernel = _copy(dy), _copy(x), max(weight.shape[2:])
     dx = _bytes(x.shape, x.itemsize) if mask[0] else 0
-    weight_bytes = inputs + gradient + weights
-    if x.itemsize < _FLOAT:  # each thread turns an image around; sums are in float32
+    filled = _weight_copy(weight, groups)
+    weight_bytes = _input_copy(x, weight, groups) + gradient + filled
+    half = x.itemsize < _FLOAT
+    unfolded = math.prod((*weight.shape[1:], *dy.shape[2:]))
+    if groups > 1 and weight.shape[1] == 1:
+        if kernel > _SHORT:  # each thread unfolds an image
+            weight_bytes = weights + threads * (unfolded * _FLOAT + 4 * weights)
+    elif half and groups == 1 and x.shape[1] < _BLOCK and dy.shape[1] % _BLOCK and kernel > 1:
+        weight_bytes = 9 * weights + unfolded * x.itemsize  # an image is, and sums are in float32
+    elif half and kernel > 1:  # each thread turns an image; sums are in float32
         images = min(threads, x.shape[0]) / max(x.shape[0], 1)
-        weight_bytes += int(images * (inputs + gradient)) + 2 * weights
-    blocked = _copy(x)
-    input_bytes = max(gradient + weights + blocked, blocked + dx) if mask[0] else 0
-    return max(input_bytes, dx + max(weight_bytes, 2 * weights)) - dx - weights
+        weight_bytes += int(images * (weight_bytes - filled)) + 2 * filled + 2 * _PAGE
+    elif groups == 1 and _FIRST < x.shape[1] < _BLOCK and kernel > 1:  # in blocks of 8 channels
+        weight_bytes = _copy(x, _BLOCK // 2) + _copy(dy, _BLOCK // 2) + filled
+    working = gradient + blocked + _weight_copy(weight, groups, _BLOCK)
+    working += threads * _unit_scratch(x, weight, stride, dy.shape[2:], x.shape[1])
+    is_strided = max(stride) > 1 and (groups == 1 or x.itemsize < _FLOAT)
+    # After it dx and its plain copy, at a stride one more.
+    input_bytes = max(working, 3 * dx if is_strided else blocked + dx)
+    return int(max(mask[0] * input_bytes, dx + max(weight_bytes, 2 * weights)) - dx - weights)
 
 
-def _channels_last_copies(weight: Any, groups: int) -> int:
-    """Copies of w and dw; the groups of one channel are filled up to blocks where w is large."""
-    weights = _weight(weight)
+def is_unknown_convolution(args: Arguments, *, backward: bool) -> bool:
+    """Return whether the kernel of a convolution, of oneDNN or torch, holds an unknown amount."""
+    x, weight, _, stride, _, dilation, transposed, added, groups = args[1:-1] if backward else args
+    inputs, outputs, kernel = x.shape[1], weight.shape[0], weight.shape[2:]
+    is_volume = len(x.shape) == _VOLUME
+    if transposed:
+        is_cut = kernel[0] % stride[0] > 0 and not any(added)
+        steps = is_cut or min(stride) == 1
+        plain = _channels_last(x) or _unfolds(x, weight, groups)
+        return bool(steps or plain or groups > 1 or weight.shape[1] < _BLOCK)
+    half = x.itemsize < _FLOAT
+    if is_volume and _channels_last(x):
+        return True
+    if _unfolds(x, weight, groups):
+        return bool(groups > 1 or max(dilation) > 1)
+    if groups == 1:
+        if max(kernel) == 1:
+            return is_volume and inputs < _BLOCK
+        is_strided, has_few_channels = max(stride) > 1, inputs < _BLOCK
+        if half:
+            unfolds = has_few_channels and outputs % _BLOCK > 0
+            is_other = (is_volume and (is_strided or unfolds)) or (unfolds and is_strided)
+            return backward and is_other and (is_volume or bool(args[-1][0]))
+        is_other = (is_volume and is_strided) or (inputs > _FIRST and (is_volume or is_strided))
+        return backward and has_few_channels and is_other
+    if groups == inputs == outputs:
+        return is_volume or max(kernel) == 1
+    multiple = _BLOCK if half or _channels_last(x) else _BLOCK // 2
+    unfilled = any(number // groups % multiple for number in (inputs, outputs))
+    return bool(unfilled or (is_volume and max(stride) > 1))
+
+
+def _channels_last_copies(dy: Any, x: Any, weight: Any, groups: int) -> int:
+    """Copies of w and dw; the groups of one channel are filled up to blocks where w is large.
+
+    In half precision so are an image of x and of dy, with four rows beside.
+    """
     half = weight.itemsize < _FLOAT
     if groups > 1 and weight.shape[1] == 1 and max(weight.shape[2:]) > _SHORT:
-        filled = math.prod(weight.shape) * _BLOCK**2
-        return int(filled * (_FLOAT + weight.itemsize if half else _FLOAT))
-    return (5 if half else 3) * weights
+        filled = int(math.prod(weight.shape)) * _BLOCK**2
+        images = math.prod(x.shape[2:]) + math.prod(dy.shape[2:]) + 4 * x.shape[-1]
+        sizes = (_FLOAT + weight.itemsize) * filled + _filled(1) * weight.itemsize * groups * images
+        return sizes if half else _FLOAT * filled
+    filled = _weight_copy(weight, groups)
+    return 5 * filled if half else 2 * _weight(weight) + filled
 
 
-def _plain(x: Any, weight: Any, stride: Any, padding: Any, groups: int, transposed: bool) -> bool:
+def _is_product(
+    x: Any, weight: Any, stride: Any, padding: Any, groups: int, transposed: bool, threads: int
+) -> bool:
     """Whether it is one product of matrices, which needs no copies."""
     ones = all(n == 1 for n in (*weight.shape[2:], *stride)) and not any(padding)
-    return ones and groups == 1 and not transposed and x.itemsize == _FLOAT
+    is_own = x.itemsize > _FLOAT or (x.itemsize == _FLOAT and threads == 1 and x.shape[0] < _BLOCK)
+    return ones and groups == 1 and not transposed and is_own
+
+
+def _unfolds(x: Any, weight: Any, groups: int) -> bool:
+    """Whether torch's own kernel runs: in float64, and for a small image."""
+    is_long = len(weight.shape) > 3 and min(weight.shape[-2:]) > _SHORT
+    small = x.shape[0] == 1 and math.prod(x.shape[:4]) <= _SMALL and not is_long and groups == 1
+    return x.itemsize > _FLOAT or (x.itemsize == _FLOAT and small)
+
+
+def _unfolded(x: Any, weight: Any, outputs: Any) -> int:
+    return _bytes((x.shape[0], *weight.shape[1:], *outputs), x.itemsize)
 
 
 def _spatial(
@@ -133,18 +211,37 @@ def _channels_last(x: Any) -> bool:
     return bool(x.shape[1] > 1 and x.stride()[1] == 1 and math.prod(x.shape[2:]) > 1)
 
 
-def _input_copy(x: Any) -> int:
+def _unit_scratch(x: Any, weight: Any, stride: Any, spatial: Any, channels: int) -> int:
+    """Of kernels of one element: an image read at a stride, and float32 sums in half precision."""
+    if max(weight.shape[2:]) > 1:
+        return 0
+    strided = _filled(x.shape[1]) * x.itemsize if max(stride) > 1 else 0
+    sums = _FLOAT * _filled(channels) if x.itemsize < _FLOAT else 0
+    return int(math.prod(spatial) * (strided + sums))
+
+
+def _input_copy(x: Any, weight: Any, groups: int) -> int:
     """A blocked copy; images of a few channels are read as they are."""
-    return 0 if x.shape[1] < _BLOCK else _copy(x)
+    is_read = groups == 1 and x.shape[1] < _BLOCK and max(weight.shape[2:]) > 1
+    return 0 if is_read else _copy(x)
 
 
-def _copy(x: Any) -> int:
-    return _blocked(x.shape[0], x.shape[1], x.shape[2:], x.itemsize)
+def _copy(x: Any, block: int = _BLOCK) -> int:
+    return _bytes((x.shape[0], _filled(x.shape[1], block), *x.shape[2:]), x.itemsize)
 
 
-def _blocked(batch: int, channels: int, spatial: Any, itemsize: int) -> int:
-    padded = channels if channels < _BLOCK else -(-channels // _BLOCK) * _BLOCK
-    return _bytes((batch, padded, *spatial), itemsize)
+def _filled(channels: int, block: int = _BLOCK) -> int:
+    return -(-channels // block) * block
+
+
+def _weight_copy(weight: Any, groups: int, fewest_inputs: int = 1) -> int:
+    """A copy in blocks of both channels, of what reads few channels in blocks of its outputs."""
+    outputs, inputs = weight.shape[:2]
+    if groups == 1:
+        inputs = max(inputs, fewest_inputs) if inputs < _BLOCK else _filled(inputs)
+    if groups == 1 or inputs == 1:
+        outputs = _filled(outputs)
+    return _bytes((outputs, inputs, *weight.shape[2:]), weight.itemsize)
 
 
 def _weight(weight: Any) -> int:

@@ -105,7 +105,8 @@ def training_memory(
     """Return the memory of a training step; `inputs` and `activations` are bytes.
 
     `passes` is what forward and backward hold beside parameters, buffers and inputs. None is not
-    known: `activations` are then those that operators saved, and no total is estimated.
+    known: `activations` are then those that operators saved. No total is estimated of these, nor
+    where operators hold an unknown amount.
     """
     trained = tuple(parameters)
     gradients: Counter[str] = Counter()
@@ -151,9 +152,12 @@ def _step(
             "workspace": temporary,
         }
     at_peak = {**persistent, **parts}
+    lower_bound = sum(persistent.values()) + max(passes.after_backward, passes.activations)
+    if passes.unknown:
+        return OptimizerMemory(states=states, lower_bound=lower_bound)
     return OptimizerMemory(
         states=states,
-        lower_bound=sum(persistent.values()) + max(passes.after_backward, passes.activations),
+        lower_bound=lower_bound,
         total=sum(at_peak.values()),
         moment=moment,
         at_peak=at_peak,
@@ -221,6 +225,7 @@ class Passes:
             outputs and cast weights among them), workspace (all else). They add up to `peak`.
         activations: Alive at the end of the forward pass.
         after_backward: Alive at the end of the backward pass: gradients, outputs.
+        unknown: Operators that may hold more than is known, so that the peak may be higher.
     """
 
     peak: int
@@ -228,6 +233,7 @@ class Passes:
     parts: dict[str, int]
     activations: int
     after_backward: int
+    unknown: tuple[str, ...] = ()
 
 
 def passes(lives: BlockLifetimes, forward_end: int, gradients: Iterable[int]) -> Passes:

@@ -114,8 +114,8 @@ def simulate(
     Fake tensors take the paths of the CPU's kernels (fused attention and recurrent layers among
     them) and compute nothing; with `kernels` CUDA's where they save other tensors, and
     without workspaces. `train` None takes the loss that the model returns, else the mean of
-    its outputs. Raises MeasurementError `step-not-simulated` where that cannot be, and those of
-    `forward.running`.
+    its outputs. `unknown` names the operators that may hold more than is known. Raises
+    MeasurementError `step-not-simulated` where that cannot be, and those of `forward.running`.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -137,14 +137,15 @@ def simulate(
         with mode, kernels.everywhere() if kernels else contextlib.nullcontext():
             step = TrainingStep(copied, inputs, how, lambda: _arithmetic(placement))
             ends = _followed(step, live)
-    if live.unknown:
-        raise _refused(f"The allocations of {', '.join(sorted(live.unknown))} are not known.")
     gradients = (
         live.block_of(parameter.grad) for parameter in step.parameters if parameter.grad is not None
     )
     lives = live.lives
     del lives.events[ends["optimizer"] :]
-    return passes(lives, ends["backward"], (block for block in gradients if block is not None))
+    both_passes = passes(
+        lives, ends["backward"], (block for block in gradients if block is not None)
+    )
+    return dataclasses.replace(both_passes, unknown=tuple(sorted(live.unknown)))
 
 
 def own_or_mean(outputs: Any, inputs: Any) -> torch.Tensor:

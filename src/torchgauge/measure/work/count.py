@@ -141,20 +141,24 @@ def _training(
         options.autocast or request.precision,
         training=options.autocast is not None,
     )
-    passes = None
+    passes, cause = None, None
     try:
         placement = opened(source)
         kernels = CudaKernels(flash=options.flash) if options.on else None
         passes = simulate(placement, options.train, kernels)
+        if passes.unknown:
+            cause = f"The allocations of {', '.join(passes.unknown)} are not known."
     except TorchgaugeError as error:
         unfit = isinstance(error, InputError) and not isinstance(error, ModelError)
         if options.train is not None and unfit:
             raise  # the loss that was asked for is none
+        cause = error.cause or error.message
+    if cause is not None:
         warnings.append(
             MeasurementWarning(
                 id="training-memory-at-least",
                 message="The peak memory of a training step could not be estimated.",
-                cause=error.cause or error.message,
+                cause=cause,
                 probe="cost",
             )
         )
