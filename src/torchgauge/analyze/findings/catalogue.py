@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+
 import msgspec
 
-from torchgauge.analyze.findings import (
-    communication_rules,
-    conversion_rules,
-    decode_rules,
-    device_rules,
-    fusion_rules,
-    generation_rules,
-    host_rules,
-    input_rules,
-    kernel_rules,
-    layer_rules,
-    load_rules,
-    memory_rules,
-    occupancy_rules,
-    operator_rules,
-    product_rules,
-    rank_rules,
-    recording_rules,
-    server_rules,
-    share_rules,
-    transfer_rules,
-    watched_rules,
-)
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import CONSIDERABLE, NOTICEABLE, Rule, rules_of
 from torchgauge.records.finding import Finding
@@ -36,13 +15,16 @@ from torchgauge.records.serving.serving import Serving
 from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.trace import RankTrace, Trace
 
-FILES = (
-    rank_rules, communication_rules, device_rules, input_rules, host_rules, operator_rules,
-    fusion_rules, conversion_rules, product_rules, occupancy_rules, transfer_rules, layer_rules,
-    share_rules, kernel_rules, memory_rules, watched_rules, generation_rules, decode_rules,
-    load_rules, server_rules, recording_rules,
-)  # fmt: skip
-RULES: dict[str, Rule] = {rule.id: rule for file in FILES for rule in rules_of(file)}
+# Each has a file of rules; of findings that are worth as much the order decides.
+_SUBJECTS = """
+    rank communication device input host operator fusion conversion product occupancy transfer layer
+    share kernel memory watched generation decode load server recording
+"""
+RULES: dict[str, Rule] = {
+    rule.id: rule
+    for subject in _SUBJECTS.split()
+    for rule in rules_of(importlib.import_module(f"{__package__}.{subject}_rules"))
+}
 
 
 def findings(
