@@ -101,7 +101,7 @@ def _gradients(args: Arguments, threads: int) -> int:
         return 4 * threads * _bytes(weight.shape, _FLOAT)
     if _channels_last(x) or _channels_last(weight):
         mixed = 0 if _channels_last(dy) else _bytes(dy.shape, dy.itemsize)
-        return mixed + _channels_last_copies(dy, x, weight, groups)
+        return mixed + _channels_last_copies(weight, groups)
     gradient, blocked, kernel = _copy(dy), _copy(x), max(weight.shape[2:])
     dx = _bytes(x.shape, x.itemsize) if mask[0] else 0
     filled = _weight_copy(weight, groups)
@@ -137,7 +137,7 @@ def is_unknown_convolution(args: Arguments, *, backward: bool) -> bool:
         plain = _channels_last(x) or _unfolds(x, weight, groups)
         return bool(steps or plain or groups > 1 or weight.shape[1] < _BLOCK)
     half = x.itemsize < _FLOAT
-    if is_volume and _channels_last(x):
+    if _channels_last(x) and (is_volume or (half and backward)):
         return True
     if _unfolds(x, weight, groups):
         return bool(groups > 1 or max(dilation) > 1)
@@ -158,19 +158,11 @@ def is_unknown_convolution(args: Arguments, *, backward: bool) -> bool:
     return bool(unfilled or (is_volume and max(stride) > 1))
 
 
-def _channels_last_copies(dy: Any, x: Any, weight: Any, groups: int) -> int:
-    """Copies of w and dw; the groups of one channel are filled up to blocks where w is large.
-
-    In half precision so are an image of x and of dy, with four rows beside.
-    """
-    half = weight.itemsize < _FLOAT
+def _channels_last_copies(weight: Any, groups: int) -> int:
+    """Copies of w and dw; the groups of one channel are filled up to blocks where w is large."""
     if groups > 1 and weight.shape[1] == 1 and max(weight.shape[2:]) > _SHORT:
-        filled = int(math.prod(weight.shape)) * _BLOCK**2
-        images = math.prod(x.shape[2:]) + math.prod(dy.shape[2:]) + 4 * x.shape[-1]
-        sizes = (_FLOAT + weight.itemsize) * filled + _filled(1) * weight.itemsize * groups * images
-        return sizes if half else _FLOAT * filled
-    filled = _weight_copy(weight, groups)
-    return 5 * filled if half else 2 * _weight(weight) + filled
+        return _FLOAT * int(math.prod(weight.shape)) * _BLOCK**2
+    return 2 * _weight(weight) + _weight_copy(weight, groups)
 
 
 def _is_product(
