@@ -305,7 +305,9 @@ def test_a_timeline_waits_for_a_measurement():
     with tg.timeline():
         order.append("loop")
     thread.join(SOON)
-    assert order == ["measured", "loop"]
+    # A short call is counted more than once, and the loop begins after the last time.
+    assert set(order[:-1]) == {"measured"}
+    assert order[-1] == "loop"
 
 
 FORK = """
