@@ -20,11 +20,8 @@ _SUBJECTS = """
     rank communication device input host operator fusion conversion product occupancy transfer layer
     share kernel memory watched generation decode load server recording
 """
-RULES: dict[str, Rule] = {
-    rule.id: rule
-    for subject in _SUBJECTS.split()
-    for rule in rules_of(importlib.import_module(f"{__package__}.{subject}_rules"))
-}
+FILES = [importlib.import_module(f"{__package__}.{name}_rules") for name in _SUBJECTS.split()]
+RULES: dict[str, Rule] = {rule.id: rule for file in FILES for rule in rules_of(file)}
 
 
 def findings(
