@@ -140,11 +140,7 @@ class Child:
         """Return the ns of one call: by the wall, the main thread's CPU and the process's."""
         w, t, p = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
         self.model(self.inputs)
-        return (
-            time.perf_counter_ns() - w,
-            time.thread_time_ns() - t,
-            time.process_time_ns() - p,
-        )
+        return (time.perf_counter_ns() - w, time.thread_time_ns() - t, time.process_time_ns() - p)
 
     def calls(self, seconds, least):
         """Return the times of calls."""
@@ -161,9 +157,7 @@ class Child:
         """Time as one visit of a gate does."""
         self.calls(WAKING, 1)
         calls = self.calls(VISIT, CALLS)
-        return {
-            "calls": list(zip(*calls, strict=True)),
-        }
+        return {"calls": list(zip(*calls, strict=True))}
 
     def layers(self):
         """Return by layer the median wall ns, the median CPU ns, the least of both."""
@@ -207,10 +201,7 @@ class Child:
         end = time.perf_counter() + PROCESS
         while len(calls) < PROCESS_CALLS or time.perf_counter() < end:
             calls.append(self.call())
-        return {
-            "calls": list(zip(*calls, strict=True)),
-            "layers": self.layers(),
-        }
+        return {"calls": list(zip(*calls, strict=True)), "layers": self.layers()}
 
 
 class Forked:

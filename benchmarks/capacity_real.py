@@ -49,10 +49,7 @@ from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.serving import Serving
 
 # Largest batch and delay of each server; the halves are measured apart.
-PARTS = (
-    ((1, 0.0), (2, 2e-3), (4, 0.0), (8, 5e-3)),
-    ((2, 0.0), (4, 2e-3), (8, 0.0), (8, 2e-3)),
-)
+PARTS = (((1, 0.0), (2, 2e-3), (4, 0.0), (8, 5e-3)), ((2, 0.0), (4, 2e-3), (8, 0.0), (8, 2e-3)))
 LOADS = (0.3, 0.5, 0.65, 0.8, 0.9)
 # Of a level, and of the one that shows the highest rate.
 REQUESTS, FULL_REQUESTS = 800, 200

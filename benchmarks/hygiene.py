@@ -168,9 +168,7 @@ def training(
     return lambda target: tg.measure_memory(target.model, target.inputs, train=how) and None
 
 
-def training_timeline(
-    loss: Callable[[Any, Any], torch.Tensor] = _loss,
-) -> Callable[[Target], None]:
+def training_timeline(loss: Callable[[Any, Any], torch.Tensor] = _loss) -> Callable[[Target], None]:
     """Return the timeline probe of a training step."""
     how = tg.Training(loss=loss, optimizer=lambda parameters: torch.optim.Adam(parameters))
 

@@ -37,10 +37,7 @@ SIMULATED = (
     (1, 2, 4, 16, 32, 64),
     (1, 2, 4, 6, 12, 16, 24, 32),
 )
-MODELS = {
-    "resnet18": f"{EXAMPLES}/resnet18.py:resnet18",
-    "gpt2": "hf:gpt2",
-}
+MODELS = {"resnet18": f"{EXAMPLES}/resnet18.py:resnet18", "gpt2": "hf:gpt2"}
 
 
 def swept(model: str, options: argparse.Namespace) -> Sweep:

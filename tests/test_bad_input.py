@@ -296,8 +296,7 @@ REFUSED = [
     pytest.param(Case("@model.onnx", "onnx-unreadable"), marks=pytest.mark.thorough),
     Case("@program.pt2", "untrusted-file", "holds a program", "whoever wrote it", "--trust"),
     pytest.param(
-        Case("@program.pt2 --trust", "program-unreadable", "saved program"),
-        marks=pytest.mark.slow,
+        Case("@program.pt2 --trust", "program-unreadable", "saved program"), marks=pytest.mark.slow
     ),
     Case("@program.pt", "target-not-supported", "", "a checkpoint", "--weights"),
     Case("@hf", "hf-remote-code", "not run", "auto_map"),

@@ -70,15 +70,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "torchgauge.api.advices": ("advise",),
     "torchgauge.api.capacities": ("plan_capacity",),
-    "torchgauge.api.comparisons": (
-        "compare",
-        "detect_regressions",
-    ),
+    "torchgauge.api.comparisons": ("compare", "detect_regressions"),
     "torchgauge.api.gates": ("gate",),
-    "torchgauge.api.generations": (
-        "measure_generation",
-        "watch_generation",
-    ),
+    "torchgauge.api.generations": ("measure_generation", "watch_generation"),
     "torchgauge.api.measurements": (
         "count_cost",
         "diagnose",
@@ -89,23 +83,11 @@ _HOMES = {
     ),
     "torchgauge.api.monitors": ("monitor",),
     "torchgauge.api.parallels": ("count_parallel",),
-    "torchgauge.api.profiles": (
-        "nvtx",
-        "profile",
-        "timeline",
-    ),
-    "torchgauge.api.records": (
-        "load",
-        "load_baseline",
-        "read_snapshot",
-    ),
+    "torchgauge.api.profiles": ("nvtx", "profile", "timeline"),
+    "torchgauge.api.records": ("load", "load_baseline", "read_snapshot"),
     "torchgauge.api.servings": ("measure_serving",),
     "torchgauge.api.sweeps": ("sweep",),
-    "torchgauge.api.traces": (
-        "convert_trace",
-        "read_trace",
-        "replay_operator",
-    ),
+    "torchgauge.api.traces": ("convert_trace", "read_trace", "replay_operator"),
     "torchgauge.cli.magics": ("load_ipython_extension", "unload_ipython_extension"),
     "torchgauge.compat.model_profiler": ("ModelProfiler",),
     "torchgauge.compat.profiler": ("Profiler", "quick_profile"),

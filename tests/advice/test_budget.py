@@ -156,10 +156,7 @@ def test_running_processes_are_stopped_when_it_is_over():
     stuck = Side((coded("stuck", "model.stuck = True"),))
     real = world(Stuck(), torch.ones(2))
     real.facts()
-    for work in (
-        lambda: real.check(stuck, 1e-3),
-        lambda: real.block(Side(), stuck, layers=False),
-    ):
+    for work in (lambda: real.check(stuck, 1e-3), lambda: real.block(Side(), stuck, layers=False)):
         real.budget = Budget(1.0)
         with pytest.raises(BudgetOver):
             work()

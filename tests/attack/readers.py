@@ -14,12 +14,7 @@ import warnings
 import zlib
 from pathlib import Path
 
-from tests.attack.mutations import (
-    bytes_changed,
-    json_changed,
-    packed,
-    zipped,
-)
+from tests.attack.mutations import bytes_changed, json_changed, packed, zipped
 from tests.attack.record_kinds import KINDS, show
 
 from torchgauge.records import codec

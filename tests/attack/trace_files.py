@@ -8,16 +8,7 @@ from pathlib import Path
 
 from tests.attack.mutations import ODD
 from tests.support.dialects import GPU, PROTON, TPU
-from tests.support.kineto_events import (
-    DEVICE,
-    launch,
-    launched,
-    mark,
-    module,
-    node,
-    op,
-    span,
-)
+from tests.support.kineto_events import DEVICE, launch, launched, mark, module, node, op, span
 from tests.support.kineto_events import copy as memcpy
 from tests.support.paths import public_traces
 from tests.support.same_events import assert_same

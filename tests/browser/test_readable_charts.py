@@ -166,12 +166,7 @@ def test_points_of_a_sweep_have_their_batch_and_a_limit_is_a_line(opened):
     assert page.locator("#pareto .limit").count() == 1
     assert "latency ≤ 5.00 ms" in page.locator("#pareto svg").text_content()
     legend = page.locator("#pareto .legend").inner_text()
-    for said in (
-        "fp32",
-        "bf16",
-        "best trade-offs: no other cell is better",
-        "requested limit",
-    ):
+    for said in ("fp32", "bf16", "best trade-offs: no other cell is better", "requested limit"):
         assert said in legend, said
     assert page.locator("#pareto .front").count() == 1
     scales = page.locator("#scaling .legend").first.inner_text()

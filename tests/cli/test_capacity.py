@@ -187,8 +187,7 @@ def test_verification_shows_another_server(record, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("ending", "code"),
-    [(InputError("Gone.", id="file-missing"), 1), (KeyboardInterrupt(), 130)],
+    ("ending", "code"), [(InputError("Gone.", id="file-missing"), 1), (KeyboardInterrupt(), 130)]
 )
 def test_verification_that_fails_keeps_the_plan(record, ending, code, monkeypatch, tmp_path):
     def failing(*_, **__):

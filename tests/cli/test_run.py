@@ -93,12 +93,7 @@ def test_the_record_alone_is_on_standard_output_where_it_was_asked_for(script):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("end", "code"),
-    [
-        ("sys.exit(3)", 3),
-        ("sys.exit()", 0),
-        ("sys.exit('sorry')", 1),
-    ],
+    ("end", "code"), [("sys.exit(3)", 3), ("sys.exit()", 0), ("sys.exit('sorry')", 1)]
 )
 def test_the_script_s_exit_code_is_passed_on(script, end, code):
     folder = script(INFERENCE + end)

@@ -8,10 +8,7 @@ from torchgauge import ModelProfiler, Profiler, detect_regressions, load_baselin
 
 THEIRS = [
     (ModelProfiler, "model_path, device, precision"),
-    (
-        ModelProfiler.profile,
-        "input_data, num_runs=100, warmup_runs=10, detailed_analysis=False",
-    ),
+    (ModelProfiler.profile, "input_data, num_runs=100, warmup_runs=10, detailed_analysis=False"),
     (ModelProfiler.benchmark, "configurations"),
     (ModelProfiler.profile_layers, "input_data, layer_names"),
     (
@@ -22,10 +19,7 @@ THEIRS = [
         ModelProfiler.gpu_profile,
         "track_kernels=True, track_memory_transfers=True, profile_nvtx=True",
     ),
-    (
-        ModelProfiler.generate_html_report,
-        "output_path, include_graphs=True, include_details=True",
-    ),
+    (ModelProfiler.generate_html_report, "output_path, include_graphs=True, include_details=True"),
     (ModelProfiler.export_json, "path"),
     (ModelProfiler.export_csv, "path"),
     (load_baseline, "path"),

@@ -154,10 +154,7 @@ def test_a_store_that_contradicts_itself_is_damaged(history, statement):
 @pytest.mark.parametrize("value", ["7", "'text'"])
 def test_a_record_of_another_type_is_damage(history, value):
     made(history, [f"UPDATE runs SET profile = {value}"])
-    with (
-        Store.open(str(history), create=False) as store,
-        pytest.raises(TorchgaugeError) as error,
-    ):
+    with Store.open(str(history), create=False) as store, pytest.raises(TorchgaugeError) as error:
         list(store.entries())
     assert error.value.id == "store-damaged"
 

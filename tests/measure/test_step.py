@@ -186,10 +186,7 @@ def test_native_precision_is_that_of_most_bytes():
 
 @pytest.mark.parametrize(
     ("options", "id"),
-    [
-        ({"precision": "fp8"}, "precision-unknown"),
-        ({"precision": "tf32"}, "precision-unsupported"),
-    ],
+    [({"precision": "fp8"}, "precision-unknown"), ({"precision": "tf32"}, "precision-unsupported")],
 )
 def test_precisions_that_cannot_be_are_refused(options, id):
     with pytest.raises(InputError) as caught:

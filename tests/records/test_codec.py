@@ -144,9 +144,7 @@ def test_any_bytes_give_a_record_or_our_error(data):
 
 
 @given(
-    parameters=st.integers(0, 10**15),
-    trainable=st.integers(0, 10**15),
-    text=st.text(max_size=20),
+    parameters=st.integers(0, 10**15), trainable=st.integers(0, 10**15), text=st.text(max_size=20)
 )
 def test_sizes_survive_the_round_trip(parameters, trainable, text):
     size = Size(

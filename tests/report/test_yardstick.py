@@ -14,10 +14,7 @@ from torchgauge.records.record import Interval
 def told(low, high):
     record = profile()
     yardstick = Yardstick(
-        times={"matmul": 1e-4},
-        speed=0.87,
-        speed_interval=Interval(low=low, high=high),
-        runs=12,
+        times={"matmul": 1e-4}, speed=0.87, speed_interval=Interval(low=low, high=high), runs=12
     )
     latency = msgspec.structs.replace(record.latency, yardstick=yardstick)
     return msgspec.structs.replace(record, latency=latency)

@@ -77,10 +77,7 @@ def scope(name, ts, dur, cat="scope", tid=5):
 
 def arrow(number, begin, end, to):
     common = {"name": "launch->kernel", "cat": "flow", "pid": 0, "id": number, "bp": "e"}
-    return [
-        common | {"ph": "s", "tid": 5, "ts": begin},
-        common | {"ph": "f", "tid": to, "ts": end},
-    ]
+    return [common | {"ph": "s", "tid": 5, "ts": begin}, common | {"ph": "f", "tid": to, "ts": end}]
 
 
 PROTON = {

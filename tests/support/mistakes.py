@@ -145,11 +145,7 @@ def printed(mistake: Mistake | Sequence[str]) -> tuple[int, str, str]:
         arguments, absent = mistake.command.split(), mistake.without
         arguments += QUICK if mistake.code == 1 else ()
     out, err = io.StringIO(), io.StringIO()
-    with (
-        _without(absent),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
+    with _without(absent), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main(arguments)
         except SystemExit as ended:

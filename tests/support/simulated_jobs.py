@@ -45,8 +45,7 @@ def job_calls(
     begin, end = (np.array(times, np.int64).T for times in (begins, ends))
     return {
         rank: Calls(
-            {message: (begin[rank], end[rank])},
-            {message: np.array(numbers)} if marked else {},
+            {message: (begin[rank], end[rank])}, {message: np.array(numbers)} if marked else {}
         )
         for rank in range(ranks)
     }

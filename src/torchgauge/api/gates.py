@@ -97,13 +97,7 @@ def gate_records(
     Raises InputError `file-missing`, `not-a-profile`, `baseline-runs`; RecordError as `load`.
     """
     from torchgauge.analyze.gate.stored_gate import gate as gate_stored_run
-    from torchgauge.api.records import (
-        generation_of,
-        labels_of,
-        loaded,
-        record_of,
-        serving_of,
-    )
+    from torchgauge.api.records import generation_of, labels_of, loaded, record_of, serving_of
     from torchgauge.gates import record_gates
     from torchgauge.gates.host_noise import host_noise
 
@@ -131,9 +125,7 @@ def gate_records(
 
 
 def gate_stored(
-    baseline: str | Path | list[str] | HistoryBaseline,
-    request: TargetRequest,
-    options: GateOptions,
+    baseline: str | Path | list[str] | HistoryBaseline, request: TargetRequest, options: GateOptions
 ) -> Verdict:
     """Gate a target, or a saved run of it, against a saved run: a file's, or one of the history.
 

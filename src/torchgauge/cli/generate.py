@@ -96,9 +96,7 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         "--assistant", metavar="TARGET", help="draft model of assisted decoding, as TARGET"
     )
     target.add_model_option(
-        group,
-        "--input",
-        help="shape of an input, such as input_ids=1x128:int64<32000; repeatable",
+        group, "--input", help="shape of an input, such as input_ids=1x128:int64<32000; repeatable"
     )
     target.add_model_option(group, "--weights")
     target.add_model_option(group, "--device", default="auto")

@@ -137,9 +137,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.function and not options.lines:
         raise InputError(
-            "--function says which lines are traced.",
-            id="option-conflict",
-            remedy="Add --lines.",
+            "--function says which lines are traced.", id="option-conflict", remedy="Add --lines."
         )
     formats.check(options)
     from torchgauge.api import profiles

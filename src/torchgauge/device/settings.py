@@ -86,10 +86,7 @@ def _settings() -> dict[str, tuple[_Read, _Write]]:
         "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
         # None where nobody has set one, which costs a call less than one that is set.
         "default device": (lambda: _device.CURRENT_DEVICE, torch.set_default_device),
-        "deterministic": (
-            torch.get_deterministic_debug_mode,
-            torch.set_deterministic_debug_mode,
-        ),
+        "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
         "flush denormal": (_flushes_denormals, torch.set_flush_denormal),
         "cuda.matmul.allow_tf32": _attribute("cuda.matmul.allow_tf32"),
         "float32 matmul precision": (

@@ -39,10 +39,7 @@ def gate_generations(
 
 
 def gate_repeated(
-    earlier: Sequence[object],
-    current: object,
-    options: GateOptions,
-    labels: tuple[str, str],
+    earlier: Sequence[object], current: object, options: GateOptions, labels: tuple[str, str]
 ) -> Verdict:
     """Judge a record against several runs of the baseline; the last one is shown beside it.
 

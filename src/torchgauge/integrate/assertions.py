@@ -180,10 +180,7 @@ class Assertions:
         return memory
 
     def assert_no_regression(
-        self,
-        model: Callable[..., Any],
-        inputs: Any = None,
-        tolerance: str | Sequence[str] = (),
+        self, model: Callable[..., Any], inputs: Any = None, tolerance: str | Sequence[str] = ()
     ) -> Verdict | None:
         """Assert that nothing got worse than in the saved run (`--torchgauge-baseline`).
 

@@ -27,10 +27,7 @@ class Analyses(Generic[Result]):
     """
 
     def __init__(
-        self,
-        executor: Executor,
-        patience: float = 0.0,
-        now: Callable[[], float] = time.monotonic,
+        self, executor: Executor, patience: float = 0.0, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._executor = executor
         self._patience = patience

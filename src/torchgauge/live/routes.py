@@ -112,10 +112,7 @@ def _fleet(site: Site, query: Mapping[str, str]) -> dict[str, Any]:
             history = site.history.fleet(words, limit)
         except Exception as error:  # noqa: BLE001 - said where the models would be
             history = {"error": error_fields(expected(error))}
-    return {
-        "history": history,
-        "monitors": None if site.monitors is None else site.monitors.rows(),
-    }
+    return {"history": history, "monitors": None if site.monitors is None else site.monitors.rows()}
 
 
 def _target(site: Site, query: Mapping[str, str]) -> dict[str, Any]:

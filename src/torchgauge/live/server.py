@@ -193,10 +193,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             # The token leaves the address, where it would be seen and kept.
             return self._send(
                 Response(303, "text/plain", b""),
-                {
-                    "Location": "/",
-                    "Set-Cookie": cookie(access.token, port),
-                },
+                {"Location": "/", "Set-Cookie": cookie(access.token, port)},
             )
         if not access.takes(token):
             return self.send_error(HTTPStatus.UNAUTHORIZED)

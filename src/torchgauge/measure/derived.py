@@ -101,11 +101,7 @@ def no_module(target: Target) -> MeasurementWarning:
             f"{target.name} is a compiled library: its parameters are inside, and neither they nor "
             "its work nor its layers are known. The figures of memory are without them."
         )
-    return MeasurementWarning(
-        id="not-a-module",
-        message=message,
-        probe="size",
-    )
+    return MeasurementWarning(id="not-a-module", message=message, probe="size")
 
 
 def no_parameters(target: Target, *, estimates: bool = False) -> MeasurementWarning:

@@ -218,10 +218,7 @@ def _last_runs(
 
 
 def measure_latency(
-    source: Source,
-    options: LatencyOptions,
-    progress: Progress,
-    placement: Placement | None = None,
+    source: Source, options: LatencyOptions, progress: Progress, placement: Placement | None = None
 ) -> Latency:
     """Measure in this process and in fresh ones, as requested, and combine the runs."""
     with latency_runs(source, options, progress) as runs:

@@ -113,11 +113,7 @@ def _damage() -> Iterator[None]:
 
 
 def unpacked(
-    file: BinaryIO,
-    name: str,
-    size: int,
-    progress: Progress | None = None,
-    bound: Bound = TRACE,
+    file: BinaryIO, name: str, size: int, progress: Progress | None = None, bound: Bound = TRACE
 ) -> Iterator[bytes]:
     """Yield the text of a trace in chunks of about `size` bytes, as packed files are unpacked.
 

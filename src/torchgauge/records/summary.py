@@ -31,9 +31,7 @@ KEY_SUFFIXES: dict[Unit, tuple[str, float]] = {
 }
 
 
-def summarize(
-    record: Summarized,
-) -> dict[str, Value]:
+def summarize(record: Summarized) -> dict[str, Value]:
     """Return one value per key; keys of parts that were not measured are there, with None."""
     row = identity(record)
     for figure in figures(record):
@@ -48,9 +46,7 @@ def summarize(
     return row
 
 
-def identity(
-    record: Summarized,
-) -> dict[str, Value]:
+def identity(record: Summarized) -> dict[str, Value]:
     """Return what was measured on what, and when, as far as the record says it."""
     if isinstance(record, Ranks):
         return {}

@@ -26,7 +26,7 @@ UNSUPPORTED = (
 # What memory that ran out looks like where nothing of torch's could say so.
 _MEMORY = re.compile(
     r"MemoryError|bad_alloc|annot allocate memory|failed to map segment|out of memory"
-    r"|can't allocate memory|could not create a (primitive|memory)|SIGKILL",
+    r"|can't allocate memory|could not create a (primitive|memory)|SIGKILL"
 )
 # Under a limit the stacks of threads count as well.
 _THREADS = re.compile(r"Thread creation failed|can't start new thread")

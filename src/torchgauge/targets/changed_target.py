@@ -39,9 +39,7 @@ def changed(placement: Placement, code: Iterable[str]) -> Placement:
     for snippet in code:
         execute(snippet, names)
     return dataclasses.replace(
-        placement,
-        model=names["model"],
-        inputs=Inputs(tuple(names["args"]), names["kwargs"]),
+        placement, model=names["model"], inputs=Inputs(tuple(names["args"]), names["kwargs"])
     )
 
 

@@ -23,14 +23,7 @@ from torchgauge.targets import members
 from torchgauge.targets.contents.walk import Walk, tensors_in
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.hygiene.kept import listed
-from torchgauge.targets.inputs.tensors import (
-    extent,
-    identity,
-    nbytes,
-    node_of,
-    strided,
-    tensor_of,
-)
+from torchgauge.targets.inputs.tensors import extent, identity, nbytes, node_of, strided, tensor_of
 from torchgauge.targets.layers import (
     FROZEN,
     Layer,

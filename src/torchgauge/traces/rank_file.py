@@ -140,11 +140,7 @@ def datasheet(names: Sequence[str]) -> Roofs | None:
 
 
 def events_of(
-    file: str,
-    options: ReadOptions,
-    progress: Progress | None = None,
-    *,
-    launch_arrows: bool = True,
+    file: str, options: ReadOptions, progress: Progress | None = None, *, launch_arrows: bool = True
 ) -> Events:
     """Return the events of one file, from the cache beside it if requested.
 

@@ -5,12 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from torchgauge.analyze.capacity.token_model import (
-    Limits,
-    StageCost,
-    _steps_until,
-    simulate_tokens,
-)
+from torchgauge.analyze.capacity.token_model import Limits, StageCost, _steps_until, simulate_tokens
 
 PREFILL = StageCost(1.0, 0.1, 0.0)
 DECODE = StageCost(0.5, 0.25, 0.0)

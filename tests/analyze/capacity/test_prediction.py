@@ -290,11 +290,7 @@ def test_a_batch_that_no_server_computes_is_refused(size):
 
 @pytest.mark.parametrize(
     ("seconds", "order"),
-    [
-        ((1e-3,) * 9, (1,) * 8 + (2,)),
-        ((1e-3,) * 9, (1,) * 10),
-        ((1e-3, -1e-3), ()),
-    ],
+    [((1e-3,) * 9, (1,) * 8 + (2,)), ((1e-3,) * 9, (1,) * 10), ((1e-3, -1e-3), ())],
 )
 def test_batches_that_contradict_their_record_are_refused(seconds, order):
     times = ServiceTimes(

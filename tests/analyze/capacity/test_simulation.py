@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 from tests.support import queue_theory as theory
 
-from torchgauge.analyze.capacity.simulation import (
-    Workers,
-    at_random,
-    drawn,
-    highest_rate,
-    simulate,
-)
+from torchgauge.analyze.capacity.simulation import Workers, at_random, drawn, highest_rate, simulate
 
 # The mean over so many requests, and how near to theory it is then.
 ACCURACY = pytest.mark.parametrize(
-    ("count", "rel"),
-    [(300_000, 0.01), pytest.param(1_000_000, 0.005, marks=pytest.mark.slow)],
+    ("count", "rel"), [(300_000, 0.01), pytest.param(1_000_000, 0.005, marks=pytest.mark.slow)]
 )
 
 

@@ -179,10 +179,7 @@ def test_bandwidths_that_cannot_be_compared_are_no_finding(bandwidth, more):
 
 def step(calls, elements, *, backward=True, stream=9):
     """A backward pass with as many collectives, beside which nothing is computed."""
-    parts = [
-        op("aten::mm", 0, 10, sequence=1),
-        launched("gemm", 30, 1000, at=5),
-    ]
+    parts = [op("aten::mm", 0, 10, sequence=1), launched("gemm", 30, 1000, at=5)]
     if backward:
         parts += [node("MmBackward0", 100, 50, sequence=1)]
     for number in range(calls):

@@ -1,17 +1,7 @@
 """What an expert would say first of recordings of common shapes: one case each, times in µs."""
 
 import pytest
-from tests.support.kineto_events import (
-    DEVICE,
-    copy,
-    kernel,
-    launch,
-    launched,
-    mark,
-    op,
-    read,
-    span,
-)
+from tests.support.kineto_events import DEVICE, copy, kernel, launch, launched, mark, op, read, span
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
 
@@ -80,10 +70,7 @@ def loading(name, wait=800.0):
 
 
 def loading_beside_work(begin=0.0):
-    return [
-        mark(LOADER.format("MultiProcessing"), 40, 700),
-        *queued(*[(GEMM, 95)] * 10, at=1),
-    ]
+    return [mark(LOADER.format("MultiProcessing"), 40, 700), *queued(*[(GEMM, 95)] * 10, at=1)]
 
 
 def waiting(operator, call, length=300.0):
@@ -121,10 +108,7 @@ def first_launches():
     parts, begin = [], 0.0
     for number in range(8):
         name = f"{GEMM}_{number}"
-        parts += [
-            launch(number + 1, begin, 900),
-            kernel(name, begin + 905, 60, number + 1),
-        ]
+        parts += [launch(number + 1, begin, 900), kernel(name, begin + 905, 60, number + 1)]
         begin += 970
     return parts
 
@@ -298,10 +282,7 @@ CASES = {
         "synchronisation",
         lambda: waiting("aten::nonzero", "cudaStreamSynchronize"),
     ),
-    "synchronize in each step": (
-        "synchronisation",
-        lambda: waiting("", "cudaDeviceSynchronize"),
-    ),
+    "synchronize in each step": ("synchronisation", lambda: waiting("", "cudaDeviceSynchronize")),
     "synchronize at the end": ("hottest-kernels", waiting_at_the_end),
     "cudaMalloc": ("device-allocation", lambda: calling("cudaMalloc")),
     "cudaFree": ("device-allocation", lambda: calling("cudaFree")),

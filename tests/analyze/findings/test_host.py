@@ -3,17 +3,7 @@
 import json
 
 import pytest
-from tests.support.kineto_events import (
-    ENGINE,
-    copy,
-    kernel,
-    launch,
-    launched,
-    mark,
-    op,
-    read,
-    span,
-)
+from tests.support.kineto_events import ENGINE, copy, kernel, launch, launched, mark, op, read, span
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.readers.kineto.kineto import read_events

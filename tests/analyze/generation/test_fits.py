@@ -95,11 +95,7 @@ def test_exact_times_are_predicted_exactly(fixed, per_token, per_context, stage)
 
 
 @pytest.mark.slow
-@given(
-    scale=st.floats(1e-6, 1e6),
-    noise=st.sampled_from([0.0, 0.05, 0.5]),
-    seed=st.integers(0, 20),
-)
+@given(scale=st.floats(1e-6, 1e6), noise=st.sampled_from([0.0, 0.05, 0.5]), seed=st.integers(0, 20))
 @settings(max_examples=40, deadline=None)
 def test_a_clock_of_another_unit_gives_the_same_fit(scale, noise, seed):
     made = points((1, 2, 8), (32, 128, 512), DECODE, noise=noise, seed=seed)

@@ -15,11 +15,7 @@ from torchgauge.analyze.latency.correction import MIN_ERROR, correction
 from torchgauge.records.latency.latency import PastRun
 
 KINDS = ("copy", "dispatch", "matmul", "python")
-BOUND = {
-    "mlp": (0.0, 0.6, 0.0, 0.5),
-    "conv": (0.3, 0.0, 0.8, 0.0),
-    "lstm": (0.1, 0.6, 0.3, 0.0),
-}
+BOUND = {"mlp": (0.0, 0.6, 0.0, 0.5), "conv": (0.3, 0.0, 0.8, 0.0), "lstm": (0.1, 0.6, 0.3, 0.0)}
 
 
 def run(target, log_times, log_works=()):

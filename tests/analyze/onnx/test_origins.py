@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchgauge.analyze.onnx.node_tree import (
-    TimedNode,
-    as_run,
-    fused_name,
-    main_origin,
-    node_rows,
-)
+from torchgauge.analyze.onnx.node_tree import TimedNode, as_run, fused_name, main_origin, node_rows
 from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.analyze.onnx.origins import NodeCounter, counted_nodes, origins
 from torchgauge.records.onnx.graph import Graph, GraphNode, Initializer, TensorType

@@ -285,10 +285,7 @@ def test_pending_frees_are_held_until_they_are_complete():
     trace.alloc(BASE, 8 * MIB)
     trace.alloc(BASE + 8 * MIB, 8 * MIB)
     trace.add("free_requested", BASE, 8 * MIB)
-    blocks = (
-        block(BASE, 8 * MIB, state="active_pending_free"),
-        block(BASE + 8 * MIB, 8 * MIB),
-    )
+    blocks = (block(BASE, 8 * MIB, state="active_pending_free"), block(BASE + 8 * MIB, 8 * MIB))
     found = told(whole([segment(BASE, *blocks)], trace))
     (one,) = found.devices
     assert (one.allocated, one.pending) == (8 * MIB, 8 * MIB)

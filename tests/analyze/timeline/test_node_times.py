@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchgauge.analyze.timeline.node_times import (
-    GraphPart,
-    RecordingCost,
-    node_times,
-    own_spans,
-)
+from torchgauge.analyze.timeline.node_times import GraphPart, RecordingCost, node_times, own_spans
 from torchgauge.readers.onnxruntime_profile import RecordedCall, RecordedCalls, RecordedNode
 
 # Seconds: 6 µs a node, none for tensors; a bare call takes 10 µs beside its nodes.

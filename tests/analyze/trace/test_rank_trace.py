@@ -5,17 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.support.kineto_events import (
-    copy,
-    kernel,
-    launch,
-    launched,
-    mark,
-    module,
-    op,
-    read,
-    span,
-)
+from tests.support.kineto_events import copy, kernel, launch, launched, mark, module, op, read, span
 from tests.support.paths import public_trace, public_traces
 
 from torchgauge.analyze.timeline.host_work import HostWork
@@ -223,8 +213,7 @@ def test_a_moment_that_does_not_say_what_was_reserved_is_unknown():
 
 def test_what_the_host_did_is_sought_where_it_was():
     events = read(
-        op("aten::long", 0, 10_000, tid=2),
-        *(op("aten::short", 10 * at, 5) for at in range(1000)),
+        op("aten::long", 0, 10_000, tid=2), *(op("aten::short", 10 * at, 5) for at in range(1000))
     )
     _, spans = attributed(events)
     work = HostWork(events, spans, np.unique(events.thread.codes))
@@ -256,9 +245,7 @@ def test_a_long_course_keeps_its_ends_and_extremes():
 
 def test_queues_are_what_was_launched_and_has_not_begun():
     found = trace(
-        launched("a", 10, 20, at=0),
-        launched("b", 30, 20, at=5),
-        launched("c", 50, 20, at=6),
+        launched("a", 10, 20, at=0), launched("b", 30, 20, at=5), launched("c", 50, 20, at=6)
     )
     (queue,) = found.queues
     # 1 until 5, 2 until 6, 3 until 10, 2 until 30, 1 until 50
@@ -376,9 +363,7 @@ def test_communication_without_metadata_is_named_by_its_kernel():
 
 def test_exposed_is_what_has_no_computation_beside_it_on_the_device():
     found = trace(
-        nccl(10, 20, 0),
-        launched("gemm", 20, 30, at=1),
-        launched("gemm", 0, 30, at=2, device=1),
+        nccl(10, 20, 0), launched("gemm", 20, 30, at=1), launched("gemm", 0, 30, at=2, device=1)
     )
     assert found.collectives[0].exposed == approx(10)
 

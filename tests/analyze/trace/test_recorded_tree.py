@@ -78,10 +78,7 @@ def test_public_traces_lose_nothing(name):
     assert device.idle > 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [*LAYERED, "a100_nccl_rank0of2", "v100_train_ns_resolution"],
-)
+@pytest.mark.parametrize("name", [*LAYERED, "a100_nccl_rank0of2", "v100_train_ns_resolution"])
 def test_the_operator_of_a_launch_is_that_of_its_external_id(name):
     """External ids are right for all but communication, and absent or of other kinds elsewhere."""
     events = public(name)
@@ -152,11 +149,7 @@ def test_modules_are_layers_by_their_nesting():
         ("Net_0", "Linear_0", "layer"): 1,
         ("Linear_0", "aten::linear", "operator"): 1,
         ("aten::linear", "gemm", "kernel"): 1,
-        (
-            "Linear_0",
-            "autograd::engine::evaluate_function: AddmmBackward0",
-            "operator",
-        ): 1,
+        ("Linear_0", "autograd::engine::evaluate_function: AddmmBackward0", "operator"): 1,
         ("autograd::engine::evaluate_function: AddmmBackward0", "gemm backward", "kernel"): 1,
         ("Net_0", "Linear_1", "layer"): 1,
         ("Linear_1", "aten::linear", "operator"): 1,

@@ -63,10 +63,7 @@ def test_a_gpu_is_waited_for_and_timed_by_its_own_events(clock):
 def test_a_gpu_warms_up_for_its_clocks(clock):
     gpu = FakeGpu(clock)
     run = measure(
-        on_gpu(lambda: gpu.launch(KERNELS)),
-        LatencyOptions(budget=2.0),
-        clock=clock,
-        device=gpu,
+        on_gpu(lambda: gpu.launch(KERNELS)), LatencyOptions(budget=2.0), clock=clock, device=gpu
     )
     assert run.warmup * KERNELS >= 0.15 - KERNELS
 
@@ -161,13 +158,7 @@ def test_meta_models_cannot_be_timed():
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"processes": 0},
-        {"iterations": 0},
-        {"warmup": -1},
-        {"budget": 0},
-        {"target_rel_error": 0},
-    ],
+    [{"processes": 0}, {"iterations": 0}, {"warmup": -1}, {"budget": 0}, {"target_rel_error": 0}],
 )
 def test_options_that_make_no_sense(options):
     with pytest.raises(InputError) as caught:

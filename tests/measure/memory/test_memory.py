@@ -32,8 +32,7 @@ from torchgauge.targets.training.training import Training
 
 def sgd(momentum=0.0):
     return Training(
-        loss=total,
-        optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=momentum, foreach=False),
+        loss=total, optimizer=lambda p: torch.optim.SGD(p, lr=0.1, momentum=momentum, foreach=False)
     )
 
 
@@ -364,11 +363,7 @@ def test_batch_norm_in_training_saves_its_statistics():
 
 def test_retained_for_backward_of_a_stack_with_dropout():
     model = nn.Sequential(
-        nn.Linear(1000, 1000),
-        nn.ReLU(),
-        nn.Linear(1000, 1000),
-        nn.Dropout(),
-        nn.Linear(1000, 10),
+        nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 1000), nn.Dropout(), nn.Linear(1000, 10)
     )
     result = measured(model, torch.ones(64, 1000), sgd())
     # ReLU keeps its result, Dropout its mask (float on the CPU), the last layer its input;
@@ -522,9 +517,7 @@ def test_the_callers_own_model_beside_its_copy_is_not(monkeypatch):
     placement = placed(nn.Linear(8, 4), torch.ones(2, 8))
     placement.model.weight.grad = torch.ones(4, 8)
     copied = dataclasses.replace(
-        placement,
-        model=copy.deepcopy(placement.model),
-        inputs=placement.inputs.map(torch.clone),
+        placement, model=copy.deepcopy(placement.model), inputs=placement.inputs.map(torch.clone)
     )
     # Model and inputs twice, the gradient once.
     allocator_says(monkeypatch, 2 * (144 + 64) + 128 + 1000)

@@ -221,10 +221,7 @@ def test_what_a_build_raises_is_its_own(model, tmp_path):
 def test_code_of_the_other_build_is_found_out(model):
     home = Home(tuple(sys.path), str(Path.cwd()), foreign=str(model.parent))
     build = request(model, "quick")._replace(home=home)
-    with (
-        pytest.raises(InputError) as caught,
-        waiting(build, model.parent / "leaked") as one,
-    ):
+    with pytest.raises(InputError) as caught, waiting(build, model.parent / "leaked") as one:
         one.ready()
     assert caught.value.id == "side-leaked"
     assert "net_of_blocks" in caught.value.message

@@ -117,8 +117,7 @@ def test_reductions_are_one_per_input_element():
 
 
 @pytest.mark.parametrize(
-    ("overload", "each"),
-    [(aten.add.Tensor, 2), (aten.mul.Tensor, 6), (aten.div.Tensor, 11)],
+    ("overload", "each"), [(aten.add.Tensor, 2), (aten.mul.Tensor, 6), (aten.div.Tensor, 11)]
 )
 def test_complex_arithmetic_counts_its_real_operations(overload, each):
     values = torch.ones(5, dtype=torch.complex64)

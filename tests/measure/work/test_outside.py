@@ -85,10 +85,7 @@ FOLLOWED = {
         lambda model, y: y + torch.from_numpy(np.sqrt(np.arange(float(SIDE)))),
         SIDE + ELEMENTS,
     ),
-    "ufuncs of others": (
-        lambda model, y: torch.from_numpy(scipy.special.erf(y.numpy())),
-        ELEMENTS,
-    ),
+    "ufuncs of others": (lambda model, y: torch.from_numpy(scipy.special.erf(y.numpy())), ELEMENTS),
     "a number of NumPy's": (lambda model, y: y * round(y.numpy().max(), 2), 2 * ELEMENTS),
     "in place": (lambda model, y: torch.from_numpy(np.add(y.numpy(), 1, out=y.numpy())), ELEMENTS),
 }

@@ -623,8 +623,7 @@ values = st.recursive(
     max_leaves=6,
 )
 times = st.one_of(
-    st.integers(0, 2**50),
-    st.decimals(0, 2**50, places=3).map(lambda d: format(d.normalize(), "f")),
+    st.integers(0, 2**50), st.decimals(0, 2**50, places=3).map(lambda d: format(d.normalize(), "f"))
 )
 
 

@@ -57,9 +57,7 @@ def test_no_work_is_counted_twice(convolution):
 
 def test_calls_inside_and_outside_are_told_together():
     found = rows_of(
-        ("aten::addmm", 0, 8, 9, 0),
-        ("aten::copy_", 1, 0, 0, 0),
-        ("aten::copy_", 0, 0, 40, 0),
+        ("aten::addmm", 0, 8, 9, 0), ("aten::copy_", 1, 0, 0, 0), ("aten::copy_", 0, 0, 40, 0)
     )
     assert work(found["aten::copy_"]) == (0, 40, "aten::addmm, itself")
 

@@ -200,21 +200,12 @@ def _step_time(side: TreeFigures) -> int:
     return side.buckets + sum(figures.time or 0 for figures in side.layers.values())
 
 
-def paired(
-    old: Mapping[str, Figures],
-    new: Mapping[str, Figures],
-    kind: _Kind,
-) -> list[Place]:
+def paired(old: Mapping[str, Figures], new: Mapping[str, Figures], kind: _Kind) -> list[Place]:
     """Return the places of both sides, matched by name."""
     return [place(name, kind, old.get(name), new.get(name)) for name in {**old, **new}]
 
 
-def place(
-    name: str,
-    kind: _Kind,
-    old: Figures | None,
-    new: Figures | None,
-) -> Place:
+def place(name: str, kind: _Kind, old: Figures | None, new: Figures | None) -> Place:
     """Return one place of two sides; a side without it counts as no time."""
     before, after = old or _NO_FIGURES, new or _NO_FIGURES
     times = _seconds(before.time), _seconds(after.time)

@@ -53,10 +53,7 @@ def _machine(a: Machine, b: Machine) -> Iterator[Difference]:
     ]
     if None not in memory and memory[0] != memory[1]:
         yield Difference(
-            part="machine",
-            name="memory",
-            baseline=f"{memory[0]} GiB",
-            current=f"{memory[1]} GiB",
+            part="machine", name="memory", baseline=f"{memory[0]} GiB", current=f"{memory[1]} GiB"
         )
     if a.gpus and b.gpus and [gpu.name for gpu in a.gpus] != [gpu.name for gpu in b.gpus]:
         old, new = (", ".join(gpu.name for gpu in machine.gpus) for machine in (a, b))

@@ -25,12 +25,7 @@ _LAUNCH_LESS_IN_JAX = (
 )
 
 
-@rule(
-    "launch-bound",
-    source=_CUDA_GRAPHS,
-    explains=("idle-host",),
-    jax_remedy=_LAUNCH_LESS_IN_JAX,
-)
+@rule("launch-bound", source=_CUDA_GRAPHS, explains=("idle-host",), jax_remedy=_LAUNCH_LESS_IN_JAX)
 def launch_bound(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that is done with each kernel before the host has launched the next."""
     rank = evidence.rank

@@ -73,10 +73,7 @@ def _between(nodes: list[Node], small: list[Node]) -> float:
         if node.name.startswith("autograd::engine"):
             inside[-1] += node.calls
     return sum(
-        min(
-            node.host_time_self or 0.0,
-            SMALL * inside[-1 if node.name == _ENGINE else node.index],
-        )
+        min(node.host_time_self or 0.0, SMALL * inside[-1 if node.name == _ENGINE else node.index])
         for node in nodes
         if node.kind in _BETWEEN
     )

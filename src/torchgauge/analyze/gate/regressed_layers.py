@@ -28,10 +28,7 @@ def regressed_stages(
 ) -> tuple[str, ...]:
     """Return the slower layers of the prefill where the first token got later, and of the step."""
     failed = {ruling.metric for ruling in rulings if ruling.outcome == "fail"}
-    blamed = {
-        "prefill": "ttft" in failed,
-        "decode": bool({"tpot", "tokens"} & failed),
-    }
+    blamed = {"prefill": "ttft" in failed, "decode": bool({"tpot", "tokens"} & failed)}
     return tuple(
         f"{stage.label}: {layer}"
         for stage in stages

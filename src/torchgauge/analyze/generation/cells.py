@@ -218,12 +218,7 @@ def _reason(calls: Sequence[GenerationCall]) -> str:
 
 
 def bounded(
-    work: StageWork,
-    roofs: Roofs | None,
-    dtype: str,
-    seconds: float | None,
-    *,
-    tf32: bool = False,
+    work: StageWork, roofs: Roofs | None, dtype: str, seconds: float | None, *, tf32: bool = False
 ) -> StageWork:
     """Return the work with its lower bound, what sets that, and the share that `seconds` reach.
 

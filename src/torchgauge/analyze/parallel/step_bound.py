@@ -108,9 +108,7 @@ def _optimizer(memory: RankMemory, roofs: Roofs) -> float:
     return float((moved + memory.largest.get("gradients", 0)) / bandwidth)
 
 
-def _by_group(
-    collectives: Iterable[CollectiveRow],
-) -> dict[tuple[str, int], list[CollectiveRow]]:
+def _by_group(collectives: Iterable[CollectiveRow]) -> dict[tuple[str, int], list[CollectiveRow]]:
     groups: dict[tuple[str, int], list[CollectiveRow]] = {}
     for row in collectives:
         if row.ranks > 1:

@@ -15,9 +15,7 @@ KINDS = ("poisson", "constant", "gamma:2")
 LEAST_VARIATION, MOST_VARIATION = 0.01, 100.0
 
 
-def arrival_kind(
-    text: str,
-) -> tuple[Literal["poisson", "constant", "gamma"], float | None] | None:
+def arrival_kind(text: str) -> tuple[Literal["poisson", "constant", "gamma"], float | None] | None:
     """Return a kind with its variation; None of any other text, which may name a file of times."""
     if text in ("poisson", "constant"):
         return ("poisson" if text == "poisson" else "constant"), None

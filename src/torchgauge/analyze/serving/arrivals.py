@@ -19,11 +19,7 @@ MOST_REQUESTS = 10_000_000
 
 
 def schedule(
-    arrivals: Arrivals,
-    *,
-    duration: float,
-    count: int | None = None,
-    recorded: Sequence[float] = (),
+    arrivals: Arrivals, *, duration: float, count: int | None = None, recorded: Sequence[float] = ()
 ) -> _Floats:
     """Return when requests are due, in seconds from the begin, ascending and below `duration`.
 

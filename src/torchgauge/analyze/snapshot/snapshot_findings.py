@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from torchgauge import units
 from torchgauge.analyze.snapshot.replay import segment_for
 from torchgauge.records.finding import Finding
-from torchgauge.records.snapshot import (
-    DeviceMemory,
-    Oom,
-    OomCause,
-    PossibleLeak,
-    Snapshot,
-    Stack,
-)
+from torchgauge.records.snapshot import DeviceMemory, Oom, OomCause, PossibleLeak, Snapshot, Stack
 
 # The smallest share of what a device reserves that is reported.
 MIN_SHARE = 0.1

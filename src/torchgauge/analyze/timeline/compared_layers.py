@@ -99,10 +99,7 @@ def _group(
 
 
 def _remainders(
-    eager: SideTimes,
-    compiled: SideTimes,
-    kernels: Sequence[KernelTime],
-    regions: Collection[str],
+    eager: SideTimes, compiled: SideTimes, kernels: Sequence[KernelTime], regions: Collection[str]
 ) -> Iterator[ComparedLayers]:
     unknown = [kernel for kernel in kernels if not kernel.layers]
     if unknown:

@@ -155,10 +155,7 @@ def owners(
     copied = copied_outside(spans, work, facts)
     parent[copied] = [copying.get(node, bucket[COPIES]) for node in parent[copied].tolist()]
     phase[copied] = NONE
-    for name, selected in (
-        (BEFORE, ~work.launched),
-        (COMMUNICATION, facts.communicates),
-    ):
+    for name, selected in ((BEFORE, ~work.launched), (COMMUNICATION, facts.communicates)):
         parent[selected] = bucket[name]
         phase[selected] = NONE
     return parent, phase

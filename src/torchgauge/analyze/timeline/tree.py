@@ -83,12 +83,7 @@ class NodeTable:
 
 
 def node_table(
-    events: Events,
-    spans: Spans,
-    tree: CallTree,
-    marks: re.Pattern[str],
-    *,
-    as_one: bool = False,
+    events: Events, spans: Spans, tree: CallTree, marks: re.Pattern[str], *, as_one: bool = False
 ) -> NodeTable:
     """Return the nodes of what was recorded inside the steps, whose spans `marks` matches.
 

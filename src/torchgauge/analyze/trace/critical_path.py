@@ -47,11 +47,7 @@ _SegmentGenerator = Generator[Segment, None, int | None]
 
 
 def critical_path(
-    activities: Activities,
-    thread: Integers,
-    waits: Waits,
-    begin: int,
-    dependencies: Dependencies,
+    activities: Activities, thread: Integers, waits: Waits, begin: int, dependencies: Dependencies
 ) -> Iterator[Segment]:
     """Yield the path, its end first; its segments follow each other without a gap.
 

@@ -154,11 +154,7 @@ def tree_of(events: Events, modules: Modules, spans: Spans, costs: EventCosts) -
     return msgspec.structs.replace(
         tree,
         steps=max(marked_steps(events), 1),
-        warnings=(
-            *events.warnings,
-            *tree.warnings,
-            *_layer_warnings(events, modules),
-        ),
+        warnings=(*events.warnings, *tree.warnings, *_layer_warnings(events, modules)),
     )
 
 

@@ -84,10 +84,7 @@ def _alerts(options: argparse.Namespace) -> int:
     alert_rules = rules.read(options.alerts)
     with opened(options) as store:
         trend_record = watch.watch(
-            store,
-            alert_rules.rules,
-            selection(options),
-            window_rules=alert_rules.window_rules,
+            store, alert_rules.rules, selection(options), window_rules=alert_rules.window_rules
         )
     lines = [line(alert) for alert in trend_record.alerts]
     if options.json:

@@ -133,9 +133,7 @@ def add_server_options(group: argparse._ArgumentGroup) -> None:
 def add_served_options(group: argparse._ArgumentGroup) -> None:
     """Declare how a target is run that is put under load."""
     add_model_option(
-        group,
-        "--input",
-        help="shape of an input of one request, such as 1x3x224x224; repeatable",
+        group, "--input", help="shape of an input of one request, such as 1x3x224x224; repeatable"
     )
     add_model_option(group, "--weights")
     add_model_option(group, "--device", help="cpu, cuda, cuda:N, or auto: the GPU if there is one")
@@ -281,9 +279,7 @@ def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
         is_for_url = names[0] in OF_ENDPOINTS
         subject = "an endpoint, named by its URL" if is_for_url else "a model that is served here"
         raise InputError(
-            f"{flag} fits {subject} only.",
-            id="option-conflict",
-            remedy=f"Leave {flag} out.",
+            f"{flag} fits {subject} only.", id="option-conflict", remedy=f"Leave {flag} out."
         )
 
 

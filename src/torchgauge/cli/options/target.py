@@ -54,10 +54,7 @@ OF_MODELS: dict[str, dict[str, Any]] = {
         "metavar": "DEVICE",
         "help": "cpu, cuda, cuda:N, or auto: the GPU if there is one (default)",
     },
-    "--precision": {
-        "metavar": "P",
-        "help": "fp32, tf32, bf16 or fp16 (default: as the model is)",
-    },
+    "--precision": {"metavar": "P", "help": "fp32, tf32, bf16 or fp16 (default: as the model is)"},
     "--trust": {
         "action": "store_true",
         "help": "load a file that holds a program, in a process of its own",

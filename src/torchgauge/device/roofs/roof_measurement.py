@@ -35,10 +35,7 @@ METHOD = (
 
 
 def best_time(
-    call: Callable[[], object],
-    device: Device,
-    clock: Clock,
-    budget: float | None = None,
+    call: Callable[[], object], device: Device, clock: Clock, budget: float | None = None
 ) -> float:
     """Return the seconds per call of the fastest repetition.
 

@@ -89,11 +89,7 @@ def put_accumulate(
     return vector(elements_of(index), operand) if accumulate else FREE
 
 
-@formula(
-    "aten::index_put",
-    "aten::_index_put_impl",
-    "aten::_unsafe_index_put",
-)
+@formula("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put")
 def index_put(
     operand: Operand, indices: Any, values: Operand, accumulate: bool = False, unsafe: bool = False
 ) -> Work:

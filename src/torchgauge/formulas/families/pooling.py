@@ -28,10 +28,7 @@ def _pooled(dimensions: int, operand: Operand, kernel: Any, outputs: Any) -> Wor
 
 
 @formula(
-    "aten::avg_pool1d",
-    "aten::max_pool1d",
-    "aten::quantized_max_pool1d",
-    "quantized::max_pool1d",
+    "aten::avg_pool1d", "aten::max_pool1d", "aten::quantized_max_pool1d", "quantized::max_pool1d"
 )
 def pool1d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """Window size per output element."""

@@ -20,11 +20,7 @@ from torchgauge.formulas.operand import (
 from torchgauge.formulas.promotion import pointwise_work
 from torchgauge.formulas.registry import formula
 
-CASTS = [
-    "aten::quantize_per_tensor",
-    "aten::quantize_per_channel",
-    "aten::dequantize",
-]
+CASTS = ["aten::quantize_per_tensor", "aten::quantize_per_channel", "aten::dequantize"]
 ELEMENTWISE = [
     f"quantized::{name}"
     for name in [

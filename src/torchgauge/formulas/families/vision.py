@@ -36,11 +36,7 @@ def _aligned(bins: int, sampling_ratio: int, operand: Operand) -> Work:
     return work if sampling_ratio > 0 else work._replace(estimated=True)
 
 
-@formula(
-    "torchvision::roi_align",
-    "torchvision::ps_roi_align",
-    "torchvision::qroi_align",
-)
+@formula("torchvision::roi_align", "torchvision::ps_roi_align", "torchvision::qroi_align")
 def roi_align(
     operand: Operand,
     rois: Operand,

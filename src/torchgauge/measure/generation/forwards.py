@@ -199,10 +199,7 @@ def _hiding(call: Callable[..., Any], attributes: list[dict[str, Any]]) -> Calla
 
 
 def _timing(  # noqa: C901 - all in one function: each call more would cost 0.1 µs
-    call: Callable[..., Any],
-    role: Role,
-    of_thread: ThreadForwards,
-    event: Callable[[], Any] | None,
+    call: Callable[..., Any], role: Role, of_thread: ThreadForwards, event: Callable[[], Any] | None
 ) -> Callable[..., Any]:
     clock, compiling = time.perf_counter_ns, torch.compiler.is_compiling
 

@@ -190,9 +190,7 @@ class _Measurement:
         if not self._effort.roofs:
             return machine.known_roofs(device)
         measured = runner.attempt(
-            "roofs",
-            lambda: roofs_probe.measure(device, None, None, runner.progress),
-            tells=False,
+            "roofs", lambda: roofs_probe.measure(device, None, None, runner.progress), tells=False
         )
         if measured is None:
             return machine.known_roofs(device)

@@ -102,11 +102,7 @@ def loop_stages(loop: Loop) -> tuple[Stage, ...]:
 
 
 def _continued(
-    groups: list[Loop],
-    by_cache: dict[int, Loop],
-    timed: TimedForward,
-    sequences: int,
-    tokens: int,
+    groups: list[Loop], by_cache: dict[int, Loop], timed: TimedForward, sequences: int, tokens: int
 ) -> Loop | None:
     """Return the call that a forward continues; None where it begins one."""
     if not groups:
@@ -141,9 +137,7 @@ def _cached(timed: TimedForward, before: int) -> int:
     return 0 if timed.cache is None else before
 
 
-def _split(
-    pending: list[CountedForward],
-) -> tuple[list[CountedForward], list[CountedForward]]:
+def _split(pending: list[CountedForward]) -> tuple[list[CountedForward], list[CountedForward]]:
     """Split drafts and encoders at the first that belongs to the call that begins after them."""
     for index, forward in enumerate(pending):
         if forward.timed.role == "encoder" or forward.cached == 0:

@@ -161,10 +161,7 @@ class _Traffic:
         self._note_memory(operands, results, new)
 
     def _note_memory(
-        self,
-        operands: list[torch.Tensor],
-        results: list[torch.Tensor],
-        new: list[torch.Tensor],
+        self, operands: list[torch.Tensor], results: list[torch.Tensor], new: list[torch.Tensor]
     ) -> None:
         copied = sum(touched(operand) for operand in operands if _key(operand) in self._old_cache)
         for result in new:

@@ -197,9 +197,7 @@ def whole_prefill(forwards: tuple[CapturedForward, ...]) -> CapturedForward | No
 
 @restoring
 def _capturing(
-    modules: tuple[nn.Module, ...],
-    to_copy: Mapping[int, int],
-    captured: dict[int, CapturedForward],
+    modules: tuple[nn.Module, ...], to_copy: Mapping[int, int], captured: dict[int, CapturedForward]
 ) -> Iterator[None]:
     """Copy arguments until the block ends; `to_copy` is a forward's number → positions cached."""
     before = [(vars(module), vars(module).get(_REPLACED)) for module in modules]

@@ -195,10 +195,7 @@ class LatencyRuns:
 
 @contextlib.contextmanager
 def latency_runs(
-    source: Source,
-    options: LatencyOptions,
-    progress: Progress,
-    server: ForkServer | None = None,
+    source: Source, options: LatencyOptions, progress: Progress, server: ForkServer | None = None
 ) -> Iterator[LatencyRuns]:
     """Yield the runs of one latency, none of them begun; no process is left after the block.
 

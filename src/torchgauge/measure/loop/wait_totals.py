@@ -106,10 +106,5 @@ def _load(number: int, load: list[int]) -> WorkerLoad:
     batches, *times = load
     decode, collate, idle, longest = (nanoseconds * 1e-9 for nanoseconds in times)
     return WorkerLoad(
-        number=number,
-        batches=batches,
-        decode=decode,
-        collate=collate,
-        idle=idle,
-        longest=longest,
+        number=number, batches=batches, decode=decode, collate=collate, idle=idle, longest=longest
     )

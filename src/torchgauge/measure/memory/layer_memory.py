@@ -123,12 +123,7 @@ _SECOND = re.compile(re.escape(STEP) + "1")
 
 
 def measure(
-    placement: Placement,
-    step: Step,
-    modules: Modules,
-    tree: CallTree,
-    *,
-    all_threads: bool = False,
+    placement: Placement, step: Step, modules: Modules, tree: CallTree, *, all_threads: bool = False
 ) -> Tree:
     """Return the memory of each layer and operator in a step, in bytes, on the target's device.
 

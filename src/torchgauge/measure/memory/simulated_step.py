@@ -127,10 +127,7 @@ def simulate(
     )
     module = _module(placement)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with (
-        hygiene.training(module, placement.inputs),
-        running("cpu", "Simulating a training step"),
-    ):
+    with hygiene.training(module, placement.inputs), running("cpu", "Simulating a training step"):
         copied, inputs = stand_ins(module, placement.inputs, StandIns(mode))
         existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]
         live = LiveBytes(existing, workspaces=kernels is None)

@@ -271,11 +271,7 @@ def count_requested(
 
 
 def count_object(
-    model: Any,
-    inputs: Any,
-    options: ParallelOptions,
-    train: Training | None,
-    progress: Progress,
+    model: Any, inputs: Any, options: ParallelOptions, train: Training | None, progress: Progress
 ) -> Parallel:
     """Count a job of a model of the caller's, which stays as it is, or of a function that shards.
 

@@ -115,13 +115,7 @@ def _serve(
             if question.layers:
                 own = layer_seconds(placement, step, synchronized_clock(clock, device))
             adds_up = not (device.asynchronous or options.staged or options.train is not None)
-            say(
-                Answer(
-                    figures=metrics,
-                    layers=own.typical,
-                    fastest=own.fastest if adds_up else {},
-                )
-            )
+            say(Answer(figures=metrics, layers=own.typical, fastest=own.fastest if adds_up else {}))
 
 
 def _calls(

@@ -163,10 +163,7 @@ class Waiting:
 def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
     """Return the error with the name of the build that ran into it."""
     renamed = type(error)(
-        f"The {label} build: {error.message}",
-        id=error.id,
-        cause=error.cause,
-        remedy=error.remedy,
+        f"The {label} build: {error.message}", id=error.id, cause=error.cause, remedy=error.remedy
     )
     renamed.traceback = error.traceback
     renamed.__cause__ = error.__cause__

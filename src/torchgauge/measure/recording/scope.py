@@ -63,10 +63,7 @@ _originals: dict[type[nn.Module], Call] = {}
 
 @restoring
 def wrapped(
-    wrap: Wrap,
-    modules: Iterable[nn.Module] = (),
-    *,
-    only: Iterable[type[nn.Module]] | None = None,
+    wrap: Wrap, modules: Iterable[nn.Module] = (), *, only: Iterable[type[nn.Module]] | None = None
 ) -> Iterator[None]:
     """Call what `wrap` makes in place of every module's `__call__` until the block ends.
 

@@ -174,10 +174,7 @@ def _phases(side: _Side) -> dict[str, float]:
 
 
 def _own_times(
-    steps: Sequence[Sequence[Call]],
-    tree: CallTree,
-    sites: Mapping[int, Any],
-    cost: StampCost,
+    steps: Sequence[Sequence[Call]], tree: CallTree, sites: Mapping[int, Any], cost: StampCost
 ) -> tuple[dict[str, float], dict[int, float]]:
     """Return the median seconds of each layer by its path, and of each kernel by its number."""
     for calls in steps:

@@ -204,10 +204,7 @@ def _by_dump(
 
 
 def _bare(turns: Turns) -> dict[str, Any]:
-    return {
-        "bare": statistics.median(turns.bare),
-        "bare_interval": median_interval(turns.bare),
-    }
+    return {"bare": statistics.median(turns.bare), "bare_interval": median_interval(turns.bare)}
 
 
 def _tree(

@@ -57,11 +57,7 @@ class TrainingGauge:
         self._environment = environment()
         self._flops = BatchFlops(job.model, job.method, job.dtype)
         self._shapes = batch_shapes.BatchShapes(
-            job.model,
-            self._flops,
-            samples=options.samples,
-            tokens=options.tokens,
-            now=now,
+            job.model, self._flops, samples=options.samples, tokens=options.tokens, now=now
         )
         self._shapes.unknown = job.uncountable
         self._peak: PeakUsed | None = None

@@ -285,9 +285,7 @@ def noted(cost: Cost, failed: TorchgaugeError, size: int) -> Cost:
     known_size = f" ({units.size(size)})" if size else ""
     cause = (failed.cause or failed.message).partition(". ")[0].removesuffix(".")
     warning = MeasurementWarning(
-        id="counted-on-cpu",
-        message=f"Counted on real tensors{known_size}: {cause}.",
-        probe="cost",
+        id="counted-on-cpu", message=f"Counted on real tensors{known_size}: {cause}.", probe="cost"
     )
     return msgspec.structs.replace(cost, warnings=(*cost.warnings, warning))
 

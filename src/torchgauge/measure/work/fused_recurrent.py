@@ -113,13 +113,7 @@ def _layer_shapes(
 
 
 def _layer_gradients(
-    x: torch.Tensor,
-    weight: Any,
-    _stride: int,
-    _buffer: Any,
-    hx: torch.Tensor,
-    cx: Any,
-    *_: Any,
+    x: torch.Tensor, weight: Any, _stride: int, _buffer: Any, hx: torch.Tensor, cx: Any, *_: Any
 ) -> Any:
     for_cx = x.new_empty(0) if cx is None else torch.empty_like(cx)
     return torch.empty_like(x), torch.empty_like(hx), for_cx, [*map(torch.empty_like, weight)]

@@ -92,9 +92,7 @@ def with_arrow_launches(
         thread=Coded(np.append(events.thread.codes, flows.thread[begins]), events.thread.values),
         launches=launches(np.arange(first, first + count), number[begins]),
         device_work=device_work(
-            work,
-            stream=stream[events.thread.codes[work]],
-            correlation=_ended(events, work, number),
+            work, stream=stream[events.thread.codes[work]], correlation=_ended(events, work, number)
         ),
         flows=Flows(
             time=flows.time[remaining],
@@ -197,11 +195,7 @@ def from_jax(events: Events, unsorted: dict[str, Any]) -> Events:
 
 
 def _categories(
-    events: Events,
-    lanes: list[_Lane],
-    number: Integers,
-    step: Integers,
-    unsorted: dict[str, Any],
+    events: Events, lanes: list[_Lane], number: Integers, step: Integers, unsorted: dict[str, Any]
 ) -> Integers:
     """Return the category of each span as a number of `kineto_terms`, ABSENT where unchanged."""
     kinds = np.array([lane.kind for lane in lanes], str)[events.thread.codes]

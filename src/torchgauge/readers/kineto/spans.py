@@ -59,7 +59,7 @@ class Spans:
                 *("copied", "bandwidth", "kind"),
             ),
             "recorded_waits": Table(
-                *("correlation", "device", "stream", "awaited_stream", "awaited_record"),
+                *("correlation", "device", "stream", "awaited_stream", "awaited_record")
             ),
             "python": Table("id", "parent", "module"),
             "unsorted": Table(

@@ -173,11 +173,7 @@ class GraphReader:
             shared = "" if shared == name else shared
         self.initializers.append(
             Initializer(
-                name=name,
-                dtype=name_of(tensor.data_type),
-                shape=shape,
-                bytes=size,
-                shared=shared,
+                name=name, dtype=name_of(tensor.data_type), shape=shape, bytes=size, shared=shared
             )
         )
         kind = helper.make_tensor_type_proto(tensor.data_type, list(shape))

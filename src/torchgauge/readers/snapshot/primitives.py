@@ -18,13 +18,7 @@ from torchgauge.garbage import no_collections
 
 # Operations by their names in Python's pickletools, and the bytes that follow each.
 _PLAIN = b"012adelsu}])\x8f\x90\x94"
-_FIXED = {
-    0: b"(N\x88\x89",
-    1: b"Khq\x80",
-    2: b"M",
-    4: b"Jj",
-    8: b"G\x95",
-}
+_FIXED = {0: b"(N\x88\x89", 1: b"Khq\x80", 2: b"M", 4: b"Jj", 8: b"G\x95"}
 # Those that say how long what follows is, and in how many bytes they say it.
 _COUNTED = {
     **dict.fromkeys(b"UC\x8c\x8a", 1),

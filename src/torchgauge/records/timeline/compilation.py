@@ -7,10 +7,7 @@ from typing import Literal
 from torchgauge.records.record import How, Interval, Record
 
 ComparedPart = Literal[
-    "layers",
-    "kernels of unknown layers",
-    "compiled code outside kernels",
-    "rest of the step",
+    "layers", "kernels of unknown layers", "compiled code outside kernels", "rest of the step"
 ]
 
 

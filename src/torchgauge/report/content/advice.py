@@ -115,10 +115,7 @@ def output(check: OutputCheck | None) -> str:
         return ""
     parts = [
         f"{name} {_short(value)}"
-        for name, value in (
-            ("max error", check.max_absolute),
-            ("mean error", check.mean_absolute),
-        )
+        for name, value in (("max error", check.max_absolute), ("mean error", check.mean_absolute))
         if value is not None
     ]
     if check.max_relative is not None:

@@ -75,9 +75,7 @@ def training(memory: TrainingMemory) -> Section:
     ]
     rows.append(
         Figure(
-            "at least",
-            units.size(step.lower_bound),
-            AT_LEAST_NOTE if step.total else PARTIAL_NOTE,
+            "at least", units.size(step.lower_bound), AT_LEAST_NOTE if step.total else PARTIAL_NOTE
         )
     )
     if step.total is not None and step.moment is not None:

@@ -7,11 +7,7 @@ from torchgauge.records.comparison import Change, Comparison, Regressions, Side
 from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Outcome, Ruling, Verdict
 from torchgauge.report.console.text import Text
-from torchgauge.report.content.comparison import (
-    corrected_change,
-    of_process_means,
-    relative,
-)
+from torchgauge.report.content.comparison import corrected_change, of_process_means, relative
 from torchgauge.report.content.comparison import interval as change_interval
 from torchgauge.visible import one_line, printable
 

@@ -241,11 +241,7 @@ def _scope(diff: TraceDiff) -> str:
 def _delays(diff: TraceDiff) -> doc.Table:
     """Return what kept the hosts from launching work, and the costliest spans of each cause."""
     rows = [
-        doc.Row(
-            change.cause,
-            _texts(diff, change.baseline, change.current, change.contribution),
-            1,
-        )
+        doc.Row(change.cause, _texts(diff, change.baseline, change.current, change.contribution), 1)
         for change in diff.delays
     ]
     notes = tuple(

@@ -64,11 +64,7 @@ KEYS = {
         "ranks": "Process Group Ranks",
         "split_in": "In split size",
     },
-    "python": {
-        "id": "Python id",
-        "parent": "Python parent id",
-        "module": "Python module id",
-    },
+    "python": {"id": "Python id", "parent": "Python parent id", "module": "Python module id"},
 }
 # The file's unit in that of the column.
 _UNITS = {"bandwidth": 1e9, "occupancy": 0.01}

@@ -39,9 +39,7 @@ def scalar_logger() -> Callable[[dict[str, float], float], None]:
     run = mlflow.active_run()
     if run is None:
         raise InputError(
-            "No run of MLflow is active.",
-            id="no-run",
-            remedy="Call mlflow.start_run() first.",
+            "No run of MLflow is active.", id="no-run", remedy="Call mlflow.start_run() first."
         )
     identity = run.info.run_id
 

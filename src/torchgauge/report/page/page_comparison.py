@@ -192,10 +192,7 @@ def tables(comparison: Comparison) -> list[dict[str, Any]] | None:
 
 
 def table(
-    name: str,
-    places: tuple[Place, ...],
-    further_columns: tuple[Column, ...] = (),
-    stage: str = "",
+    name: str, places: tuple[Place, ...], further_columns: tuple[Column, ...] = (), stage: str = ""
 ) -> dict[str, Any]:
     """Return a table of places, of a stage of generation by its name.
 
@@ -212,9 +209,4 @@ def title(comparison: Comparison) -> str:
     return names if " → " in names else f"{names}, compared"
 
 
-PARTS = {
-    "overview": overview,
-    "changes": changes,
-    "contributions": contributions,
-    "tables": tables,
-}
+PARTS = {"overview": overview, "changes": changes, "contributions": contributions, "tables": tables}

@@ -173,11 +173,7 @@ def _rows(section: Section) -> list[list[str]]:
 def rows(section_rows: Iterable[Row]) -> list[list[str]]:
     """Return label, figure and note of each row; a share becomes part of the note."""
     return [
-        [
-            row.label,
-            row.value,
-            row.note if row.share is None else units.share(row.share),
-        ]
+        [row.label, row.value, row.note if row.share is None else units.share(row.share)]
         for row in section_rows
     ]
 

@@ -202,10 +202,7 @@ def path(critical_path: CriticalPath | None) -> dict[str, Any] | None:
     return {
         "length": round(critical_path.length * 1e9),
         "parts": [[link, round(time * 1e9)] for link, time in times.items() if time],
-        "table": {
-            **shortened_table(with_kernel_labels(path_table), MAX_ROWS),
-            "nodes": [],
-        },
+        "table": {**shortened_table(with_kernel_labels(path_table), MAX_ROWS), "nodes": []},
     }
 
 

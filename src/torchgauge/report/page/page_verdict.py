@@ -86,9 +86,4 @@ def title(verdict: Verdict) -> str:
     return f"{verdict.outcome.upper()}{suffix}"
 
 
-PARTS = {
-    "overview": overview,
-    "changes": changes,
-    "contributions": contributions,
-    "tables": tables,
-}
+PARTS = {"overview": overview, "changes": changes, "contributions": contributions, "tables": tables}

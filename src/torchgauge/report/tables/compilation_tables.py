@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from torchgauge import units
-from torchgauge.records.timeline.compilation import (
-    ComparedLayers,
-    CompilationCost,
-    EagerComparison,
-)
+from torchgauge.records.timeline.compilation import ComparedLayers, CompilationCost, EagerComparison
 from torchgauge.report.content.document import Column, Row, Table
 from torchgauge.report.content.section import Row as Line
 

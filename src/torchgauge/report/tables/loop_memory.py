@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from torchgauge import units
-from torchgauge.records.memory.loop_memory import (
-    AliveGroup,
-    Checkpoints,
-    LoopMemory,
-    WatchedStep,
-)
+from torchgauge.records.memory.loop_memory import AliveGroup, Checkpoints, LoopMemory, WatchedStep
 from torchgauge.report.content.document import Column, Table, rows_of
 
 TOP = 8  # rows of a table on a terminal

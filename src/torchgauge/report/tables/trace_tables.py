@@ -14,11 +14,7 @@ from torchgauge.visible import visible
 
 BAR = 10
 MAX_ROWS = 8  # rows of a table of details
-PATH = (
-    Column("time"),
-    Column("share", unit="percent"),
-    Column("bar", unit="bar", max_width=BAR),
-)
+PATH = (Column("time"), Column("share", unit="percent"), Column("bar", unit="bar", max_width=BAR))
 HOST_MEMORY = {True: "pageable", False: "pinned", None: ""}
 
 

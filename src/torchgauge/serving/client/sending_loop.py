@@ -160,10 +160,7 @@ class SendingLoop(asyncio.SelectorEventLoop):
         self._direct.timer = timer
 
     def call_soon(
-        self,
-        callback: Callable[[*Values], object],
-        *args: *Values,
-        context: Context | None = None,
+        self, callback: Callable[[*Values], object], *args: *Values, context: Context | None = None
     ) -> asyncio.Handle:
         """Call `callback` when asyncio goes on."""
         self._direct.needed = True

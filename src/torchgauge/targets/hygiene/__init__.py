@@ -19,11 +19,7 @@ from torchgauge.targets.hygiene.gradients import Gradients
 from torchgauge.targets.hygiene.kept import Restoration, not_restored
 from torchgauge.targets.hygiene.process import save_process, save_randomness
 from torchgauge.targets.hygiene.recursion import FRAMES, deeper
-from torchgauge.targets.hygiene.structure import (
-    save_hooks,
-    save_state,
-    save_structure,
-)
+from torchgauge.targets.hygiene.structure import save_hooks, save_state, save_structure
 from torchgauge.targets.hygiene.values import save_values
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.turn import turn

@@ -31,11 +31,7 @@ def import_file(path: Path) -> ModuleType:
     check_readable(path)
     path = path.resolve()
     if not is_file(path):
-        raise InputError(
-            f"There is no file {path}.",
-            id="file-missing",
-            remedy=path_remedy(path),
-        )
+        raise InputError(f"There is no file {path}.", id="file-missing", remedy=path_remedy(path))
     _put_first_on_path(str(path.parent))
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)

@@ -104,10 +104,5 @@ def load_timm(request: TargetRequest, name: str) -> Target:
         image = RandomTensors(request.device).normal(request.batch or 1, *shape)
         inputs = Inputs(args=(image,))
     return Target(
-        model=model,
-        inputs=inputs,
-        spec=request.spec,
-        kind="timm",
-        name=name,
-        weights="random",
+        model=model, inputs=inputs, spec=request.spec, kind="timm", name=name, weights="random"
     )

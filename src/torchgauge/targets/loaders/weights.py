@@ -43,9 +43,7 @@ def load_weights(model: Callable[..., Any], path: Path) -> None:
     check_readable(path)
     if not is_file(path):
         raise InputError(
-            f"There is no weights file {path}.",
-            id="file-missing",
-            remedy=path_remedy(path),
+            f"There is no weights file {path}.", id="file-missing", remedy=path_remedy(path)
         )
     state = read_state_dict(path)
     own = model.state_dict()

@@ -7,13 +7,7 @@ from torchgauge.records.parallel.parallel import Parallel, RankKind
 from torchgauge.records.parallel.rank_memory import DeviceFit, SmallestMesh, Verdict
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.count import model_name
-from torchgauge.report.content.parallel.rank_blocks import (
-    bounds,
-    collectives,
-    layers,
-    memory,
-    work,
-)
+from torchgauge.report.content.parallel.rank_blocks import bounds, collectives, layers, memory, work
 from torchgauge.report.notebook import charts
 
 TONES: dict[Verdict, doc.Tone] = {"fits": "good", "may fit": "doubtful", "does not fit": "bad"}
