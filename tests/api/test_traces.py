@@ -212,3 +212,13 @@ def test_two_traces_compare_however_they_are_given(tmp_path):
         found = tg.compare(*sides)
         assert found.window == pytest.approx(20e-6)
         assert {one.kind: one.total for one in found.tables}["kernels"] == pytest.approx(20e-6)
+
+
+def test_two_traces_of_one_name_are_called_by_their_paths(tmp_path):
+    events = [launch(1, 8), kernel("gemm", 40, 10, 1)]
+    files = []
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+        files.append(write(tmp_path / folder / "trace.json", events))
+    found = tg.compare(*files)
+    assert (found.baseline.label, found.current.label) == (str(files[0]), str(files[1]))

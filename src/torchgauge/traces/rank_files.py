@@ -302,7 +302,12 @@ def compared(
     common = [trace.rank for trace in sides[0].ranks if trace.rank in current_numbers]
     number = rank if rank is not None or not common else common[0]
     ranks = [_rank(side, number if rank is not None or common else None) for side in sides]
-    return compare_traces(ranks[0], ranks[1], (sides[0].name, sides[1].name))
+    old, new = (side.name for side in sides)
+    if old == new:  # the folders tell them apart
+        old, new = (
+            str(side) if isinstance(side, str | Path) else side.name for side in (baseline, current)
+        )
+    return compare_traces(ranks[0], ranks[1], (old, new))
 
 
 def _trace_at(path: Path, timeline_bytes: int) -> Trace:

@@ -4,7 +4,10 @@ import msgspec
 import pytest
 from tests.support import evidence, pages, timelines
 from tests.support.page_data import data, parts
+from tests.support.paths import public_trace
 
+import torchgauge as tg
+from torchgauge import units
 from torchgauge.records.comparison import Difference
 from torchgauge.records.trace.trace import Job, MemoryUse, RankWait, SlowCall, Trace
 from torchgauge.report.page import page_trace
@@ -254,3 +257,10 @@ def test_other_hardware_is_said_before_any_figure():
     figures = {one["label"]: one for one in found["figures"]}
     assert figures["window"]["value"] == "180.0 µs"
     assert "was 150.0 µs" in figures["window"]["note"]
+
+
+def test_the_card_of_flops_says_those_that_the_mfu_is_of():
+    record = tg.read_trace(public_trace("h100_qwen_0.5b"), progress=False)
+    figures = {one["label"]: one for one in parts(record)["overview"]["figures"]}
+    model_flops = units.count(record.ranks[0].utilization.model_flops)
+    assert f"model FLOPs {model_flops}, attention whole" in figures["FLOPs"]["note"]

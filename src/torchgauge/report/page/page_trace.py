@@ -146,8 +146,11 @@ def _figures(rank: RankTrace) -> list[dict[str, str]]:
         figures.append(_share("idle", sum(idle.values()) / window, idle_text))
     if flops := rank.tree.root.flops:
         prefix = "at least " * rank.tree.root.at_least
-        rate = units.amount(rank.tree.root.flops_per_second, "FLOP/s")
-        figures.append(figure("FLOPs", prefix + units.count(flops), rate, "counted", "tree"))
+        note = units.amount(rank.tree.root.flops_per_second, "FLOP/s")
+        if (utilization := rank.utilization) is not None and utilization.mfu is not None:
+            # As the MFU counts them: causal attention whole, and nothing but products.
+            note += f"; model FLOPs {units.count(utilization.model_flops)}, attention whole"
+        figures.append(figure("FLOPs", prefix + units.count(flops), note, "counted", "tree"))
     return figures
 
 
