@@ -169,7 +169,7 @@ def test_of_another_origin_there_is_none(file):
 
 def test_of_another_version_there_is_none(file, monkeypatch):
     path = file(packed(odd()))
-    monkeypatch.setattr(parquet_reading, "VERSION", parquet_columns.VERSION + 1)
+    monkeypatch.setattr(parquet_columns, "VERSION", parquet_columns.VERSION + 1)
     assert parquet_reading.read(path, ORIGIN) is None
 
 

@@ -145,7 +145,8 @@ def _compiled_from(module: nn.Module) -> nn.Module:
 
 def forward_source(module: nn.Module) -> str:
     """Return the file and line of a module's forward; "" where that is torch's or not Python's."""
-    forward = vars(module).get("forward", type(module).forward)
+    # A scripted module's class has none.
+    forward = vars(module).get("forward", getattr(type(module), "forward", None))
     forward = getattr(forward, "__wrapped__", forward)
     code = getattr(forward, "__code__", None)
     if not isinstance(code, CodeType) or str(forward.__module__).partition(".")[0] == "torch":
