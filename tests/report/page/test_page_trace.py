@@ -263,4 +263,4 @@ def test_the_card_of_flops_says_those_that_the_mfu_is_of():
     record = tg.read_trace(public_trace("h100_qwen_0.5b"), progress=False)
     figures = {one["label"]: one for one in parts(record)["overview"]["figures"]}
     model_flops = units.count(record.ranks[0].utilization.model_flops)
-    assert f"model FLOPs {model_flops}, attention whole" in figures["FLOPs"]["note"]
+    assert f"model FLOPs at least {model_flops}, attention whole" in figures["FLOPs"]["note"]

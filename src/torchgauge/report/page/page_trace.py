@@ -149,7 +149,10 @@ def _figures(rank: RankTrace) -> list[dict[str, str]]:
         note = units.amount(rank.tree.root.flops_per_second, "FLOP/s")
         if (utilization := rank.utilization) is not None and utilization.mfu is not None:
             # As the MFU counts them: causal attention whole, and nothing but products.
-            note += f"; model FLOPs {units.count(utilization.model_flops)}, attention whole"
+            qualifier = "at least " * utilization.at_least
+            note += (
+                f"; model FLOPs {qualifier}{units.count(utilization.model_flops)}, attention whole"
+            )
         figures.append(figure("FLOPs", prefix + units.count(flops), note, "counted", "tree"))
     return figures
 
