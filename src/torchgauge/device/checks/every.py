@@ -9,6 +9,7 @@ from torchgauge.device.checks import gpu, machine, software, threads
 from torchgauge.device.checks import machine as frequency
 from torchgauge.device.checks import machine as memory
 from torchgauge.device.checks.activity import watch
+from torchgauge.device.checks.check import Looking, Seen, check
 from torchgauge.device.checks.readings import Readings, gpus, read_inputs
 from torchgauge.device.cpu import SystemFiles
 from torchgauge.records.doctor import Check
@@ -29,69 +30,61 @@ def most_other(cores: int) -> float:
     return max(MOST_OTHER, MOST_OTHER_SHARE * cores)
 
 
-def other_load(now: Readings) -> Check:
+@check("load", "other load")
+def other_load(now: Readings) -> Looking:
     """Look for processes that take the cores we measure on."""
-    key, title, activity = "load", "other load", now.activity
+    activity = now.activity
     if activity is None:
-        return Check.from_findings(key, title, unknown=NOT_WATCHED)
+        return Seen(unknown=NOT_WATCHED)
     if activity.other is None:
-        return Check.from_findings(key, title, unknown=UNCOUNTED)
+        return Seen(unknown=UNCOUNTED)
     cores = now.logical_cores
     summary = f"{activity.other:.2f} of {cores} cores busy with others"
     if average := now.files.text("proc/loadavg"):
         summary += f"; load average {average.split()[0]}"
-    findings = []
     if activity.other > most_other(cores):
         named = ", ".join(f"{c.name} (pid {c.pid}) {c.cores:.2f}" for c in activity.top)
         pressure = now.files.pressure("cpu")
         waited = f"; some task waited for a core {units.percent(pressure)} of 10 s" * bool(pressure)
-        findings.append(
-            Finding(
-                id="other-load",
-                severity="serious" if activity.other >= SERIOUS_SHARE * cores else "warning",
-                title="Other processes use the cores",
-                evidence=f"{activity.other:.2f} of {cores} cores over "
-                f"{units.time(activity.seconds, 2)}: "
-                + (named or "no process that is visible to this one")
-                + waited,
-                remedy="Stop them, or measure when they are done.",
-            )
+        yield Finding(
+            id="other-load",
+            severity="serious" if activity.other >= SERIOUS_SHARE * cores else "warning",
+            title="Other processes use the cores",
+            evidence=f"{activity.other:.2f} of {cores} cores over "
+            f"{units.time(activity.seconds, 2)}: "
+            + (named or "no process that is visible to this one")
+            + waited,
+            remedy="Stop them, or measure when they are done.",
         )
     if activity.runnable is not None and activity.runnable > len(now.usable):
-        findings.append(
-            Finding(
-                id="run-queue",
-                severity="warning",
-                title="More tasks want to run than there are cores",
-                evidence=f"{activity.runnable} runnable tasks on {len(now.usable)} cores.",
-                remedy="Stop them, or measure when they are done.",
-            )
+        yield Finding(
+            id="run-queue",
+            severity="warning",
+            title="More tasks want to run than there are cores",
+            evidence=f"{activity.runnable} runnable tasks on {len(now.usable)} cores.",
+            remedy="Stop them, or measure when they are done.",
         )
-    return Check.from_findings(key, title, summary, tuple(findings))
+    return Seen(summary)
 
 
-def steal(now: Readings) -> Check:
+@check("steal", "steal time")
+def steal(now: Readings) -> Looking:
     """Look for time that the hypervisor gave to other guests."""
-    key, title, activity = "steal", "steal time", now.activity
+    activity = now.activity
     if activity is None:
-        return Check.from_findings(key, title, unknown=NOT_WATCHED)
+        return Seen(unknown=NOT_WATCHED)
     if activity.steal is None:
-        return Check.from_findings(key, title, unknown=UNCOUNTED)
-    findings: tuple[Finding, ...] = ()
+        return Seen(unknown=UNCOUNTED)
     if activity.steal > MOST_STEAL:
-        findings = (
-            Finding(
-                id="steal-time",
-                severity="serious" if activity.steal > SERIOUS_STEAL else "warning",
-                title="The hypervisor gives cores to other machines",
-                evidence=f"{units.percent(activity.steal)} of the cores' time was stolen over "
-                f"{units.time(activity.seconds, 2)}.",
-                remedy="Use a dedicated host, or more processes over a longer time.",
-            ),
+        yield Finding(
+            id="steal-time",
+            severity="serious" if activity.steal > SERIOUS_STEAL else "warning",
+            title="The hypervisor gives cores to other machines",
+            evidence=f"{units.percent(activity.steal)} of the cores' time was stolen over "
+            f"{units.time(activity.seconds, 2)}.",
+            remedy="Use a dedicated host, or more processes over a longer time.",
         )
-    return Check.from_findings(
-        key, title, f"{units.percent(activity.steal)} of the cores' time", findings
-    )
+    return Seen(f"{units.percent(activity.steal)} of the cores' time")
 
 
 # Checks of the present moment and process, which need not wait for anything.

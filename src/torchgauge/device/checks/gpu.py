@@ -6,29 +6,29 @@ import dataclasses
 from collections.abc import Iterator
 
 from torchgauge import units
+from torchgauge.device.checks.check import Looking, Seen, check
 from torchgauge.device.checks.readings import GpuState, Readings
-from torchgauge.records.doctor import Check
 from torchgauge.records.finding import Finding
 
 # Figures that not every GPU reports, and without which no fault is missed.
 OPTIONAL = ("application_clock",)
 
 
-def gpu(now: Readings) -> Check:
+@check("gpu", "GPU")
+def gpu(now: Readings) -> Looking:
     """Look for limits on a GPU, for others on it, and for a driver that unloads."""
-    key, title, gpus = "gpu", "GPU", now.gpus
+    gpus = now.gpus
     if gpus is None:
-        return Check.from_findings(key, title, unknown="not asked")
+        return Seen(unknown="not asked")
     if gpus.unknown:
-        return Check.from_findings(key, title, unknown=gpus.unknown)
+        return Seen(unknown=gpus.unknown)
     if not gpus.states:
-        return Check.from_findings(key, title, "no NVIDIA GPU")
-    findings = tuple(finding for state in gpus.states for finding in state_findings(state))
+        return Seen("no NVIDIA GPU")
+    for state in gpus.states:
+        yield from state_findings(state)
     missing = sorted({name for state in gpus.states for name in unknown_figures(state)})
     unknown = f"the driver does not report: {', '.join(missing)}" if missing else ""
-    return Check.from_findings(
-        key, title, ", ".join(state.name for state in gpus.states), findings, unknown
-    )
+    return Seen(", ".join(state.name for state in gpus.states), unknown)
 
 
 def unknown_figures(state: GpuState) -> list[str]:

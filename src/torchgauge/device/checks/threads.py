@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from torchgauge.device.checks.check import Looking, Seen, check
 from torchgauge.device.checks.readings import Readings
-from torchgauge.records.doctor import Check
 from torchgauge.records.finding import Finding
 
 # From the beginning of a path alone: tried from each of its characters, a process's thousands of
@@ -15,13 +15,14 @@ RUNTIME = re.compile(r"(?<!\S)\S*/(?:libgomp|libiomp5|libomp)[^/\s]*\.(?:so|dyli
 COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def quota(now: Readings) -> Check:
+@check("quota", "CPU quota")
+def quota(now: Readings) -> Looking:
     """Look for a cgroup's limit on the cores' time, and for threads that will run into it."""
-    key, title, limit = "quota", "CPU quota", now.quota
+    limit = now.quota
     if limit is None:
         if now.files.text("proc/self/cgroup") is None:
-            return Check.from_findings(key, title, unknown="this system has no cgroups to read")
-        return Check.from_findings(key, title, "none")
+            return Seen(unknown="this system has no cgroups to read")
+        return Seen("none")
     threads = _threads(now)
     demand = threads or len(now.usable)
     over = demand > limit
@@ -30,21 +31,18 @@ def quota(now: Readings) -> Check:
     evidence = f"{limit:g} cores' worth of time for {demand} {unit}"
     if throttled:
         evidence += f"; stopped in {throttled:,} periods so far"
-    findings: tuple[Finding, ...] = ()
     if over or limit < len(now.usable):
-        findings = (
-            Finding(
-                id="cpu-quota",
-                severity="serious" if over else "info",
-                title="A cgroup's CPU quota stops this process" if over else "A CPU quota is set",
-                evidence=evidence + ".",
-                remedy=f"Raise the quota, or set {max(int(limit), 1)} threads "
-                "(OMP_NUM_THREADS, torch.set_num_threads)."
-                if over
-                else "Keep the threads below it.",
-            ),
+        yield Finding(
+            id="cpu-quota",
+            severity="serious" if over else "info",
+            title="A cgroup's CPU quota stops this process" if over else "A CPU quota is set",
+            evidence=evidence + ".",
+            remedy=f"Raise the quota, or set {max(int(limit), 1)} threads "
+            "(OMP_NUM_THREADS, torch.set_num_threads)."
+            if over
+            else "Keep the threads below it.",
         )
-    return Check.from_findings(key, title, f"{limit:g} cores", findings)
+    return Seen(f"{limit:g} cores")
 
 
 def _throttled_periods(now: Readings) -> int:
@@ -61,29 +59,27 @@ def _threads(now: Readings) -> int | None:
     return max((int(value) for value in settings if value.isdecimal()), default=None)
 
 
-def threads(now: Readings) -> Check:
+@check("threads", "threads")
+def threads(now: Readings) -> Looking:
     """Look for more threads than cores, and for several OpenMP runtimes side by side."""
-    key, title, cores = "threads", "threads", len(now.usable)
-    findings = [*_too_many(now), *_too_few(now)]
+    cores = len(now.usable)
+    yield from _too_many(now)
+    yield from _too_few(now)
     maps = now.files.text("proc/self/maps")
     if maps is not None and len(runtimes := sorted(set(RUNTIME.findall(maps)))) > 1:
-        findings.append(
-            Finding(
-                id="several-openmp",
-                severity="warning",
-                title="Several OpenMP runtimes are loaded",
-                evidence=f"{', '.join(runtimes)}: each keeps threads of its own.",
-                remedy="Import torch first, and install what brings another from the same source.",
-            )
+        yield Finding(
+            id="several-openmp",
+            severity="warning",
+            title="Several OpenMP runtimes are loaded",
+            evidence=f"{', '.join(runtimes)}: each keeps threads of its own.",
+            remedy="Import torch first, and install what brings another from the same source.",
         )
     summary = f"torch {now.torch.threads} on {cores} cores" if now.torch is not None else ""
     missing = [
         "torch is not loaded" if now.torch is None else "",
         "loaded runtimes cannot be read" if maps is None else "",
     ]
-    return Check.from_findings(
-        key, title, summary, tuple(findings), "; ".join(filter(None, missing))
-    )
+    return Seen(summary, "; ".join(filter(None, missing)))
 
 
 def _too_many(now: Readings) -> Iterator[Finding]:
@@ -124,23 +120,19 @@ def _too_few(now: Readings) -> Iterator[Finding]:
         )
 
 
-def affinity(now: Readings) -> Check:
+@check("affinity", "CPU affinity")
+def affinity(now: Readings) -> Looking:
     """Look for cores that this process may not use."""
-    findings: tuple[Finding, ...] = ()
     cores, usable = now.logical_cores, now.usable
     if len(usable) < cores:
-        findings = (
-            Finding(
-                id="cpu-affinity",
-                severity="info",
-                title="This process is bound to some of the cores",
-                evidence=f"{len(usable)} of {cores} cores: {ranges(usable)}.",
-                remedy="Compare only with runs bound to the same cores (taskset, cpuset).",
-            ),
+        yield Finding(
+            id="cpu-affinity",
+            severity="info",
+            title="This process is bound to some of the cores",
+            evidence=f"{len(usable)} of {cores} cores: {ranges(usable)}.",
+            remedy="Compare only with runs bound to the same cores (taskset, cpuset).",
         )
-    return Check.from_findings(
-        "affinity", "CPU affinity", f"{len(usable)} of {cores} cores", findings
-    )
+    return Seen(f"{len(usable)} of {cores} cores")
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
@@ -154,27 +146,24 @@ def ranges(numbers: tuple[int, ...]) -> str:
     return ",".join("-".join(map(str, part)) for part in parts)
 
 
-def numa(now: Readings) -> Check:
+@check("numa", "NUMA")
+def numa(now: Readings) -> Looking:
     """Look for memory that is near to some of our cores and far from others."""
-    key, title = "numa", "NUMA"
     lists = now.files.texts("sys/devices/system/node/node[0-9]*/cpulist")
     if not lists:
-        return Check.from_findings(key, title, unknown="the kernel lists no nodes")
+        return Seen(unknown="the kernel lists no nodes")
     nodes = {path.split("/")[-2]: _cores(text) for path, text in lists.items()}
     usable_nodes = [name for name, cores in nodes.items() if cores & set(now.usable)]
-    findings: tuple[Finding, ...] = ()
     if len(usable_nodes) > 1:
-        findings = (
-            Finding(
-                id="numa-unbound",
-                severity="warning",
-                title="Threads and memory may land on different NUMA nodes",
-                evidence=f"This process may run on {len(usable_nodes)} nodes "
-                f"({', '.join(usable_nodes)}).",
-                remedy="Bind both: numactl --cpunodebind=0 --membind=0 COMMAND",
-            ),
+        yield Finding(
+            id="numa-unbound",
+            severity="warning",
+            title="Threads and memory may land on different NUMA nodes",
+            evidence=f"This process may run on {len(usable_nodes)} nodes "
+            f"({', '.join(usable_nodes)}).",
+            remedy="Bind both: numactl --cpunodebind=0 --membind=0 COMMAND",
         )
-    return Check.from_findings(key, title, f"{len(nodes)} node{'s' * (len(nodes) > 1)}", findings)
+    return Seen(f"{len(nodes)} node{'s' * (len(nodes) > 1)}")
 
 
 def _cores(text: str) -> set[int]:
