@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torchgauge.formulas.families.attention import SOFTMAX
 from torchgauge.formulas.families.convolution import forward as convolution
 from torchgauge.formulas.families.normalization import MEAN, NORMALISE, VARIANCE
-from torchgauge.formulas.families.pooling import adaptive_pool2d, pool1d, pool2d, pool3d
+from torchgauge.formulas.families.pooling import adaptive, pooled
 from torchgauge.formulas.families.softmax import softmax
 from torchgauge.formulas.operand import FREE, Described, Work, product, vector
 from torchgauge.measure.arrays.members import CALLS, Array, array_of, method_of, parameters
@@ -22,7 +22,6 @@ from torchgauge.measure.arrays.members import CALLS, Array, array_of, method_of,
 Shape = tuple[int, ...]
 
 _NORMS = ("batchnorm", "layernorm", "groupnorm", "instancenorm")
-_POOLS = {1: pool1d, 2: pool2d, 3: pool3d}
 _ACTIVATIONS = """
     relu relu6 leakyrelu prelu elu selu celu gelu silu swish mish sigmoid logsigmoid tanh softplus
     softsign hardswish hardsigmoid hardtanh tanhshrink
@@ -105,10 +104,10 @@ def _pool(call: Call) -> LayerResult | None:
         return None
     window = _per_dimension(kernel, spatial)
     out = _windows(call.layer, batched[2:], window, stride=window)
-    if out is None or spatial not in _POOLS:
+    if out is None or spatial not in (1, 2, 3):
         return None
     output = operand._replace(shape=(*batched[:2], *out))
-    work = _POOLS[spatial](operand, list(window), outputs=output)
+    work = pooled(spatial, operand, window, output)
     return LayerResult(work, output.shape[1 if unbatched else 0 :], unbatched)
 
 
@@ -117,7 +116,7 @@ def _adaptive_pool(call: Call) -> LayerResult | None:
     if len(operand.shape) != 4:
         return None
     output = operand._replace(shape=(*operand.shape[:2], *_per_dimension(size, 2)))
-    return LayerResult(adaptive_pool2d(operand, size, outputs=output), output.shape)
+    return LayerResult(adaptive(2, operand, output), output.shape)
 
 
 def _norm(call: Call) -> LayerResult:

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import FREE, Operand, Work, elements, elements_of, vector
 from torchgauge.formulas.registry import formula
 
 SUM, MEAN, MAX = 0, 1, 2  # modes of a bag
 
 
-@formula("aten::embedding_dense_backward")
-def embedding_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-    """One addition per element of the gradient."""
-    return vector(elements(gradient), gradient)
+# One addition per element of the gradient.
+per_element(__name__, 1, "aten::embedding_dense_backward")
 
 
 @formula("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
@@ -61,16 +60,10 @@ def embedding_renorm(weight: Operand, indices: Operand, *_args: Any) -> Work:
     return vector(count, weight)._replace(estimated=True)
 
 
-@formula("aten::index_add", "aten::index_reduce")
-def index_add(operand: Operand, dim: int, index: Any, source: Operand, *_r: Any, **_n: Any) -> Work:
-    """One per element of the source."""
-    return vector(elements_of(source), operand)
-
-
-@formula("aten::scatter_add", "aten::scatter_reduce")
-def scatter_add(operand: Operand, dim: int, index: Operand, *_args: Any, **_named: Any) -> Work:
-    """One per index."""
-    return vector(elements_of(index), operand)
+# One per element of the source, per index, and per value.
+per_element(__name__, 1, "aten::index_add", "aten::index_reduce", of=3)
+per_element(__name__, 1, "aten::scatter_add", "aten::scatter_reduce", of=2)
+per_element(__name__, 1, "aten::_unsafe_masked_index_put_accumulate", of=3)
 
 
 @formula("aten::scatter")
@@ -95,9 +88,3 @@ def index_put(
 ) -> Work:
     """None, or one per value where values accumulate."""
     return vector(elements_of(values), operand) if accumulate else FREE
-
-
-@formula("aten::_unsafe_masked_index_put_accumulate")
-def masked_index_put(operand: Operand, mask: Operand, indices: Any, values: Operand) -> Work:
-    """One per value."""
-    return vector(elements_of(values), operand)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import Operand, Work, elements, product, tensors, vector
 from torchgauge.formulas.registry import formula
 
@@ -25,9 +26,7 @@ def _register_resize(name: str, neighbours: int) -> None:
         result = next(tensors(outputs))
         return vector(MULTIPLY_ADD * neighbours * elements(result), operand)
 
-    @formula(f"aten::{name}_backward")
-    def resize_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-        return vector(MULTIPLY_ADD * neighbours * elements(gradient), gradient)
+    per_element(__name__, MULTIPLY_ADD * neighbours, f"aten::{name}_backward")
 
 
 for _name, _neighbours in (
@@ -39,15 +38,17 @@ for _name, _neighbours in (
     _register_resize(_name, _neighbours)
 
 
-@formula(
+# One addition per element of the gradient, at the element it was copied from; and of the columns,
+# at the place where they overlap.
+per_element(
+    __name__,
+    1,
+    *("aten::col2im", "aten::unfold_backward"),
     *(f"aten::upsample_nearest{d}d_backward" for d in (1, 2, 3)),
     *(f"aten::_upsample_nearest_exact{d}d_backward" for d in (1, 2, 3)),
     *(f"aten::reflection_pad{d}d_backward" for d in (1, 2, 3)),
     *(f"aten::replication_pad{d}d_backward" for d in (1, 2, 3)),
 )
-def copied_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-    """One addition per element of the gradient, at the element it was copied from."""
-    return vector(elements(gradient), gradient)
 
 
 def _antialiased(taps: int, small: Any, large: Any, operand: Operand) -> Work:
@@ -152,9 +153,3 @@ def affine_grid(theta: Operand, *_sizes: Any, outputs: Any, **_named: Any) -> Wo
 def affine_grid_backward(gradient: Operand, *_sizes: Any) -> Work:
     """As forward."""
     return product(elements(gradient) * (gradient.shape[-1] + 1), gradient)
-
-
-@formula("aten::col2im", "aten::unfold_backward")
-def overlapping_sum(columns: Operand, *_args: Any, **_named: Any) -> Work:
-    """One addition per element of the columns, at the place they overlap."""
-    return vector(elements(columns), columns)

@@ -113,7 +113,7 @@ def lu(operand: Operand, *_args: Any, **_named: Any) -> Work:
     return _estimate(_lu(*_sizes(operand)), operand)
 
 
-def _columns(n: int, right: Operand, from_left: bool = True) -> int:
+def _columns(right: Operand, from_left: bool = True) -> int:
     """Return the number of right-hand sides: B is n × k, or k × n from the right."""
     return int(right.shape[-1] if from_left else right.shape[-2])
 
@@ -123,50 +123,41 @@ def solve(matrix: Operand, right: Operand, *, left: bool = True, **_named: Any) 
     """2/3·n³ for the factorisation and 2n² per right-hand side."""
     n = matrix.shape[-1]
     vectors = len(right.shape) < len(matrix.shape)  # a batch of vectors, one each
-    k = 1 if vectors else _columns(n, right, left)
+    k = 1 if vectors else _columns(right, left)
     return _estimate(_lu(n, n) + 2 * n**2 * k, matrix)
 
 
-@formula("aten::linalg_lu_solve")
+@formula("aten::linalg_lu_solve", "aten::linalg_ldl_solve")
 def lu_solve(lu: Operand, pivots: Any, right: Operand, *, left: bool = True, **_named: Any) -> Work:
     """2n² per right-hand side."""
     n = lu.shape[-1]
-    return _estimate(2 * n**2 * _columns(n, right, left), right)
-
-
-@formula("aten::linalg_ldl_solve")
-def ldl_solve(ld: Operand, pivots: Any, right: Operand, **_named: Any) -> Work:
-    """2n² per right-hand side."""
-    n = ld.shape[-1]
-    return _estimate(2 * n**2 * _columns(n, right), right)
+    return _estimate(2 * n**2 * _columns(right, left), right)
 
 
 @formula("aten::cholesky_solve", "aten::_cholesky_solve_helper")
 def cholesky_solve(right: Operand, factor: Operand, upper: bool = False) -> Work:
     """2n² per right-hand side."""
-    n = factor.shape[-1]
-    return _estimate(2 * n**2 * _columns(n, right), right)
+    return lu_solve(factor, None, right)
 
 
 @formula("aten::linalg_solve_triangular")
 def solve_triangular(matrix: Operand, right: Operand, *, left: bool = True, **_named: Any) -> Work:
     """n² per right-hand side."""
     n = matrix.shape[-1]
-    return _estimate(n**2 * _columns(n, right, left), right)
+    return _estimate(n**2 * _columns(right, left), right)
 
 
 @formula("aten::triangular_solve")
 def triangular_solve(right: Operand, matrix: Operand, *_args: Any) -> Work:
     """n² per right-hand side."""
-    n = matrix.shape[-1]
-    return _estimate(n**2 * _columns(n, right), right)
+    return solve_triangular(matrix, right)
 
 
 @formula("aten::linalg_lstsq")
 def lstsq(matrix: Operand, right: Operand, *_args: Any, **_named: Any) -> Work:
     """By QR: its factorisation, Qᵀ times the k right-hand sides, and a triangular solution."""
     m, n = _sizes(matrix)
-    k = _columns(n, right) if len(right.shape) == len(matrix.shape) else 1
+    k = _columns(right) if len(right.shape) == len(matrix.shape) else 1
     return _estimate(_qr(m, n) + 4 * m * n * k - 2 * k * n**2 + n**2 * k, matrix)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import Operand, Work, elements, vector
 from torchgauge.formulas.promotion import pointwise_work
 from torchgauge.formulas.registry import formula
@@ -69,12 +70,8 @@ def nll_loss(
     return vector(rate * elements(target), operand)
 
 
-@formula("aten::nll_loss_backward", "aten::nll_loss2d_backward")
-def nll_loss_backward(
-    gradient: Operand, operand: Operand, target: Operand, *_args: Any, **_named: Any
-) -> Work:
-    """One per target."""
-    return vector(elements(target), gradient)
+# One per target.
+per_element(__name__, 1, "aten::nll_loss_backward", "aten::nll_loss2d_backward", of=2)
 
 
 @formula(

@@ -66,9 +66,9 @@ def baddbmm(self: Operand, a: Operand, b: Operand, *args: Any, **kwargs: Any) ->
     return bmm(a, b)
 
 
-@formula("aten::mv")
+@formula("aten::mv", "aten::dot", "aten::vdot")
 def mv(a: Operand, b: Operand) -> Work:
-    """[n] = mv([n, k], [k])."""
+    """[n] = mv([n, k], [k]), and [] = dot([k], [k])."""
     return product(elements_of(a), a)
 
 
@@ -76,12 +76,6 @@ def mv(a: Operand, b: Operand) -> Work:
 def addmv(self: Operand, a: Operand, b: Operand, **kwargs: Any) -> Work:
     """[n] = addmv([n], [n, k], [k])."""
     return mv(a, b)
-
-
-@formula("aten::dot", "aten::vdot")
-def dot(a: Operand, b: Operand) -> Work:
-    """[] = dot([k], [k])."""
-    return product(elements_of(a), a)
 
 
 @formula("aten::addr")

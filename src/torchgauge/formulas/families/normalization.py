@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import FREE, Operand, Work, elements_of, vector
 from torchgauge.formulas.registry import formula
 
@@ -41,12 +42,6 @@ def _normalised(operand: Operand, trains: Any, weight: Any, bias: Any) -> Work:
 def layer_norm(
     operand: Operand, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 0
 ) -> Work:
-    """Six per element, and one each for weight and bias."""
-    return _normalised(operand, True, weight, bias)
-
-
-@formula("aten::native_group_norm")
-def group_norm(operand: Operand, weight: Any, bias: Any, *_sizes: Any, **_named: Any) -> Work:
     """Six per element, and one each for weight and bias."""
     return _normalised(operand, True, weight, bias)
 
@@ -83,8 +78,12 @@ def batch_norm_legit(operand: Operand, weight: Any, bias: Any, *args: Any, **_na
     return _normalised(operand, args[-3], weight, bias)
 
 
-@formula("aten::_batch_norm_with_update", "aten::_batch_norm_with_update_functional")
-def batch_norm_training(operand: Operand, weight: Any, bias: Any, *_r: Any, **_named: Any) -> Work:
+@formula(
+    "aten::native_group_norm",
+    "aten::_batch_norm_with_update",
+    "aten::_batch_norm_with_update_functional",
+)
+def with_own_statistics(operand: Operand, weight: Any, bias: Any, *_r: Any, **_named: Any) -> Work:
     """Six per element, and one each for weight and bias."""
     return _normalised(operand, True, weight, bias)
 
@@ -100,16 +99,15 @@ def batch_norm_evaluation(operand: Operand, weight: Any, bias: Any, *_r: Any, **
     return _normalised(operand, False, weight, bias)
 
 
-@formula("aten::batch_norm_stats", "aten::batch_norm_update_stats")
-def batch_norm_stats(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """Mean and variance: four per element."""
-    return _per_element(MEAN + VARIANCE, operand)
-
-
-@formula("aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts")
-def batch_norm_gather_stats(operand: Operand, mean: Operand, *_args: Any, **_named: Any) -> Work:
-    """Combine the statistics of several devices: four per statistic."""
-    return _per_element(MEAN + VARIANCE, mean)
+# Mean and variance: four per element. Combined of several devices: four per statistic.
+per_element(__name__, MEAN + VARIANCE, "aten::batch_norm_stats", "aten::batch_norm_update_stats")
+per_element(
+    __name__,
+    MEAN + VARIANCE,
+    *("aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts"),
+    of=1,
+    typed=1,
+)
 
 
 def _gradients(operand: Operand, weight: Any, output_mask: Any, frozen: bool = False) -> Work:
@@ -189,31 +187,11 @@ def batch_norm_backward_training(
     return _gradients(operand, weight, (True, True, True))
 
 
-@formula("aten::batch_norm_backward_reduce")
-def batch_norm_backward_reduce(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-    """The sum of the gradient (1) and of its product with the centred input (3)."""
-    return _per_element(4, gradient)
-
-
-@formula("aten::batch_norm_backward_elemt")
-def batch_norm_backward_elemt(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-    """Three subtractions and two products: five per element."""
-    return _per_element(5, gradient)
-
-
-@formula("aten::_weight_norm_interface")
-def weight_norm(direction: Operand, magnitude: Operand, dim: int = 0) -> Work:
-    """Square and addition for the norm, and one product: three per element."""
-    return _per_element(3, direction)
-
-
-@formula("aten::_weight_norm_interface_backward")
-def weight_norm_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-    """Sum of products (2), product, subtraction, product (3): five per element."""
-    return _per_element(5, gradient)
-
-
-@formula("aten::renorm")
-def renorm(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """Square and addition for the norm, and one product: three per element."""
-    return _per_element(3, operand)
+# The sum of the gradient (1) and of its product with the centred input (3).
+per_element(__name__, 4, "aten::batch_norm_backward_reduce")
+# Three subtractions and two products.
+per_element(__name__, 5, "aten::batch_norm_backward_elemt")
+# Square and addition for the norm, and one product.
+per_element(__name__, 3, "aten::_weight_norm_interface", "aten::renorm")
+# Sum of products (2), product, subtraction, product (3).
+per_element(__name__, 5, "aten::_weight_norm_interface_backward")

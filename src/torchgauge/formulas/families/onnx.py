@@ -111,15 +111,10 @@ def gemm(
 
 
 @formula("onnx::MatMul", "onnx::MatMulInteger", "com.microsoft::MatMulIntegerToFloat",
-         "com.microsoft::MatMulNBits", "com.microsoft::MatMulBnb4")  # fmt: skip
-def matmul(a: Operand, b: Operand, *_args: Any, outputs: Any, **_attributes: Any) -> Work:
+         "com.microsoft::MatMulNBits", "com.microsoft::MatMulBnb4",
+         "onnx::QLinearMatMul")  # fmt: skip
+def matmul(a: Operand, *_args: Any, outputs: Any, **_attributes: Any) -> Work:
     """[..., n, m] = [..., n, k]·[..., k, m]; weights may be packed."""
-    return product(elements(_first(outputs)) * a.shape[-1], a)
-
-
-@formula("onnx::QLinearMatMul")
-def qlinear_matmul(a: Operand, *_args: Any, outputs: Any, **_attributes: Any) -> Work:
-    """As MatMul, on integers."""
     return product(elements(_first(outputs)) * a.shape[-1], a)
 
 
@@ -220,8 +215,9 @@ def pool(x: Operand, *_args: Any, outputs: Any, kernel_shape: Any = (), **_attri
     return vector(elements(_first(outputs)) * math.prod(kernel_shape), x)
 
 
-@formula("com.microsoft.nchwc::GlobalAveragePool", "com.microsoft.nchwc::GlobalMaxPool")
-def global_pool(x: Operand, **_attributes: Any) -> Work:
+@formula("com.microsoft.nchwc::GlobalAveragePool", "com.microsoft.nchwc::GlobalMaxPool",
+         "onnx::Col2Im")  # fmt: skip
+def one_per_input(x: Operand, *_args: Any, **_attributes: Any) -> Work:
     """One per input element."""
     return reduction_work("sum", (x,))
 
@@ -324,12 +320,6 @@ def scatter(*args: Any, reduction: str = "none", **_attributes: Any) -> Work:
     if reduction == "none" or len(args) < 3:
         return FREE
     return reduction_work("sum", args[2:])
-
-
-@formula("onnx::Col2Im")
-def col2im(x: Operand, *_args: Any, **_attributes: Any) -> Work:
-    """One addition per input element."""
-    return reduction_work("sum", (x,))
 
 
 @formula("onnx::Det")

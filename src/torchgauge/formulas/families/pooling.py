@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import Operand, Work, elements, tensors, vector
 from torchgauge.formulas.registry import formula
 
@@ -22,59 +23,47 @@ def _window(kernel: Any, dimensions: int) -> int:
     return int(kernel[0] ** dimensions if len(kernel) == 1 else math.prod(kernel))
 
 
-def _pooled(dimensions: int, operand: Operand, kernel: Any, outputs: Any) -> Work:
+def pooled(dimensions: int, operand: Operand, kernel: Any, outputs: Any) -> Work:
+    """Window size per output element."""
     result = next(tensors(outputs))
     return vector(elements(result) * _window(kernel, dimensions), operand)
 
 
-@formula(
-    "aten::avg_pool1d", "aten::max_pool1d", "aten::quantized_max_pool1d", "quantized::max_pool1d"
+def _register(dimensions: int, *names: str) -> None:
+    @formula(*names)
+    def pool(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
+        return pooled(dimensions, operand, kernel_size, outputs)
+
+
+_register(
+    1, "aten::avg_pool1d", "aten::max_pool1d", "aten::quantized_max_pool1d", "quantized::max_pool1d"
 )
-def pool1d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
-    """Window size per output element."""
-    return _pooled(1, operand, kernel_size, outputs)
+for _size in (2, 3):
+    _register(
+        _size,
+        f"aten::avg_pool{_size}d",
+        f"aten::max_pool{_size}d_with_indices",
+        f"aten::max_pool{_size}d",
+        f"aten::mkldnn_max_pool{_size}d",
+        f"aten::quantized_max_pool{_size}d",
+        f"aten::fractional_max_pool{_size}d",
+    )
+_register(2, "quantized::max_pool2d")
 
 
-@formula(
-    "aten::avg_pool2d",
-    "aten::max_pool2d_with_indices",
-    "aten::max_pool2d",
-    "aten::mkldnn_max_pool2d",
-    "aten::quantized_max_pool2d",
-    "quantized::max_pool2d",
-    "aten::fractional_max_pool2d",
-)
-def pool2d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
-    """Window size per output element."""
-    return _pooled(2, operand, kernel_size, outputs)
+def _register_average_backward(dimensions: int) -> None:
+    @formula(f"aten::avg_pool{dimensions}d_backward")
+    def backward(gradient: Operand, operand: Operand, kernel_size: Any, *_args: Any) -> Work:
+        """Window size per gradient element."""
+        return pooled(dimensions, gradient, kernel_size, gradient)
 
 
-@formula(
-    "aten::avg_pool3d",
-    "aten::max_pool3d_with_indices",
-    "aten::max_pool3d",
-    "aten::mkldnn_max_pool3d",
-    "aten::quantized_max_pool3d",
-    "aten::fractional_max_pool3d",
-)
-def pool3d(operand: Operand, kernel_size: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
-    """Window size per output element."""
-    return _pooled(3, operand, kernel_size, outputs)
-
-
-@formula("aten::avg_pool2d_backward")
-def avg_pool2d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *_args: Any) -> Work:
-    """Window size per gradient element."""
-    return vector(elements(gradient) * _window(kernel_size, 2), gradient)
-
-
-@formula("aten::avg_pool3d_backward")
-def avg_pool3d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *_args: Any) -> Work:
-    """Window size per gradient element."""
-    return vector(elements(gradient) * _window(kernel_size, 3), gradient)
-
-
-@formula(
+_register_average_backward(2)
+_register_average_backward(3)
+# One addition per gradient element, at the place of its maximum.
+per_element(
+    __name__,
+    1,
     "aten::max_pool2d_with_indices_backward",
     "aten::max_pool3d_with_indices_backward",
     "aten::max_pool2d_backward",
@@ -85,9 +74,6 @@ def avg_pool3d_backward(gradient: Operand, operand: Operand, kernel_size: Any, *
     "aten::fractional_max_pool2d_backward",
     "aten::fractional_max_pool3d_backward",
 )
-def max_pool_backward(gradient: Operand, *_args: Any, **_named: Any) -> Work:
-    """One addition per gradient element, at the place of its maximum."""
-    return vector(elements(gradient), gradient)
 
 
 def _windows(size: int, outputs: int) -> int:
@@ -98,42 +84,33 @@ def _windows(size: int, outputs: int) -> int:
     return sum(-(-(i + 1) * size // outputs) - i * size // outputs for i in range(outputs))
 
 
-def _adaptive(dimensions: int, operand: Operand, pooled: Operand) -> Work:
-    inside, outside = operand.shape[-dimensions:], pooled.shape[-dimensions:]
-    per_channel = math.prod(map(_windows, inside, outside))
-    return vector(math.prod(pooled.shape[:-dimensions]) * per_channel, operand)
-
-
-@formula("aten::adaptive_avg_pool1d", "aten::adaptive_max_pool1d")
-def adaptive_pool1d(operand: Operand, output_size: Any, *, outputs: Any) -> Work:
+def adaptive(dimensions: int, operand: Operand, result: Operand) -> Work:
     """The sizes of all windows, which differ where the output does not divide the input."""
-    return _adaptive(1, operand, next(tensors(outputs)))
+    inside, outside = operand.shape[-dimensions:], result.shape[-dimensions:]
+    per_channel = math.prod(map(_windows, inside, outside))
+    return vector(math.prod(result.shape[:-dimensions]) * per_channel, operand)
 
 
-@formula(
-    "aten::_adaptive_avg_pool2d",
-    "aten::adaptive_avg_pool2d",
+def _register_adaptive(dimensions: int, *names: str, backward: tuple[str, ...] = ()) -> None:
+    @formula(*names)
+    def pool(operand: Operand, output_size: Any, *, outputs: Any) -> Work:
+        return adaptive(dimensions, operand, next(tensors(outputs)))
+
+    @formula(*backward)
+    def gradients(gradient: Operand, operand: Operand) -> Work:
+        """As forward: the gradient is added to every element of its window."""
+        return adaptive(dimensions, operand, gradient)
+
+
+_register_adaptive(1, "aten::adaptive_avg_pool1d", "aten::adaptive_max_pool1d")
+_register_adaptive(
+    2,
+    *("aten::_adaptive_avg_pool2d", "aten::adaptive_avg_pool2d", "aten::adaptive_max_pool2d"),
     "aten::mkldnn_adaptive_avg_pool2d",
-    "aten::adaptive_max_pool2d",
+    backward=("aten::_adaptive_avg_pool2d_backward", "aten::mkldnn_adaptive_avg_pool2d_backward"),
 )
-def adaptive_pool2d(operand: Operand, output_size: Any, *, outputs: Any) -> Work:
-    """The sizes of all windows."""
-    return _adaptive(2, operand, next(tensors(outputs)))
-
-
-@formula("aten::_adaptive_avg_pool3d", "aten::adaptive_avg_pool3d", "aten::adaptive_max_pool3d")
-def adaptive_pool3d(operand: Operand, output_size: Any, *, outputs: Any) -> Work:
-    """The sizes of all windows."""
-    return _adaptive(3, operand, next(tensors(outputs)))
-
-
-@formula("aten::_adaptive_avg_pool2d_backward", "aten::mkldnn_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool2d_backward(gradient: Operand, operand: Operand) -> Work:
-    """As forward: the gradient is added to every element of its window."""
-    return _adaptive(2, operand, gradient)
-
-
-@formula("aten::_adaptive_avg_pool3d_backward", "aten::adaptive_avg_pool3d_backward")
-def adaptive_avg_pool3d_backward(gradient: Operand, operand: Operand) -> Work:
-    """As forward: the gradient is added to every element of its window."""
-    return _adaptive(3, operand, gradient)
+_register_adaptive(
+    3,
+    *("aten::_adaptive_avg_pool3d", "aten::adaptive_avg_pool3d", "aten::adaptive_max_pool3d"),
+    backward=("aten::_adaptive_avg_pool3d_backward", "aten::adaptive_avg_pool3d_backward"),
+)

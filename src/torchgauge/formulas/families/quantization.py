@@ -71,40 +71,28 @@ COPIES = [
 ]
 
 
-@formula(*CASTS, *ELEMENTWISE, *OUT)
-def elementwise(*args: Any, outputs: Any, **_named: Any) -> Work:
-    """One per output element."""
-    return pointwise_work("", args, outputs)
+def _register_pointwise(operations: int, *names: str) -> None:
+    @formula(*names)
+    def pointwise(*args: Any, outputs: Any, **_named: Any) -> Work:
+        return pointwise_work("", args, outputs, operations)
 
 
-@formula("aten::quantize_per_tensor_dynamic", "aten::_fused_moving_avg_obs_fq_helper")
+_register_pointwise(1, *CASTS, *ELEMENTWISE, *OUT)
+# A product and an addition.
+_register_pointwise(2, *SCALED)
+# As on floats, with weight and bias.
+_register_pointwise(8, *NORMALISED)
+_register_pointwise(5, "quantized::softmax")
+
+
+@formula(
+    "aten::quantize_per_tensor_dynamic",
+    "aten::_fused_moving_avg_obs_fq_helper",
+    "aten::_fused_moving_avg_obs_fq_helper_functional",
+)
 def observed(operand: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
     """The smallest and the largest, and the quantised value: three per element."""
     return pointwise_work("", (operand,), outputs, 3)
-
-
-@formula("aten::_fused_moving_avg_obs_fq_helper_functional")
-def observed_functional(operand: Any, *_args: Any, outputs: Any, **_named: Any) -> Work:
-    """As the form that updates its observer in place."""
-    return pointwise_work("", (operand,), outputs, 3)
-
-
-@formula(*SCALED)
-def scaled(*args: Any, outputs: Any, **_named: Any) -> Work:
-    """A product and an addition: two per output element."""
-    return pointwise_work("", args, outputs, 2)
-
-
-@formula(*NORMALISED)
-def normalised(*args: Any, outputs: Any, **_named: Any) -> Work:
-    """As on floats, with weight and bias: eight per element."""
-    return pointwise_work("", args, outputs, 8)
-
-
-@formula("quantized::softmax")
-def softmax(*args: Any, outputs: Any, **_named: Any) -> Work:
-    """As on floats: five per element."""
-    return pointwise_work("", args, outputs, 5)
 
 
 @formula(*BAGS)

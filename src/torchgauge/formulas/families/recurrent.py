@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from torchgauge.formulas.operand import Operand, Work, elements_of, product, vector
+from torchgauge.formulas.families.per_element import per_element
+from torchgauge.formulas.operand import Operand, Work, elements_of, product
 from torchgauge.formulas.registry import formula
 
 # Per hidden unit of an LSTM: two sums for each of four gates are 8, four activations, f·c + i·g
@@ -126,33 +127,9 @@ _register_cell(GRU, "aten::gru_cell")
 _register_cell(PLAIN, "aten::rnn_tanh_cell", "aten::rnn_relu_cell")
 
 
-@formula("aten::_thnn_fused_lstm_cell")
-def fused_lstm(
-    input_gates: Operand, hidden_gates: Operand, cx: Operand, input_bias: Any = None,
-    hidden_bias: Any = None,
-) -> Work:  # fmt: skip
-    """The gates' arithmetic; their products arrive by themselves."""
-    return vector(LSTM_CELL * elements_of(cx), cx)
-
-
-@formula("aten::_thnn_fused_lstm_cell_backward_impl")
-def fused_lstm_backward(
-    grad_hy: Any, grad_cy: Any, cx: Operand, cy: Any, workspace: Any, has_bias: bool
-) -> Work:
-    """Twice the forward's arithmetic."""
-    return vector(2 * LSTM_CELL * elements_of(cx), cx)
-
-
-@formula("aten::_thnn_fused_gru_cell")
-def fused_gru(
-    input_gates: Operand, hidden_gates: Operand, hx: Operand, input_bias: Any = None,
-    hidden_bias: Any = None,
-) -> Work:  # fmt: skip
-    """The gates' arithmetic; their products arrive by themselves."""
-    return vector(GRU_CELL * elements_of(hx), hx)
-
-
-@formula("aten::_thnn_fused_gru_cell_backward")
-def fused_gru_backward(grad_hy: Operand, workspace: Any, has_bias: bool) -> Work:
-    """Twice the forward's arithmetic."""
-    return vector(2 * GRU_CELL * elements_of(grad_hy), grad_hy)
+# The gates' arithmetic, per element of the state, and backward twice as much; their products arrive
+# by themselves.
+per_element(__name__, LSTM_CELL, "aten::_thnn_fused_lstm_cell", of=2, typed=2)
+per_element(__name__, 2 * LSTM_CELL, "aten::_thnn_fused_lstm_cell_backward_impl", of=2, typed=2)
+per_element(__name__, GRU_CELL, "aten::_thnn_fused_gru_cell", of=2, typed=2)
+per_element(__name__, 2 * GRU_CELL, "aten::_thnn_fused_gru_cell_backward")

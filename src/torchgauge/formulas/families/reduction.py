@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import Operand, Work, elements, elements_of, vector
 from torchgauge.formulas.promotion import reduction_work
 from torchgauge.formulas.registry import formula
@@ -46,7 +47,10 @@ def product_scan(operand: Operand, *_args: Any, **_named: Any) -> Work:
     return reduction_work("prod", (operand,))
 
 
-@formula("aten::_aminmax", "aten::aminmax", "aten::var_mean", "aten::std_mean", "aten::dist")
+@formula(
+    *("aten::_aminmax", "aten::aminmax", "aten::var_mean", "aten::std_mean", "aten::dist"),
+    "aten::_histogramdd_bin_edges",
+)
 def two_per_input(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """Two reductions, or a difference and a reduction: two per input element."""
     return reduction_work("sum", (operand,), 2)
@@ -56,12 +60,6 @@ def two_per_input(operand: Operand, *_args: Any, **_named: Any) -> Work:
 def segment_reduce_backward(gradient: Any, output: Any, data: Operand, *_r: Any, **_n: Any) -> Work:
     """One per element of the data."""
     return reduction_work("sum", (data,))
-
-
-@formula("aten::_histogramdd_bin_edges")
-def bin_edges(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """The smallest and largest of each column: two per element."""
-    return reduction_work("sum", (operand,), 2)
 
 
 @formula("aten::trace")
@@ -117,10 +115,8 @@ def unique(operand: Operand, *_args: Any, **_named: Any) -> Work:
     return _ordered(count * _logarithm(count) + count, operand)
 
 
-@formula("aten::unique_consecutive", "aten::unique_dim_consecutive")
-def unique_consecutive(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """Comparing neighbours: one per element."""
-    return vector(elements(operand), operand)
+# Comparing neighbours: one per element.
+per_element(__name__, 1, "aten::unique_consecutive", "aten::unique_dim_consecutive")
 
 
 @formula("aten::isin")

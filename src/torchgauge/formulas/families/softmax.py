@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import Operand, Work, elements_of, vector
 from torchgauge.formulas.registry import formula
 
@@ -30,19 +31,16 @@ def softmax(operand: Operand, *_args: Any, **_named: Any) -> Work:
     return vector(FORWARD * elements_of(operand), operand)
 
 
-@formula(
+# Four per element: a sum over the row, an exponential or product, a product, a subtraction.
+per_element(
+    __name__,
+    BACKWARD,
     "aten::_softmax_backward_data",
     "aten::_log_softmax_backward_data",
     "aten::_masked_softmax_backward",
     "aten::_sparse_softmax_backward_data",
     "aten::_sparse_log_softmax_backward_data",
+    of=1,
 )
-def softmax_backward(gradient: Operand, output: Operand, *_args: Any, **_named: Any) -> Work:
-    """Four per element: a sum over the row, an exponential or product, a product, a subtraction."""
-    return vector(BACKWARD * elements_of(output), gradient)
-
-
-@formula("aten::logsumexp", "aten::logcumsumexp", "aten::_logcumsumexp")
-def logsumexp(operand: Operand, *_args: Any, **_named: Any) -> Work:
-    """Four per element: maximum, subtraction, exponential, sum."""
-    return vector(LOG_OF_SUM * elements_of(operand), operand)
+# Four per element: maximum, subtraction, exponential, sum.
+per_element(__name__, LOG_OF_SUM, "aten::logsumexp", "aten::logcumsumexp", "aten::_logcumsumexp")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torchgauge.formulas.families.per_element import per_element
 from torchgauge.formulas.operand import Operand, Work, elements, product, tensors, vector
 from torchgauge.formulas.registry import formula
 
@@ -51,37 +52,15 @@ def roi_align(
     return _aligned(elements(next(tensors(outputs))), sampling_ratio, operand)
 
 
-@formula("torchvision::_roi_align_backward")
-def roi_align_backward(
-    gradient: Operand,
-    rois: Operand,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    batch_size: int,
-    channels: int,
-    height: int,
-    width: int,
-    sampling_ratio: int,
-    aligned: bool,
-) -> Work:
-    """As forward."""
-    return _aligned(elements(gradient), sampling_ratio, gradient)
+def _register_backward(name: str, place_of_ratio: int) -> None:
+    @formula(name)
+    def backward(gradient: Operand, *args: Any) -> Work:
+        """As forward."""
+        return _aligned(elements(gradient), args[place_of_ratio - 1], gradient)
 
 
-@formula("torchvision::_ps_roi_align_backward")
-def ps_roi_align_backward(
-    gradient: Operand,
-    rois: Operand,
-    channel_mapping: Operand,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    sampling_ratio: int,
-    *_sizes: int,
-) -> Work:
-    """As forward."""
-    return _aligned(elements(gradient), sampling_ratio, gradient)
+_register_backward("torchvision::_roi_align_backward", 9)
+_register_backward("torchvision::_ps_roi_align_backward", 6)
 
 
 @formula("torchvision::roi_pool", "torchvision::ps_roi_pool")
@@ -92,10 +71,8 @@ def roi_pool(operand: Operand, rois: Operand, *_args: Any, outputs: Any) -> Work
     return vector(rois.shape[0] * channels * area, operand)._replace(estimated=True)
 
 
-@formula("torchvision::_roi_pool_backward")
-def roi_pool_backward(gradient: Operand, *_args: Any) -> Work:
-    """One addition per element of the gradient, at the place of its maximum."""
-    return vector(elements(gradient), gradient)
+# One addition per element of the gradient, at the place of its maximum.
+per_element(__name__, 1, "torchvision::_roi_pool_backward")
 
 
 @formula("torchvision::_ps_roi_pool_backward")
