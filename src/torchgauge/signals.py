@@ -57,7 +57,7 @@ class HeldBack:
             raise
         finally:
             self._exited = True
-            self._run_pending()
+            run_all(functools.partial(self._handle, number) for number in self._pending)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         if self._exited:  # something else has kept this as a handler
@@ -69,9 +69,6 @@ class HeldBack:
         for number, handler in self.handlers.items():
             if signal.getsignal(number) == self._take:
                 signal.signal(number, handler)
-
-    def _run_pending(self) -> None:
-        run_all(functools.partial(self._handle, number) for number in self._pending)
 
     def _handle(self, number: int) -> None:
         handler = self.handlers[number]

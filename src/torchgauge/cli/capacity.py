@@ -85,7 +85,7 @@ def _add_load(group: argparse._ArgumentGroup) -> None:
 def _add_workers(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--workers",
-        type=_workers,
+        type=lambda text: None if text == "auto" else positive(text),
         default=None,
         metavar="N|auto",
         help="how many (default: auto, as many as it takes)",
@@ -98,7 +98,7 @@ def _add_workers(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--max-delay",
-        type=_delay,
+        type=lambda text: 0.0 if text in ("0", "0s", "0ms") else seconds(text),
         metavar="TIME",
         help="how long a batch waits to fill (default: as the server was set, or 0)",
     )
@@ -139,14 +139,6 @@ def _number(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
     return value
-
-
-def _workers(text: str) -> int | None:
-    return None if text == "auto" else positive(text)
-
-
-def _delay(text: str) -> float:
-    return 0.0 if text in ("0", "0s", "0ms") else seconds(text)
 
 
 def _failures(text: str) -> int:

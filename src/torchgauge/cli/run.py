@@ -169,7 +169,12 @@ def run(options: argparse.Namespace) -> int:
         if ran.error is not None:
             show(ran.error)
         if ran.error is None and lines is None and ran.record.without_model:
-            raise _no_model()
+            raise InputError(
+                "The script called no model, so that there is nothing to show.",
+                id="no-model",
+                cause="No torch.nn.Module was called in its process, and no optimizer made a step.",
+                remedy="For the time of its lines add --lines; child processes are not followed.",
+            )
         _report(ran.record, options)
         formats.say(timeline.written)
     finally:
@@ -178,15 +183,6 @@ def run(options: argparse.Namespace) -> int:
         return ExitCode.INTERRUPTED
     failed = ExitCode.DONE if ran.record.complete else ExitCode.MEASUREMENT_FAILED
     return ran.code or failed
-
-
-def _no_model() -> InputError:
-    return InputError(
-        "The script called no model, so that there is nothing to show.",
-        id="no-model",
-        cause="No torch.nn.Module was called in its process, and no optimizer made a step.",
-        remedy="For the time of its lines add --lines; child processes are not followed.",
-    )
 
 
 def _report(record: Loop, options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from torchgauge.clock import SystemClock
@@ -52,7 +52,7 @@ def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
                 moved / best_time(call, device, SystemClock())
                 for moved, call in kernels.streams(size)
             )
-    for dtype in _dtypes(cost):
+    for dtype in dict.fromkeys(_REAL.get(row.dtype, row.dtype) for row in cost.rows if row.dtype):
         if dtype not in device_rates:
             device_rates[dtype] = _peak(dtype, kernels, device)
     if len(device_rates) > before:
@@ -74,10 +74,6 @@ def quick_roofs(cost: Cost, kernels: Kernels, device: Device) -> Roofs:
         extent="quick",
     )
     return judged(roofs, _other_cores_by_device[key])
-
-
-def _dtypes(cost: Cost) -> Iterable[str]:
-    return dict.fromkeys(_REAL.get(row.dtype, row.dtype) for row in cost.rows if row.dtype)
 
 
 def _peak(dtype: str, kernels: Kernels, device: Device) -> float:

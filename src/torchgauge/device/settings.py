@@ -87,7 +87,8 @@ def _settings() -> dict[str, tuple[_Read, _Write]]:
         # None where nobody has set one, which costs a call less than one that is set.
         "default device": (lambda: _device.CURRENT_DEVICE, torch.set_default_device),
         "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-        "flush denormal": (_flushes_denormals, torch.set_flush_denormal),
+        # torch has no getter. The processor's flag holds for Python's floats as well.
+        "flush denormal": (lambda: sys.float_info.min / 2 == 0.0, torch.set_flush_denormal),
         "cuda.matmul.allow_tf32": _attribute("cuda.matmul.allow_tf32"),
         "float32 matmul precision": (
             torch.get_float32_matmul_precision,
@@ -116,11 +117,6 @@ def _attribute(path: str) -> tuple[_Read, _Write]:
     parents, _, name = path.rpartition(".")
     owner = functools.reduce(getattr, filter(None, parents.split(".")), torch.backends)
     return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
-
-
-def _flushes_denormals() -> bool:
-    # torch has no getter. The processor's flag holds for Python's floats as well.
-    return sys.float_info.min / 2 == 0.0
 
 
 def switches() -> tuple[str, str]:

@@ -44,7 +44,12 @@ def calibrate(build: Build, blocks: int, progress: Progress) -> Noise:
     if done.interrupted:
         raise KeyboardInterrupt
     if not done.complete:
-        raise _cut_short(done.warnings[0].message)
+        raise MeasurementError(
+            "The calibration did not finish.",
+            id="calibration-failed",
+            cause=done.warnings[0].message,
+            remedy="Remedy the cause, then run it again.",
+        )
     noise_run = _noise_run(workload(record.target), done.blocks, watched())
     return _stored_noise(record.environment.machine.fingerprint, noise_run)
 
@@ -81,12 +86,3 @@ def _stored_noise(fingerprint: str, run: NoiseRun) -> Noise:
     )
     between = calibration.between_sessions(fingerprint, run.workload)
     return noise if between is None else msgspec.structs.replace(noise, between=between.between)
-
-
-def _cut_short(cause: str) -> MeasurementError:
-    return MeasurementError(
-        "The calibration did not finish.",
-        id="calibration-failed",
-        cause=cause,
-        remedy="Remedy the cause, then run it again.",
-    )

@@ -73,7 +73,11 @@ class Runner:
         if self.interrupted:
             return None
         if self.blocked:
-            self._skip(probe)
+            self.warnings.append(
+                MeasurementWarning(
+                    id="skipped", probe=probe, failed=True, message=f"Not measured: {self.blocked}"
+                )
+            )
             return None
         start = time.perf_counter()
         try:
@@ -107,13 +111,6 @@ class Runner:
         for warning in warnings:
             if warning.failed and warning.id in STEP_FAILURES:
                 self.blocked, self.forward_raised = warning.message, warning.id == _RAISED
-
-    def _skip(self, probe: str) -> None:
-        self.warnings.append(
-            MeasurementWarning(
-                id="skipped", probe=probe, failed=True, message=f"Not measured: {self.blocked}"
-            )
-        )
 
 
 def _warning(error: TorchgaugeError, probe: str) -> MeasurementWarning:

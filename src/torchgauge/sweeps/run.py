@@ -16,7 +16,6 @@ from torchgauge.analyze.sweep.scaling import overhead, scaling_of
 from torchgauge.errors import TorchgaugeError
 from torchgauge.progress import Progress
 from torchgauge.records.environment import Environment
-from torchgauge.records.latency.latency import Latency
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.sweep import Cell, CellSettings
 from torchgauge.sweeps.executor import Executor
@@ -251,7 +250,7 @@ def merged(cell: Cell, entries: Iterable[Entry]) -> Cell:
         for measured_cell in (cell, *repeated_cells)
         if measured_cell.latency is not None
     ]
-    latency = _combined(latencies)
+    latency = combine([run for latency in latencies for run in latency.processes])
     failed = tuple(
         MeasurementWarning(
             id=measured_cell.error, message=measured_cell.reason, probe="latency", failed=True
@@ -266,7 +265,3 @@ def merged(cell: Cell, entries: Iterable[Entry]) -> Cell:
         duration=sum(measured_cell.duration or 0.0 for measured_cell in (cell, *repeated_cells)),
         warnings=cell.warnings + failed,
     )
-
-
-def _combined(latencies: list[Latency]) -> Latency:
-    return combine([run for latency in latencies for run in latency.processes])

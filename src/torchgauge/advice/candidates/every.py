@@ -35,7 +35,7 @@ def select_candidates(ids: Sequence[str] | None) -> tuple[Candidate, ...]:
         fitting = [
             candidate
             for candidate in ALL_CANDIDATES
-            if candidate.id == name or _begins(candidate.id, name)
+            if candidate.id == name or (name.endswith("*") and candidate.id.startswith(name[:-1]))
         ]
         if not fitting:
             raise _unknown(name)
@@ -52,7 +52,3 @@ def _unknown(name: str) -> InputError:
         cause=f"There are {', '.join(names)}.",
         remedy=f"{question} Choose among them; int8-* stands for all int8 ones.".lstrip(),
     )
-
-
-def _begins(id: str, pattern: str) -> bool:
-    return pattern.endswith("*") and id.startswith(pattern[:-1])

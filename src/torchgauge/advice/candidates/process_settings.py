@@ -14,10 +14,6 @@ def _single(_facts: Facts) -> int:
     return 1
 
 
-def _half(facts: Facts) -> int:
-    return max(1, facts.threads // 2)
-
-
 def _cores(facts: Facts) -> int:
     return min(facts.physical_cores or facts.cores, facts.cores)
 
@@ -54,7 +50,7 @@ def _threads(id: str, title: str, number: Callable[[Facts], int]) -> Candidate:
 
 _THREADS = (
     _threads("threads-one", "one thread", _single),
-    _threads("threads-half", "half the threads", _half),
+    _threads("threads-half", "half the threads", lambda facts: max(1, facts.threads // 2)),
     _threads("threads-cores", "a thread per physical core", _cores),
     Candidate(
         id="interop-threads",

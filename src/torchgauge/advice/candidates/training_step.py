@@ -86,10 +86,6 @@ _TRAINING_MEMORY = (
 )
 
 
-def _offload(facts: Facts) -> str | None:
-    return None if facts.cuda else "The activations are on the host already."
-
-
 _ACTIVATION_OFFLOAD = (
     Candidate(
         id="activation-offload",
@@ -99,7 +95,7 @@ _ACTIVATION_OFFLOAD = (
             "    with torch.autograd.graph.save_on_cpu(): return forward(*args, **kwargs)\n"
             "model.forward = offloaded"
         ),
-        reason=_offload,
+        reason=lambda facts: None if facts.cuda else "The activations are on the host already.",
         step="training",
         goal="memory",
     ),

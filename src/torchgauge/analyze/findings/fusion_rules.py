@@ -194,7 +194,7 @@ _GENERATED = ("triton_", "cpp_fused_")
 )
 def unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
     """Find elementwise operations in a row, each of which reads and writes whole tensors."""
-    if _is_compiled(evidence):
+    if any(execution.node.name.startswith(_GENERATED) for execution in evidence.executions):
         return
     by_layer: dict[str, list[Execution]] = {}
     for execution in evidence.executed("elementwise", "copy", "layout"):
@@ -227,10 +227,6 @@ def unfused_elementwise(evidence: Evidence) -> Iterator[Finding]:
         remedy="torch.compile(model) makes one kernel of a chain.",
         path=longest,
     )
-
-
-def _is_compiled(evidence: Evidence) -> bool:
-    return any(execution.node.name.startswith(_GENERATED) for execution in evidence.executions)
 
 
 def _is_elementwise(execution: Execution) -> bool:

@@ -121,7 +121,7 @@ def throttled_rank(evidence: Evidence) -> Iterator[Finding]:
         factor = wait.kernel_time
         if factor is None or factor <= SLOWER:
             continue
-        compute = _compute(ranks[wait.rank])
+        compute = max((device.breakdown.compute for device in ranks[wait.rank].times), default=0.0)
         excess = compute * (1 - 1 / factor)
         yield throttled_rank.finding(
             severity(share(excess, evidence.time)),
@@ -135,10 +135,6 @@ def throttled_rank(evidence: Evidence) -> Iterator[Finding]:
             worth=excess,
             view="ranks",
         )
-
-
-def _compute(rank: RankTrace) -> float:
-    return max((device.breakdown.compute for device in rank.times), default=0.0)
 
 
 # Some jitter is everywhere: ranks that wait for less have nothing to balance.

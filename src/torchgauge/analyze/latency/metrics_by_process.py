@@ -56,7 +56,7 @@ def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]
     if name in _QUANTILES:
         return lambda run: _quantile(run.steady_samples, _QUANTILES[name])
     if name in _STAGES:
-        return lambda run: _stage(run, name)
+        return lambda run: _median(run.stage_samples.get(name, ())[run.warmup :])
     if name == "throughput":
         batch = profile.target.batch
         return lambda run: batch / run.median if batch and run.median else None
@@ -67,10 +67,6 @@ def _reader(name: str, profile: Profile) -> Callable[[LatencyRun], float | None]
     if name == "device_time":
         return lambda run: _median(run.device_samples[run.warmup :])
     return lambda run: run.median
-
-
-def _stage(run: LatencyRun, name: str) -> float | None:
-    return _median(run.stage_samples.get(name, ())[run.warmup :])
 
 
 def _share(profile: Profile, name: str, seconds: float) -> float | None:

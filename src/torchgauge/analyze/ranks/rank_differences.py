@@ -38,37 +38,21 @@ def differences(
     return tuple(sorted(noticeable, key=lambda difference: -difference.extra_time))
 
 
-def _compute(rank: RankTrace) -> float:
-    return sum(device.breakdown.compute for device in rank.times)
-
-
-def _copies(rank: RankTrace) -> float:
-    return sum(device.breakdown.copies for device in rank.times)
-
-
 def _host_wait(rank: RankTrace) -> float:
     return sum(device.breakdown.idle.host_wait for device in rank.times)
 
 
-def _input(rank: RankTrace) -> float:
-    return sum(
+_FIGURES: dict[Differing, Callable[[RankTrace], float]] = {
+    "kernels": lambda rank: sum(device.breakdown.compute for device in rank.times),
+    "copies": lambda rank: sum(device.breakdown.copies for device in rank.times),
+    "waiting for the host": _host_wait,
+    "input": lambda rank: sum(
         node.host_time or 0.0
         for node in rank.tree.nodes
         if node.name.startswith(INPUT)
         and (node.parent is None or not node.parent.name.startswith(INPUT))
-    )
-
-
-def _synchronised(rank: RankTrace) -> float:
-    return sum(wait.time for wait in rank.synchronisations)
-
-
-_FIGURES: dict[Differing, Callable[[RankTrace], float]] = {
-    "kernels": _compute,
-    "copies": _copies,
-    "waiting for the host": _host_wait,
-    "input": _input,
-    "synchronisations": _synchronised,
+    ),
+    "synchronisations": lambda rank: sum(wait.time for wait in rank.synchronisations),
 }
 _NAMED = ("synchronisations",)
 

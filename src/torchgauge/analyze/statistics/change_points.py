@@ -114,15 +114,11 @@ def _segments(logs: _Floats, price: float) -> tuple[list[int], _Noise]:
     gain = 2 * best[1].likelihood
     for count in range(1, min(MAX_CHANGES, logs.size // MIN_RUNS - 1) + 1):
         ends = search.predict(n_bkps=count)[:-1]
-        noise = _noise(_residuals(logs, ends))
+        noise = _noise(np.concatenate([part - part.mean() for part in np.split(logs, ends)]))
         if 2 * noise.likelihood - count * price > gain:
             gain = 2 * noise.likelihood - count * price
             best = ([int(end) for end in ends], noise)
     return best
-
-
-def _residuals(logs: _Floats, ends: Sequence[int]) -> _Floats:
-    return np.concatenate([part - part.mean() for part in np.split(logs, ends)])
 
 
 def _noise(residuals: _Floats) -> _Noise:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 MODEL = 0
@@ -103,7 +103,7 @@ def place(calls: Sequence[Call], tree: CallTree) -> list[Placed]:
     """
     placed: list[Placed] = [Placed(MODEL, -1)] * len(calls)
     stacks: dict[int, list[int]] = {}
-    for number in _outer_first(calls):
+    for number in sorted(range(len(calls)), key=lambda n: (calls[n].start, -calls[n].end, -n)):
         call = calls[number]
         stack = stacks.setdefault(call.thread, [])
         while stack and calls[stack[-1]].end < call.end:
@@ -117,8 +117,3 @@ def place(calls: Sequence[Call], tree: CallTree) -> list[Placed]:
             placed[number] = Placed(tree.child(around, call.module), stack[-1])
         stack.append(number)
     return placed
-
-
-def _outer_first(calls: Sequence[Call]) -> Iterable[int]:
-    # Calls are noted when they end: of two with the same times the later one is around the other.
-    return sorted(range(len(calls)), key=lambda n: (calls[n].start, -calls[n].end, -n))

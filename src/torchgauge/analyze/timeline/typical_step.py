@@ -83,7 +83,7 @@ def typical(
     host = np.median(table.host, axis=1).astype(np.int64)
     if phases is not None:
         host = phases.scaled(host, table)
-    calls = _most_common(table.calls)
+    calls = [statistics.mode(row) if len(row) else 0 for row in table.calls.tolist()]
     for layer, layer_nodes in _forward_nodes(table).items():
         times = [own[layer] for own in stamped.steps if layer in own]
         if times:
@@ -185,10 +185,6 @@ def varying_warning(probe: str) -> MeasurementWarning:
         "call they give no rate.",
         remedy="Fix what decides (random numbers, a counter, a cache) to measure one kind of step.",
     )
-
-
-def _most_common(calls: np.ndarray) -> list[int]:
-    return [statistics.mode(row) if len(row) else 0 for row in calls.tolist()]
 
 
 def _outer_first(table: NodeTable) -> list[int]:

@@ -130,7 +130,7 @@ def count(model: Any, inputs: Inputs) -> tuple[Cost, bool]:
 
 
 def _count(model: Any, inputs: Inputs, *, skip: bool) -> tuple[Cost, bool]:
-    familiar = _familiar(model)
+    familiar = [array for array in objects(model, functions=True) if isinstance(array, np.ndarray)]
     tally = Tally(lambda: familiar)
     classes = {type(owner) for owner in objects(model, functions=True)}
     rules = {kind: layer_rule for kind in classes if (layer_rule := rule(kind)) is not None}
@@ -150,10 +150,6 @@ def _count(model: Any, inputs: Inputs, *, skip: bool) -> tuple[Cost, bool]:
 def _record(tally: Tally, model: Any) -> Cost:
     name = getattr(model, "__name__", type(model).__name__)
     return tally.cost(name, type(model).__name__, members.count(model))
-
-
-def _familiar(model: Any) -> list[members.Array]:
-    return [array for array in objects(model, functions=True) if isinstance(array, np.ndarray)]
 
 
 def _watch_weights(model: Any) -> None:

@@ -129,14 +129,6 @@ def _norm(call: Call) -> LayerResult:
     return _per_element(statistics + NORMALISE + _affine(layer), operand)
 
 
-def _rms_norm(call: Call) -> LayerResult:
-    return _per_element(3 + _affine(call.layer), call.operand)
-
-
-def _activation(call: Call) -> LayerResult:
-    return _per_element(1, call.operand)
-
-
 def _softmax(call: Call) -> LayerResult:
     return LayerResult(softmax(call.operand), call.operand.shape)
 
@@ -183,8 +175,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("maxpool", "avgpool", "averagepool", "maxpooling", "averagepooling"), _pool),
     **dict.fromkeys(("adaptiveavgpool", "adaptivemaxpool"), _adaptive_pool),
     **dict.fromkeys(_NORMS, _norm),
-    "rmsnorm": _rms_norm,
-    **dict.fromkeys(_ACTIVATIONS.split(), _activation),
+    "rmsnorm": lambda call: _per_element(3 + _affine(call.layer), call.operand),
+    **dict.fromkeys(_ACTIVATIONS.split(), lambda call: _per_element(1, call.operand)),
     **dict.fromkeys(("softmax", "logsoftmax"), _softmax),
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "identity"), _no_work),
     "embedding": _embedding,

@@ -144,7 +144,7 @@ class Tools:
     def __init__(self, folder: RecordFolder) -> None:
         self._folder = folder
         self._lock = threading.Lock()  # a client may ask several questions at once
-        self._read = functools.lru_cache(maxsize=4)(_read)
+        self._read = functools.lru_cache(maxsize=4)(lambda path, _modified, _size: load(path))
 
     def list_records(self, offset: int = 0, limit: int = 50) -> Page:
         """List the records, traces and snapshots, newest first: path, kind, bytes, modified."""
@@ -210,10 +210,6 @@ class Tools:
         status = path.stat()
         with self._lock:
             return self._read(path, status.st_mtime_ns, status.st_size)
-
-
-def _read(path: Path, _modified: int, _size: int) -> Any:
-    return load(path)
 
 
 def _findings(record: Any) -> list[Finding]:

@@ -31,7 +31,6 @@ from torchgauge.measure.work import size
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.target import TargetDescription
 from torchgauge.records.work.size import Size
 from torchgauge.signals import run_all
 from torchgauge.turn import Turn
@@ -180,7 +179,7 @@ def watch_record(watch: CallWatch, *, interrupted: bool, slowing: Sequence[str] 
     shapes = cells(calls)
     generation = Generation(
         target=describe_module(watch.model),
-        assistant=_described(watch.assistant),
+        assistant=None if watch.assistant is None else describe_module(watch.assistant),
         environment=environment(),
         size=_size(watch.model),
         watched=True,
@@ -198,10 +197,6 @@ def _size(model: nn.Module) -> Size | None:
         return size.measure(model)
     except TorchgaugeError:  # of weights that are not made yet
         return None
-
-
-def _described(assistant: nn.Module | None) -> TargetDescription | None:
-    return None if assistant is None else describe_module(assistant)
 
 
 def _warnings(

@@ -85,7 +85,12 @@ def _serve(
     say: Callable[[Answer], None],
 ) -> None:
     if not placement.computes:
-        raise _on_meta()
+        raise InputError(
+            "Builds on the meta device cannot be timed.",
+            id="meta-model",
+            cause="Its tensors have shapes and no values.",
+            remedy="Give --device cpu or cuda.",
+        )
     clock, device = SystemClock(), open_device(placement.device)
     with device.current(), prepared(placement, options.train) as step:
         call, cpu_call = (
@@ -159,15 +164,6 @@ def _fastest(timings: list[Timing]) -> float:
     """Return the least seconds of a call; of one in stages the sum of the stages' least ones."""
     stages = [timing.stages or {"": timing.total} for timing in timings]
     return sum(min(stage[name] for stage in stages) for name in stages[0]) * 1e-9
-
-
-def _on_meta() -> InputError:
-    return InputError(
-        "Builds on the meta device cannot be timed.",
-        id="meta-model",
-        cause="Its tensors have shapes and no values.",
-        remedy="Give --device cpu or cuda.",
-    )
 
 
 def serve_forks(

@@ -108,7 +108,7 @@ class Watch:
                 nodes = numbered.setdefault(number[0], nodes)
             sources = self._sources.get(str(getattr(code, "key", "")), {})
             backward = number is not None and number[1] == "backward"
-            for call in kernel_calls(text, _is_operator):
+            for call in kernel_calls(text, lambda name: hasattr(torch.ops.aten, name)):
                 yield KernelSite(code, call, _layers(call, nodes, sources), backward)
 
     def _keep_sources(self, key: str, table: str | None) -> None:
@@ -214,10 +214,6 @@ def _source(code: ModuleType) -> str:
     with contextlib.suppress(OSError, TypeError):
         return Path(code.__file__ or "").read_text()
     return ""
-
-
-def _is_operator(name: str) -> bool:
-    return hasattr(torch.ops.aten, name)
 
 
 def plain_path(path: str) -> str:

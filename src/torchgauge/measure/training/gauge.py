@@ -128,7 +128,14 @@ class TrainingGauge:
         if not self._peak_known:
             self._find_peak()
         if self.count > FIRST_STEPS and not recording:
-            step = self._step(duration)
+            step = Step(
+                duration,
+                min(self._wait, duration),
+                len(self._batches),
+                _total(contents.samples for contents in self._batches),
+                _total(contents.tokens for contents in self._batches),
+                self._shapes.products(self._calls),
+            )
             self._totals.add(step)
             self._since_log.add(step)
             if len(self._durations) < MOST_DURATIONS:
@@ -207,16 +214,6 @@ class TrainingGauge:
         self._wait = 0
         self._batches: list[batch_shapes.Contents] = []
         self._calls: list[object] = []
-
-    def _step(self, duration: int) -> Step:
-        return Step(
-            duration,
-            min(self._wait, duration),
-            len(self._batches),
-            _total(contents.samples for contents in self._batches),
-            _total(contents.tokens for contents in self._batches),
-            self._shapes.products(self._calls),
-        )
 
     def _find_peak(self) -> None:
         """Look once for the peak of the device, after the first step whose FLOPs are counted."""

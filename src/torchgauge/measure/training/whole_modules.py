@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -79,7 +79,7 @@ def division(module: nn.Module) -> Division:
     for submodule in module.modules():
         if unknown := _names(submodule) & set(_UNKNOWN):
             raise sharded(unknown.pop())
-        for tensor in _distributed(submodule):
+        for tensor in filter(is_distributed, submodule.parameters(recurse=False)):
             devices = max(devices, _shared_by(tensor, replicated))
         dtype = dtype or _cast(submodule)
     return Division(devices, dtype)
@@ -172,10 +172,6 @@ def _register(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
 def _shards(hook: Any) -> bool:
     function = getattr(hook, "hook", hook)  # torch wraps those of state dicts
     return str(getattr(function, "__module__", "")).startswith(_SHARDING)
-
-
-def _distributed(module: nn.Module) -> Iterator[Any]:
-    return filter(is_distributed, module.parameters(recurse=False))
 
 
 def _fsdp_dimensions(module: nn.Module) -> set[str | None]:

@@ -179,10 +179,6 @@ def _embedding(call: _Call) -> list[TypeProto] | None:
     return [result, call.tensor(0, batch), result]
 
 
-def _dequantised(call: _Call) -> list[TypeProto]:
-    return [call.tensor(1, *call.shape(0))]
-
-
 def _quantised(call: _Call) -> list[TypeProto]:
     """Of the zero point's type, uint8 without one."""
     has_zero = len(call.kinds) > 2 and call.kinds[2] is not None
@@ -254,7 +250,7 @@ def _sum(a: Any, b: Any) -> Any:
 _RULES: dict[str, _Rule] = {
     "Attention": _projected(0, 4),
     "DecoderMaskedMultiHeadAttention": _attended(5),
-    "DequantizeLinear": _dequantised,
+    "DequantizeLinear": lambda call: [call.tensor(1, *call.shape(0))],
     "DynamicQuantizeLSTM": _lstm,
     "DynamicQuantizeMatMul": _product(),
     "EmbedLayerNormalization": _embedding,

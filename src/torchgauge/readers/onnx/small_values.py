@@ -83,10 +83,6 @@ def _cast(values: _Values, attributes: _Attributes) -> list[Any] | None:
     return None if kind is None else [values[0].astype(kind)]
 
 
-def _concat(values: _Values, attributes: _Attributes) -> list[Any]:
-    return [np.concatenate(values, axis=attributes.get("axis", 0))]
-
-
 def _gather(values: _Values, attributes: _Attributes) -> list[Any]:
     return [np.take(values[0], values[1].astype(np.int64), axis=attributes.get("axis", 0))]
 
@@ -112,10 +108,6 @@ def _unsqueeze(values: _Values, attributes: _Attributes) -> list[Any]:
     return [np.expand_dims(values[0], _axes(values, attributes) or ())]
 
 
-def _squeeze(values: _Values, attributes: _Attributes) -> list[Any]:
-    return [np.squeeze(values[0], _axes(values, attributes))]
-
-
 def _mod(values: _Values, attributes: _Attributes) -> list[Any]:
     return [(np.fmod if attributes.get("fmod", 0) else np.mod)(values[0], values[1])]
 
@@ -127,10 +119,6 @@ def _reshape(values: _Values, _attributes: _Attributes) -> list[Any]:
         for position, size in enumerate(values[1])
     ]
     return [values[0].reshape(sizes)]
-
-
-def _transpose(values: _Values, attributes: _Attributes) -> list[Any]:
-    return [np.transpose(values[0], attributes.get("perm"))]
 
 
 def _expand(values: _Values, _attributes: _Attributes) -> list[Any]:
@@ -174,7 +162,7 @@ def _reduced(reduce: Callable[..., Any]) -> Callable[[_Values, _Attributes], lis
 
 _RULES: dict[str, Callable[[_Values, _Attributes], list[Any] | None]] = {
     "Cast": _cast,
-    "Concat": _concat,
+    "Concat": lambda values, attributes: [np.concatenate(values, axis=attributes.get("axis", 0))],
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
     "Gather": _gather,
@@ -187,8 +175,8 @@ _RULES: dict[str, Callable[[_Values, _Attributes], list[Any] | None]] = {
     "ReduceSum": _reduced(np.sum),
     "Slice": _slice,
     "Split": _split,
-    "Squeeze": _squeeze,
-    "Transpose": _transpose,
+    "Squeeze": lambda values, attributes: [np.squeeze(values[0], _axes(values, attributes))],
+    "Transpose": lambda values, attributes: [np.transpose(values[0], attributes.get("perm"))],
     "Unsqueeze": _unsqueeze,
 }
 OPERATORS = frozenset(_ELEMENTWISE) | frozenset(_RULES)

@@ -8,7 +8,6 @@ from typing import Any
 from torchgauge.records import rendering
 from torchgauge.records.comparison import Change, Comparison, Place
 from torchgauge.records.exported import Csv
-from torchgauge.records.record import Interval
 from torchgauge.records.verdict import Ruling, Verdict
 
 Rows = tuple[Sequence[str], list[list[Any]]]
@@ -67,11 +66,7 @@ def _cells(columns: str, record: Ruling | Change | Place, overrides: dict[str, A
     for name in columns.split(","):
         value = overrides[name] if name in overrides else getattr(record, name)
         if name == "interval":
-            cells += [None, None] if value is None else _ends(value)
+            cells += [None, None] if value is None else [value.low, value.high]
         else:
             cells.append(value)
     return cells
-
-
-def _ends(interval: Interval) -> list[float]:
-    return [interval.low, interval.high]

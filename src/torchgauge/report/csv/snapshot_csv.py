@@ -110,13 +110,6 @@ def _segments(_: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "runs"} for row in segments]
 
 
-def _timeline(_: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
-    return [
-        {"device": device.device, "at": time, "alive": alive, "reserved": reserved}
-        for time, alive, reserved in device.timeline
-    ]
-
-
 def _ooms(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
     def stack(row: int | None) -> str:
         return _text(None if row is None else snapshot.stacks[row])
@@ -139,6 +132,9 @@ _TABLES = {
     "figures": _figures,
     "stacks": _stacks,
     "segments": _segments,
-    "timeline": _timeline,
+    "timeline": lambda _, device: [
+        {"device": device.device, "at": time, "alive": alive, "reserved": reserved}
+        for time, alive, reserved in device.timeline
+    ],
     "ooms": _ooms,
 }

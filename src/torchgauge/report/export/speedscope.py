@@ -34,7 +34,17 @@ def render(record: object) -> str:
         except InputError as error:
             absent = error
             continue
-        profiles.append(_speedscope_profile(weighted_stacks, label(weight), unit, frames))
+        profiles.append(
+            {
+                "type": "sampled",
+                "name": label(weight),
+                "unit": unit,
+                "startValue": 0,
+                "endValue": sum(own for _, own in weighted_stacks),
+                "samples": [[frames[frame] for frame in stack] for stack, _ in weighted_stacks],
+                "weights": [own for _, own in weighted_stacks],
+            }
+        )
     if not profiles and absent is not None:
         raise absent
     content = {
@@ -45,20 +55,6 @@ def render(record: object) -> str:
         "profiles": profiles,
     }
     return msgspec.json.encode(content).decode() + "\n"
-
-
-def _speedscope_profile(
-    weighted_stacks: list[tuple[Stack, int]], name: str, unit: str, frames: dict[str, int]
-) -> dict[str, Any]:
-    return {
-        "type": "sampled",
-        "name": name,
-        "unit": unit,
-        "startValue": 0,
-        "endValue": sum(own for _, own in weighted_stacks),
-        "samples": [[frames[frame] for frame in stack] for stack, _ in weighted_stacks],
-        "weights": [own for _, own in weighted_stacks],
-    }
 
 
 _AT_ONCE = 4096  # events

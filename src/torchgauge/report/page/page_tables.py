@@ -145,7 +145,7 @@ def tree_tables(tree: Tree, roofs: Roofs | None = None) -> list[dict[str, Any]]:
         _kernels(tree),
         _categories(tree, roofs),
         _buckets(nodes),
-        _lines(tree),
+        records_table("lines", LINES, tree.lines),
     ]
     return [table for table in all_tables if table["rows"]]
 
@@ -208,10 +208,6 @@ def _buckets(nodes: list[Node]) -> dict[str, Any]:
 
 def _with_layer(bucket: Node) -> str:
     return bucket.name + (f" in {bucket.path}" if bucket.path else "")
-
-
-def _lines(tree: Tree) -> dict[str, Any]:
-    return records_table("lines", LINES, tree.lines)
 
 
 def traced_lines(functions: Sequence[TracedFunction]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _places_chart(changes: Changes) -> dict[str, Any]:
     order = sorted(changes.places, key=lambda place: -abs(place.contribution))
     bars = [place for place in order[: page_comparison.BARS] if place.contribution]
     remainder = changes.total - math.fsum(place.contribution for place in bars)
-    names = [_name(place) for place in bars]
+    names = [place.name or "(the model itself)" for place in bars]
     labels = kernel_labels(names) if changes.kind == "kernels" else names
     seconds = (place.contribution for place in bars)
     return chart(
@@ -120,10 +120,6 @@ def _places_chart(changes: Changes) -> dict[str, Any]:
 
 def _bars(parts: Iterable[tuple[str, float]]) -> list[list[Any]]:
     return [[label, round(seconds * 1e9), None] for label, seconds in parts]
-
-
-def _name(place: Place) -> str:
-    return place.name or "(the model itself)"
 
 
 def tables(diff: TraceDiff) -> list[dict[str, Any]] | None:

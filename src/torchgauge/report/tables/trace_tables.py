@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from torchgauge import units
@@ -132,32 +132,24 @@ def details(rank: RankTrace) -> Iterator[Table]:
         ("What kept the host from launching", DELAYS, rank.host_delays, _delay_name, "", True),
         ("Memory of tensors", MEMORY, rank.memory, memory_name, "", False),
         ("Recorded, and counted in no figure", UNCOUNTED, rank.contents.uncounted,
-         _category_name, "", True),
+         lambda uncounted: uncounted.category or "no category", "", True),
     )  # fmt: skip
     for title, columns, records, name, note, recorded in kinds:
         if records:
             notes = (note,) if note else ()
-            yield _first_rows(title, columns, records, name, *notes, recorded=recorded)
+            yield Table(
+                title=title,
+                how="measured",
+                columns=columns,
+                rows=rows_of(columns, records[:MAX_ROWS], name),
+                recorded=recorded,
+                notes=notes,
+                total_rows=len(records),
+            )
 
 
 def _stream_name(kernel: Any) -> str:
     return f"device {kernel.device} stream {kernel.stream}".replace("None", "?")
-
-
-def _first_rows(
-    title: str,
-    columns: Sequence[Column],
-    records: Sequence[Any],
-    name: Any,
-    *notes: str,
-    recorded: bool = True,
-) -> Table:
-    """Return a table of the first records; `recorded`: the names are the file's."""
-    return Table(
-        title=title, how="measured", columns=columns,
-        rows=rows_of(columns, records[:MAX_ROWS], name),
-        recorded=recorded, notes=notes, total_rows=len(records),
-    )  # fmt: skip
 
 
 def _critical_path(path: CriticalPath) -> Table:
@@ -206,10 +198,6 @@ def _synchronisation_name(synchronisation: Any) -> str:
     layer = synchronisation.layer and f"in {synchronisation.layer}"
     parts = ", ".join(filter(None, (synchronisation.operator, layer)))
     return f"{synchronisation.call}{f' ({parts})' if parts else ''}"
-
-
-def _category_name(uncounted: Any) -> str:
-    return uncounted.category or "no category"
 
 
 def _delay_name(delay: Any) -> str:

@@ -73,7 +73,12 @@ def reference_server(
             write_request(folder / "request", (source, None, None))
             stderr = (folder / "stderr").open("wb")
         except OSError as error:
-            raise _unwritable(error) from error
+            raise InputError(
+                "The reference server could not be started.",
+                id="output-unwritable",
+                cause=": ".join(filter(None, (error.strerror or str(error), error.filename))),
+                remedy="Free space, or set TMPDIR to a folder that has some.",
+            ) from error
         arguments = (str(folder), str(os.getpid()), "front")
         numbers = (str(max_batch), str(max_delay), str(workers))
         with stderr, worker(CHILD, *arguments, *numbers, stderr=stderr) as front:
@@ -99,12 +104,3 @@ def _ready(front: subprocess.Popen[bytes], folder: Path) -> FrontReady:
                     raise died(front.wait(), tail(folder / "stderr"))
                 data += part
     return msgspec.json.decode(data, type=FrontReady)
-
-
-def _unwritable(error: OSError) -> InputError:
-    return InputError(
-        "The reference server could not be started.",
-        id="output-unwritable",
-        cause=": ".join(filter(None, (error.strerror or str(error), error.filename))),
-        remedy="Free space, or set TMPDIR to a folder that has some.",
-    )

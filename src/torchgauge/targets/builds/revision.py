@@ -108,7 +108,11 @@ def checked_out(ref: str, spec: str = "") -> Iterator[Revision]:
         try:
             _add(root, tree, commit, ref)
             if not (tree / start.relative_to(root)).is_dir():
-                raise _absent(start, ref)
+                raise InputError(
+                    f"The folder {start} does not exist at {ref}.",
+                    id="base-absent",
+                    remedy="Give a revision that has it, or run it from a folder that both have.",
+                )
             yield Revision(ref, commit, root, tree, _notes(root, tree))
         finally:
             with HeldBack():
@@ -157,7 +161,7 @@ def _add(root: Path, tree: Path, commit: str, ref: str) -> None:
         raise InputError(
             f"'{ref}' could not be checked out.",
             id="base-checkout",
-            cause=_last_lines(result.stderr),
+            cause="\n".join(result.stderr.strip().splitlines()[-5:]),
             remedy="Free space, or set TMPDIR to a folder that has some; `git worktree list` "
             "shows what is there.",
         )
@@ -184,14 +188,6 @@ def _is_pointer(file: Path) -> bool:
         return False
 
 
-def _absent(start: Path, ref: str) -> InputError:
-    return InputError(
-        f"The folder {start} does not exist at {ref}.",
-        id="base-absent",
-        remedy="Give a revision that has it, or run it from a folder that both have.",
-    )
-
-
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     variables = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
     try:
@@ -211,10 +207,6 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             cause=str(error),
             remedy="Install git, or name both builds: --base-target A B.",
         ) from error
-
-
-def _last_lines(text: str, lines: int = 5) -> str:
-    return "\n".join(text.strip().splitlines()[-lines:])
 
 
 LIMIT = 3600.0

@@ -51,7 +51,7 @@ def _restore(restoration: Restoration, owner: ModuleType | type, before: dict[st
     now = dict(now)
     own = isinstance(owner, type) and not owner.__module__.startswith("torch.")
     for name, value in before.items():
-        if _inside(now.get(name)) is _inside(value) or _wrapped(now, name):
+        if _inside(now.get(name)) is _inside(value) or hasattr(now.get(name), _DYNAMO):
             continue
         if _is_function(value) or (own and not _reserved(name)):
             restoration.progressed |= own
@@ -80,7 +80,3 @@ def _inside(function: Any) -> Any:
     return (
         vars(function).get(ORIGINAL, function) if isinstance(function, FunctionType) else function
     )
-
-
-def _wrapped(now: Mapping[str, Any], name: str) -> bool:
-    return hasattr(now.get(name), _DYNAMO)

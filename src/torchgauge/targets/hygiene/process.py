@@ -86,18 +86,10 @@ def _anomaly() -> tuple[bool, bool]:
     return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
 
 
-def _traced() -> int:
-    return tracemalloc.get_traceback_limit() if tracemalloc.is_tracing() else 0
-
-
 def _trace(frames: int) -> None:
     tracemalloc.stop()
     if frames:
         tracemalloc.start(frames)
-
-
-def _collect(enabled: bool) -> None:
-    (gc.enable if enabled else gc.disable)()
 
 
 def _go_back(folder: str | None) -> None:
@@ -158,7 +150,7 @@ _STATES: _States = (
     (torch.is_grad_enabled, torch.set_grad_enabled),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     (_anomaly, lambda modes: torch.set_anomaly_enabled(*modes)),
-    (gc.isenabled, _collect),
+    (gc.isenabled, lambda enabled: (gc.enable if enabled else gc.disable)()),
     (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
     (recursion_limit, set_recursion_limit),
     (np.geterr, lambda modes: np.seterr(**modes)),
@@ -168,7 +160,7 @@ _STATES: _States = (
     (threading.getprofile, threading.setprofile),
     (sys.gettrace, sys.settrace),
     (sys.getprofile, sys.setprofile),
-    (_traced, _trace),
+    (lambda: tracemalloc.get_traceback_limit() if tracemalloc.is_tracing() else 0, _trace),
     (current_folder, _go_back),
     (lambda: locale.setlocale(locale.LC_ALL), lambda text: locale.setlocale(locale.LC_ALL, text)),
     (lambda: [*sys.path], lambda path: sys.path.__setitem__(slice(None), path)),
