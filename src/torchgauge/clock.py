@@ -11,7 +11,6 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Return the time in integer nanoseconds from an arbitrary start."""
-        ...
 
 
 class SystemClock:

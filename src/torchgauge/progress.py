@@ -29,23 +29,18 @@ class Progress(Protocol):
 
     def expect(self, stages: int) -> None:
         """Say how many stages will be started from now on."""
-        ...
 
     def start(self, stage: str) -> None:
         """Say that a stage begins."""
-        ...
 
     def update(self, detail: str, fraction: float | None = None) -> None:
         """Say how far the stage is; `fraction` is None where the end is not known."""
-        ...
 
     def keep(self, figure: str) -> None:
         """Show a figure from now on, whatever the stage."""
-        ...
 
     def close(self) -> None:
         """Take everything off the screen."""
-        ...
 
 
 class Silent:

@@ -91,23 +91,18 @@ class World(Protocol):
     @property
     def timing(self) -> float:
         """The seconds for which a block's processes are timed, once they have loaded."""
-        ...
 
     def facts(self) -> Facts:
         """Return what the original is; raises where it does not run."""
-        ...
 
     def check(self, side: Side, tolerance: float) -> CheckResult:
         """Compare a version's outputs with the original's; raises what the version raises."""
-        ...
 
     def choose(self, by_layer: ByLayer, tolerance: float) -> LayerChoice:
         """Return the layers that a change keeps the outputs with; raises as `check`."""
-        ...
 
     def block(self, a: Side, b: Side, *, layers: bool) -> Block:
         """Time two versions in four fresh processes; raises what either raises."""
-        ...
 
 
 @dataclasses.dataclass

@@ -30,11 +30,9 @@ class Kernels(Protocol):
 
     def product(self, dtype: str, size: int) -> Call:
         """Return a product of two size × size matrices."""
-        ...
 
     def streams(self, working_set: int) -> Iterator[tuple[int, Call]]:
         """Yield (bytes read and written per call, call)."""
-        ...
 
 
 _rates_by_device: dict[tuple[str, str], dict[str, float]] = {}

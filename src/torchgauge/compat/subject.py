@@ -44,47 +44,36 @@ class Subject(Protocol):
 
     def parameters(self) -> int | None:
         """Return the elements of its parameters; None of a plain function."""
-        ...
 
     def trainable(self) -> list[Trainable]:
         """Return its trainable parameters."""
-        ...
 
     def inputs(self, shape: Shape) -> Inputs:
         """Return example inputs of a shape that the model takes."""
-        ...
 
     def sample_cost(self, shape: Shape) -> Cost:
         """Return the work of one sample of a shape, which includes the batch."""
-        ...
 
     def batch(self, inputs: Inputs) -> int | None:
         """Return the samples in one call; None where the inputs do not say."""
-        ...
 
     def first_sample(self, inputs: Inputs) -> Inputs:
         """Return the first sample of the inputs."""
-        ...
 
     def cost(self, inputs: Inputs) -> Cost:
         """Return the work of one call."""
-        ...
 
     def latency(self, inputs: Inputs, warmup: int, iterations: int) -> Latency:
         """Return the time of a call."""
-        ...
 
     def memory(self, inputs: Inputs) -> Memory:
         """Return the memory of a call."""
-        ...
 
     def backward(self, inputs: Inputs, warmup: int, iterations: int) -> Backward:
         """Return time, work and memory of a backward pass."""
-        ...
 
     def roofs(self, cost: Cost) -> Roofs:
         """Return the machine's peak rates on the dtypes of this cost."""
-        ...
 
 
 def is_torch(model: Any, inputs: Inputs | None = None) -> bool:

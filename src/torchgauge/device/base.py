@@ -11,15 +11,12 @@ class DeviceTimer(Protocol):
 
     def start(self) -> None:
         """Mark the beginning on the device's queue."""
-        ...
 
     def stop(self) -> None:
         """Mark the end on the device's queue."""
-        ...
 
     def elapsed(self) -> float:
         """Return the seconds between the marks; the device must have been synchronized."""
-        ...
 
 
 class Device(Protocol):
@@ -31,16 +28,12 @@ class Device(Protocol):
 
     def current(self) -> contextlib.AbstractContextManager[object]:
         """Make it the process's current device for a block."""
-        ...
 
     def synchronize(self) -> None:
         """Return when all queued work is done."""
-        ...
 
     def timer(self) -> DeviceTimer | None:
         """Return a timer of the device's own, or None where the host clock is the truth."""
-        ...
 
     def flush_cache(self) -> None:
         """Push the model's data out of the last-level cache."""
-        ...

@@ -45,11 +45,9 @@ class GpuMetrics(Protocol):
     @property
     def names(self) -> dict[int, str]:
         """The GPUs by index."""
-        ...
 
     def read(self, index: int) -> GpuReading:
         """Return the present reading of one GPU."""
-        ...
 
 
 class NoGpu:

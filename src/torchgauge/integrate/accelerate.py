@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from torch import nn
 
@@ -52,15 +51,9 @@ class Gauge(GaugedTraining):
         self._enter()
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> Literal[False]:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """End the watching, and write the record."""
         self._end(interrupted=error is not None)
-        return False
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -21,19 +21,15 @@ class Watched(Protocol):
     @property
     def interval(self) -> float:
         """Seconds between two ticks."""
-        ...
 
     def tick(self, now: float) -> None:
         """Write what was recorded, and close the window if it has ended."""
-        ...
 
     def after_fork(self) -> None:
         """Forget what was recorded before the fork; called in the child."""
-        ...
 
     def close(self) -> None:
         """Write everything, as the process ends."""
-        ...
 
 
 class Background:

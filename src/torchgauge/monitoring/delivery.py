@@ -37,16 +37,13 @@ class Receiver(Protocol):
     @property
     def part(self) -> str:
         """Its name in the monitor's status."""
-        ...
 
     @property
     def backlog(self) -> int:
         """How many batches wait for it at most while it fails; 1 where a batch has all earlier."""
-        ...
 
     def receive(self, batch: Batch) -> None:
         """Take a batch; what it raises is noted, and the batch comes again with the next one."""
-        ...
 
 
 class Delivery:

@@ -11,7 +11,6 @@ import math
 import random
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from torchgauge.monitoring.series import Series
@@ -140,12 +139,7 @@ class Timing:
             if self.timed:
                 self._first.add(time.perf_counter() - self._begin)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Note the event."""
         if kind is not None and kind is not GeneratorExit:
             self._series.fail(kind)

@@ -126,22 +126,18 @@ class Executor(Protocol):
     @property
     def slots(self) -> int:
         """How many jobs may be under way."""
-        ...
 
     def submit(self, job: Job) -> None:
         """Take a job."""
-        ...
 
     def next(self) -> Done:
         """Wait for one of the jobs, and return it with what came of it.
 
         That is an error where the target itself cannot be used.
         """
-        ...
 
     def close(self) -> None:
         """Give up what is under way."""
-        ...
 
 
 class Processes:

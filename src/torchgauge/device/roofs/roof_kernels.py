@@ -35,23 +35,18 @@ class Kernels(Protocol):
 
     def product(self, dtype: str, size: int) -> Call:
         """Return a product of two size × size matrices; RuntimeError where there is none."""
-        ...
 
     def streams(self, working_set: int) -> Iterator[tuple[int, Call]]:
         """Yield (bytes read and written per call, call), each on `size` bytes in all."""
-        ...
 
     def empty(self) -> Call:
         """Return an operator call that does next to nothing."""
-        ...
 
     def free_memory(self) -> int:
         """Return the bytes that could be allocated now."""
-        ...
 
     def quiet(self) -> contextlib.AbstractContextManager[object]:
         """Run a block without gradients and autocast, and put back what it changed."""
-        ...
 
 
 class TorchKernels:

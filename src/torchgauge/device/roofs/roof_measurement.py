@@ -123,7 +123,6 @@ class Products(Protocol):
 
     def product(self, dtype: str, size: int) -> Callable[[], object]:
         """Return a product of two size × size matrices; RuntimeError where there is none."""
-        ...
 
 
 def measured(

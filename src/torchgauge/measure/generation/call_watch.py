@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from torch import nn
@@ -55,18 +54,12 @@ class CallWatch:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Literal[False]:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Put the model back as it was, and let its caches go."""
         if self._owner.in_fork:
-            return False
+            return
         self._interrupted = isinstance(error, KeyboardInterrupt)
         uninterrupted(self._leave)
-        return False
 
     def _leave(self) -> None:
         _open_watches.discard(self)

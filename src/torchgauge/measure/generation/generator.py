@@ -31,7 +31,6 @@ class Generator(Protocol):
 
     def ready(self, inputs: Mapping[str, Any], cache_kind: str) -> Callable[[], object]:
         """Return the call that generates from the inputs, with everything set for it."""
-        ...
 
 
 def generator(model: Any, assistant: Any, options: GenerationOptions) -> Generator:

@@ -9,8 +9,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import torch
@@ -62,18 +61,13 @@ class GenerationWatch:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Literal[False]:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Put the model back as it was, then make the record.
 
         The first Ctrl-C meanwhile is raised once that is done. Does nothing in a forked process.
         """
         if self._owner.in_fork:
-            return False
+            return
         try:
             with Interrupts() as interrupts:
                 self._watch.__exit__(kind, error, trace)
@@ -86,7 +80,6 @@ class GenerationWatch:
             run_all([lambda: self._watch.__exit__(kind, error, trace), self._turn.end])
         if interrupts.noted and error is None:
             raise KeyboardInterrupt
-        return False
 
     @property
     def calls(self) -> tuple[GenerationCall, ...]:

@@ -42,7 +42,6 @@ class OnProgress(Protocol):
 
     def __call__(self, samples: int, relative_error: float | None, elapsed: float) -> None:
         """Take the samples so far, the last look's relative error, and the seconds of sampling."""
-        ...
 
 
 class BetweenCalls(Protocol):
@@ -53,7 +52,6 @@ class BetweenCalls(Protocol):
 
     def run(self) -> None:
         """Do the work once."""
-        ...
 
 
 def sample(
@@ -178,7 +176,6 @@ class _Goal(Protocol):
 
     def reached(self, samples: _Samples, elapsed: float, /) -> bool:
         """Return whether the run may end, and set the next look."""
-        ...
 
 
 class _Precision:

@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -88,23 +87,17 @@ class Timeline:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> Literal[False]:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Put torch back as it was, then read what was recorded.
 
         The first Ctrl-C meanwhile is raised once that is done. Does nothing in a forked process.
         """
         if self._owner.in_fork:
-            return False
+            return
         try:
             self._finish(error)
         finally:  # again, since a signal may have been faster
             uninterrupted(self._leave)
-        return False
 
     def _finish(self, error: BaseException | None) -> None:
         with Interrupts() as interrupts:

@@ -32,19 +32,15 @@ class Sender(Protocol):
 
     def ended(self, row: int, fate: Fate, moment: float, problem: str = "") -> None:
         """Take note of the fate of a request."""
-        ...
 
     def idle(self, connection: Connection, moment: float) -> None:
         """Use a connection for another request."""
-        ...
 
     def leads_elsewhere(self, location: str) -> bool:
         """Whether a redirect leads to another host."""
-        ...
 
     def served_by(self, software: bytes) -> None:
         """Take note of what the server calls itself."""
-        ...
 
 
 class LibraryClient(Protocol):
@@ -58,11 +54,9 @@ class LibraryClient(Protocol):
 
     async def exchange(self, row: int, ready: float) -> None:
         """Send a request that could be sent since `ready`, read its answer, report its fate."""
-        ...
 
     async def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 class Connection:

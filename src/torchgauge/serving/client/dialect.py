@@ -29,15 +29,12 @@ class AnswerReader(Protocol):
 
     def start(self, *, streamed: bool) -> None:
         """Begin an answer, which is a stream of events or one body."""
-        ...
 
     def feed(self, data: bytes, now: float) -> None:
         """Read a piece of the body that came at `now`. Raises EventTooLongError."""
-        ...
 
     def finish(self, now: float) -> Outcome:
         """Return what the answer was, now that its body has ended."""
-        ...
 
 
 @dataclass(frozen=True)

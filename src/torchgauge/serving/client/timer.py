@@ -38,11 +38,9 @@ class Timer(Protocol):
 
         With `sleep` a `SendingLoop` may read nothing until then, if that is soon.
         """
-        ...
 
     def close(self) -> None:
         """Call no longer."""
-        ...
 
 
 @runtime_checkable
@@ -51,7 +49,6 @@ class SleepingLoop(Protocol):
 
     def sleep_with(self, timer: TimerDescriptor) -> None:
         """Read nothing while the timer's moment is soon, and call it then."""
-        ...
 
 
 def timer(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> Timer:
