@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.records.target import Facts
 
@@ -42,36 +44,31 @@ def _graphs(facts: Facts) -> str | None:
     return None
 
 
+def _compile(
+    mode: str,
+    reason: Callable[[Facts], str | None],
+    *,
+    gain: float = 0.2,
+    setup: Callable[[Facts], float] = _compiling,
+) -> Candidate:
+    argument = f', mode="{mode}"' if mode else ""
+    return Candidate(
+        id="-".join(filter(None, ("compile", mode))),
+        title=", ".join(filter(None, ("torch.compile", mode))),
+        code=fixed(f"model = torch.compile(model{argument})"),
+        reason=reason,
+        order="compile",
+        group="compile",
+        gain=gain,
+        setup=setup,
+    )
+
+
 CANDIDATES = (
-    Candidate(
-        id="compile",
-        title="torch.compile",
-        code=fixed("model = torch.compile(model)"),
-        reason=_needs_compiler,
-        order="compile",
-        group="compile",
-        gain=0.2,
-        setup=_compiling,
-    ),
-    Candidate(
-        id="compile-reduce-overhead",
-        title="torch.compile, reduce-overhead",
-        code=fixed('model = torch.compile(model, mode="reduce-overhead")'),
-        reason=_needs_cuda,
-        order="compile",
-        group="compile",
-        gain=0.2,
-        setup=_compiling,
-    ),
-    Candidate(
-        id="compile-max-autotune",
-        title="torch.compile, max-autotune",
-        code=fixed('model = torch.compile(model, mode="max-autotune")'),
-        reason=_autotune,
-        order="compile",
-        group="compile",
-        gain=0.25,
-        setup=lambda facts: AUTOTUNING * _compiling(facts),
+    _compile("", _needs_compiler),
+    _compile("reduce-overhead", _needs_cuda),
+    _compile(
+        "max-autotune", _autotune, gain=0.25, setup=lambda facts: AUTOTUNING * _compiling(facts)
     ),
     Candidate(
         id="cuda-graphs",

@@ -6,24 +6,6 @@ from torchgauge.advice.candidate import Candidate, fixed
 from torchgauge.records.target import Facts
 from torchgauge.targets.runtimes.runtime_options import LEVELS
 
-_INFERENCE_MODE = (
-    Candidate(
-        id="inference-mode",
-        title="eval() and inference_mode",
-        code=fixed("model.eval()\nmodel.forward = torch.inference_mode()(model.forward)"),
-        reason=lambda facts: (
-            None
-            if facts.target.grad_mode == "inference_mode"
-            else "Its forward takes gradients itself, and inference mode has none."
-        ),
-        step="inference",
-        # Every other candidate is compared with an original that runs so already.
-        original="model.forward = torch.inference_mode(False)(torch.enable_grad()(model.forward))",
-        group="mode",
-    ),
-)
-
-
 _USUAL = "all"
 _OPENVINO = """\
 from torchgauge.targets.loaders.onnx_file import open_runtime
@@ -56,7 +38,56 @@ def _openvino(facts: Facts) -> str | None:
     return None if facts.openvino else "openvino is not installed: the extra openvino."
 
 
-_ONNX_RUNTIME = (
+def _attention_reason(facts: Facts) -> str | None:
+    if "set_attn_implementation" not in facts.switches or not facts.attention:
+        return "The model has no switch for its attention; code of its own is not rewritten."
+    if facts.attention != "eager":
+        return f"It uses {facts.attention} already."
+    return None
+
+
+KINDS = ("1d", "2d", "3d")
+
+
+def _folding_reason(facts: Facts) -> str | None:
+    if any(facts.count(f"Conv{kind}") and facts.count(f"BatchNorm{kind}") for kind in KINDS):
+        return None
+    return "The model has no batch normalisation after a convolution."
+
+
+def _channels_last_reason(facts: Facts) -> str | None:
+    if not facts.count("Conv2d", "ConvTranspose2d"):
+        return "The model has no two-dimensional convolution."
+    if not facts.image_inputs:
+        return "No input has the four dimensions of images."
+    return None if facts.plain_inputs else "Its inputs are not plain tensors."
+
+
+def _code(facts: Facts) -> str:
+    to = "to(memory_format=torch.channels_last) if {0}.dim() == 4 else {0}"
+    lines = ["model = model.to(memory_format=torch.channels_last)"]
+    if facts.float_args:
+        lines.append(f"args = [a.{to.format('a')} for a in args]")
+    if facts.float_kwargs:
+        lines.append(f"kwargs = {{k: v.{to.format('v')} for k, v in kwargs.items()}}")
+    return "\n".join(lines)
+
+
+CANDIDATES = (
+    Candidate(
+        id="inference-mode",
+        title="eval() and inference_mode",
+        code=fixed("model.eval()\nmodel.forward = torch.inference_mode()(model.forward)"),
+        reason=lambda facts: (
+            None
+            if facts.target.grad_mode == "inference_mode"
+            else "Its forward takes gradients itself, and inference mode has none."
+        ),
+        step="inference",
+        # Every other candidate is compared with an original that runs so already.
+        original="model.forward = torch.inference_mode(False)(torch.enable_grad()(model.forward))",
+        group="mode",
+    ),
     *(_level(name) for name in ("all", "extended", "basic")),
     Candidate(
         id="openvino",
@@ -81,18 +112,6 @@ _ONNX_RUNTIME = (
         needs_module=False,
         runtime="onnxruntime",
     ),
-)
-
-
-def _attention_reason(facts: Facts) -> str | None:
-    if "set_attn_implementation" not in facts.switches or not facts.attention:
-        return "The model has no switch for its attention; code of its own is not rewritten."
-    if facts.attention != "eager":
-        return f"It uses {facts.attention} already."
-    return None
-
-
-_ATTENTION = (
     Candidate(
         id="sdpa",
         title="scaled_dot_product_attention",
@@ -101,19 +120,6 @@ _ATTENTION = (
         order="rewrite",
         gain=0.1,
     ),
-)
-
-
-KINDS = ("1d", "2d", "3d")
-
-
-def _folding_reason(facts: Facts) -> str | None:
-    if any(facts.count(f"Conv{kind}") and facts.count(f"BatchNorm{kind}") for kind in KINDS):
-        return None
-    return "The model has no batch normalisation after a convolution."
-
-
-_FOLDING = (
     Candidate(
         id="fold-batch-norm",
         title="batch norms folded into convolutions",
@@ -125,28 +131,6 @@ _FOLDING = (
         order="rewrite",
         gain=0.05,
     ),
-)
-
-
-def _channels_last_reason(facts: Facts) -> str | None:
-    if not facts.count("Conv2d", "ConvTranspose2d"):
-        return "The model has no two-dimensional convolution."
-    if not facts.image_inputs:
-        return "No input has the four dimensions of images."
-    return None if facts.plain_inputs else "Its inputs are not plain tensors."
-
-
-def _code(facts: Facts) -> str:
-    to = "to(memory_format=torch.channels_last) if {0}.dim() == 4 else {0}"
-    lines = ["model = model.to(memory_format=torch.channels_last)"]
-    if facts.float_args:
-        lines.append(f"args = [a.{to.format('a')} for a in args]")
-    if facts.float_kwargs:
-        lines.append(f"kwargs = {{k: v.{to.format('v')} for k, v in kwargs.items()}}")
-    return "\n".join(lines)
-
-
-_CHANNELS_LAST = (
     Candidate(
         id="channels-last",
         title="channels-last memory format",
@@ -156,6 +140,3 @@ _CHANNELS_LAST = (
         gain=0.1,
     ),
 )
-
-
-CANDIDATES = (*_INFERENCE_MODE, *_ONNX_RUNTIME, *_ATTENTION, *_FOLDING, *_CHANNELS_LAST)

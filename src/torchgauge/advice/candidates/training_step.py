@@ -9,49 +9,26 @@ FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 FOREACH = (*FUSED, "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
 
 
-def _unsupported_reason(names: tuple[str, ...], facts: Facts) -> str | None:
-    if facts.optimizer in names:
-        return None
-    return f"{facts.optimizer or 'The optimizer'} has no such implementation."
+def _implementation(
+    name: str, other: str, optimizers: tuple[str, ...], gain: float = 0.03
+) -> Candidate:
+    def reason(facts: Facts) -> str | None:
+        if facts.optimizer in optimizers:
+            return None
+        return f"{facts.optimizer or 'The optimizer'} has no such implementation."
 
-
-_OPTIMIZER = (
-    Candidate(
-        id="optimizer-fused",
-        title="fused optimizer",
+    return Candidate(
+        id=f"optimizer-{name}",
+        title=f"{name} optimizer",
         code=fixed(
-            "for group in optimizer.param_groups:\n    group.update(fused=True, foreach=False)"
+            f"for group in optimizer.param_groups:\n    group.update({name}=True, {other}=False)"
         ),
-        reason=lambda facts: _unsupported_reason(FUSED, facts),
+        reason=reason,
         step="training",
         on="optimizer",
         group="optimizer",
-        gain=0.1,
-    ),
-    Candidate(
-        id="optimizer-foreach",
-        title="foreach optimizer",
-        code=fixed(
-            "for group in optimizer.param_groups:\n    group.update(foreach=True, fused=False)"
-        ),
-        reason=lambda facts: _unsupported_reason(FOREACH, facts),
-        step="training",
-        on="optimizer",
-        group="optimizer",
-    ),
-)
-
-
-_ZERO_GRAD = (
-    Candidate(
-        id="zero-grad-none",
-        title="gradients freed instead of zeroed",
-        code=fixed("optimizer.zero_grad(set_to_none=True)"),
-        reason=lambda _facts: "torch 2 does so by default, and so does the measured step.",
-        step="training",
-        on="optimizer",
-    ),
-)
+        gain=gain,
+    )
 
 
 def _checkpointing(facts: Facts) -> str | None:
@@ -60,7 +37,17 @@ def _checkpointing(facts: Facts) -> str | None:
     return "The model has no switch for it; torch.utils.checkpoint goes into its own code."
 
 
-_TRAINING_MEMORY = (
+CANDIDATES = (
+    _implementation("fused", "foreach", FUSED, gain=0.1),
+    _implementation("foreach", "fused", FOREACH),
+    Candidate(
+        id="zero-grad-none",
+        title="gradients freed instead of zeroed",
+        code=fixed("optimizer.zero_grad(set_to_none=True)"),
+        reason=lambda _facts: "torch 2 does so by default, and so does the measured step.",
+        step="training",
+        on="optimizer",
+    ),
     Candidate(
         id="gradient-checkpointing",
         title="activations computed again",
@@ -83,10 +70,6 @@ _TRAINING_MEMORY = (
         step="training",
         goal="memory",
     ),
-)
-
-
-_ACTIVATION_OFFLOAD = (
     Candidate(
         id="activation-offload",
         title="activations kept on the host",
@@ -100,6 +83,3 @@ _ACTIVATION_OFFLOAD = (
         goal="memory",
     ),
 )
-
-
-CANDIDATES = (*_OPTIMIZER, *_ZERO_GRAD, *_TRAINING_MEMORY, *_ACTIVATION_OFFLOAD)

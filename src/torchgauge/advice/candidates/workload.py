@@ -39,37 +39,10 @@ def _batch_reason(facts: Facts) -> str | None:
     return None
 
 
-_BATCH = (_batch(2), _batch(4), _batch(8))
-
-
 def _copies(facts: Facts) -> str | None:
     if not facts.cuda:
         return "Nothing is copied to a GPU."
     return "The inputs are on the GPU when a call is timed: measure your loop with tg.timeline."
-
-
-_LOADING = (
-    Candidate(
-        id="pinned-memory",
-        title="pinned memory and copies that overlap the work",
-        code=fixed(
-            "loader = DataLoader(data, pin_memory=True)\n"
-            "batch = batch.to(device, non_blocking=True)"
-        ),
-        reason=_copies,
-        needs_module=False,
-    ),
-    Candidate(
-        id="loader-workers",
-        title="workers that load data",
-        code=fixed("loader = DataLoader(data, num_workers=4, persistent_workers=True)"),
-        reason=lambda _facts: (
-            "The loader is in your loop: tg.timeline shows how long a step waits."
-        ),
-        step="training",
-        needs_module=False,
-    ),
-)
 
 
 DEVICES = (2, 4, 8)
@@ -109,7 +82,30 @@ def _bytes(name: str, value: float, by: str) -> Assumed:
     return Assumed(name=name, value=value, unit="B", by=by)
 
 
-_SHARDING = (
+CANDIDATES = (
+    _batch(2),
+    _batch(4),
+    _batch(8),
+    Candidate(
+        id="pinned-memory",
+        title="pinned memory and copies that overlap the work",
+        code=fixed(
+            "loader = DataLoader(data, pin_memory=True)\n"
+            "batch = batch.to(device, non_blocking=True)"
+        ),
+        reason=_copies,
+        needs_module=False,
+    ),
+    Candidate(
+        id="loader-workers",
+        title="workers that load data",
+        code=fixed("loader = DataLoader(data, num_workers=4, persistent_workers=True)"),
+        reason=lambda _facts: (
+            "The loader is in your loop: tg.timeline shows how long a step waits."
+        ),
+        step="training",
+        needs_module=False,
+    ),
     Candidate(
         id="fsdp",
         title="fully sharded data parallel",
@@ -129,10 +125,6 @@ _SHARDING = (
         goal="memory",
         assumed=_tensor,
     ),
-)
-
-
-_SERVING = (
     Candidate(
         id="dynamic-batching",
         title="requests collected into batches",
@@ -153,6 +145,3 @@ _SERVING = (
         needs_module=False,
     ),
 )
-
-
-CANDIDATES = (*_BATCH, *_LOADING, *_SHARDING, *_SERVING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from torchgauge.analyze.generation.cells import decode_steps
 from torchgauge.imports import imported
-from torchgauge.records.generation.cell import GenerationCell
+from torchgauge.records.generation.call import GenerationCall
+from torchgauge.records.generation.cell import GenerationCell, RepeatedTime
 
 Stage = Literal["prefill", "decode"]
 Floats = npt.NDArray[np.float64]
@@ -57,31 +58,29 @@ def fitted_cells(cells: Iterable[GenerationCell], cache_kind: str) -> tuple[Gene
 
 def prefill_points(cells: Sequence[GenerationCell]) -> tuple[StagePoint, ...]:
     """Return a point for each cell: the time of its prefill."""
-    return tuple(
-        StagePoint(
-            index,
-            cell.batch * cell.beams,
-            cell.prompt,
-            cell.prefill.value,
-            _error(call.prefill for call in cell.timed_calls),
-        )
-        for index, cell in enumerate(cells)
-        if cell.prefill is not None and cell.prefill.value > 0
-    )
+    return _points(cells, lambda cell: cell.prefill, lambda call: call.prefill)
 
 
 def first_token_points(cells: Sequence[GenerationCell]) -> tuple[StagePoint, ...]:
     """Return a point for each cell: its time to the first token."""
+    return _points(cells, lambda cell: cell.ttft, lambda call: call.first_token)
+
+
+def _points(
+    cells: Sequence[GenerationCell],
+    time_of_cell: Callable[[GenerationCell], RepeatedTime | None],
+    time_of_call: Callable[[GenerationCall], float | None],
+) -> tuple[StagePoint, ...]:
     return tuple(
         StagePoint(
             index,
             cell.batch * cell.beams,
             cell.prompt,
-            cell.ttft.value,
-            _error(call.first_token for call in cell.timed_calls),
+            time.value,
+            _error(map(time_of_call, cell.timed_calls)),
         )
         for index, cell in enumerate(cells)
-        if cell.ttft is not None and cell.ttft.value > 0
+        if (time := time_of_cell(cell)) is not None and time.value > 0
     )
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -135,13 +135,10 @@ def _by_profile(
     profiled = profile_nodes(model, placement, step, effort, now)
     times, turns = profiled.times, profiled.turns
     nodes = timed_nodes(profiled.recorded, times, profiled.graph, graph)
-    profiler = Pass(
-        name="ONNX Runtime's profiler",
-        steps=len(turns.instrumented),
-        duration=statistics.median(turns.instrumented),
+    profiler = msgspec.structs.replace(
+        _pass("ONNX Runtime's profiler", turns),
         per_node=times.per_node,
         per_tiny_node=times.calibrated,
-        **_bare(turns),
     )
     warnings = [*_fallen_back(model, profiled.recorded.nodes, nodes), *_unexplained(times)]
     return _tree(graph, nodes, times.outside, profiler, warnings)
@@ -163,13 +160,8 @@ def _by_counters(
     counted = sum(counter.seconds or 0.0 for counter in counters)
     scale = min(1.0, bare / counted) if counted else 1.0
     nodes = counted_nodes(counters, graph, scale)
-    counting_pass = Pass(
-        name="OpenVINO's counters",
-        steps=len(turns.instrumented),
-        duration=statistics.median(turns.instrumented),
-        **_bare(turns),
-    )
-    return _tree(graph, nodes, max(0.0, bare - counted * scale), counting_pass, [])
+    instrument = _pass("OpenVINO's counters", turns)
+    return _tree(graph, nodes, max(0.0, bare - counted * scale), instrument, [])
 
 
 def _by_dump(
@@ -194,17 +186,18 @@ def _by_dump(
     counted = sum(node.seconds for node in call.nodes)
     scale = min(1.0, bare / counted) if counted else 1.0
     nodes = [dataclasses.replace(node, seconds=node.seconds * scale) for node in call.nodes]
-    events = Pass(
-        name="ExecuTorch's events",
+    instrument = _pass("ExecuTorch's events", turns)
+    return _tree(graph, nodes, max(0.0, bare - counted * scale), instrument, [])
+
+
+def _pass(name: str, turns: Turns) -> Pass:
+    return Pass(
+        name=name,
         steps=len(turns.instrumented),
         duration=statistics.median(turns.instrumented),
-        **_bare(turns),
+        bare=statistics.median(turns.bare),
+        bare_interval=median_interval(turns.bare),
     )
-    return _tree(graph, nodes, max(0.0, bare - counted * scale), events, [])
-
-
-def _bare(turns: Turns) -> dict[str, Any]:
-    return {"bare": statistics.median(turns.bare), "bare_interval": median_interval(turns.bare)}
 
 
 def _tree(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torchgauge import units
 from torchgauge.analyze.generation.cells import decode_steps
@@ -44,9 +44,7 @@ def _waits(levels: Sequence[Level]) -> Iterator[Chart]:
         if level.latency is not None
         and (percentile := level.latency.percentile(FRACTION)) is not None
     }
-    if len(values) > 1:
-        top = units.time(max(values.values()), 3)
-        yield Chart("Latency p99 by offered requests/s", "line", [*values.values()], [*values], top)
+    yield from _line("Latency p99 by offered requests/s", values, _time)
 
 
 def _answers(levels: Sequence[Level]) -> Iterator[Chart]:
@@ -55,10 +53,24 @@ def _answers(levels: Sequence[Level]) -> Iterator[Chart]:
         for level in levels
         if level.goodput is not None
     }
+    yield from _line("Within all goals by offered requests/s", values, _rate)
+
+
+def _time(seconds: float) -> str:
+    return units.time(seconds, 3)
+
+
+def _rate(per_second: float) -> str:
+    return units.rate(per_second, "requests", 3)
+
+
+def _line(
+    title: str, values: Mapping[str, float], text: Callable[[float], str], note: str = ""
+) -> Iterator[Chart]:
+    """Yield a line through two values or more, with the text of the largest."""
     if len(values) > 1:
-        top = units.rate(max(values.values()), "requests", 3)
-        title = "Within all goals by offered requests/s"
-        yield Chart(title, "line", [*values.values()], [*values], top)
+        top = text(max(values.values()))
+        yield Chart(title, "line", [*values.values()], [*values], top, note)
 
 
 def _latencies(level: Level) -> list[tuple[float, float]]:
@@ -133,12 +145,9 @@ def _percentiles(settings: Sequence[PlannedSetting]) -> Iterator[Chart]:
         if setting.latency is not None
         and (percentile := setting.latency.percentile(FRACTION)) is not None
     }
-    if len(values) > 1:
-        unstable = [f"{setting.workers:,}" for setting in settings if not setting.stable]
-        note = f"the queue grows with {', '.join(unstable)}" * bool(unstable)
-        title = "Latency p99 by workers (estimated)"
-        top = units.time(max(values.values()), 3)
-        yield Chart(title, "line", [*values.values()], [*values], top, note)
+    unstable = [f"{setting.workers:,}" for setting in settings if not setting.stable]
+    note = f"the queue grows with {', '.join(unstable)}" * bool(unstable)
+    yield from _line("Latency p99 by workers (estimated)", values, _time, note)
 
 
 def _knees(settings: Sequence[PlannedSetting]) -> Iterator[Chart]:
@@ -147,9 +156,7 @@ def _knees(settings: Sequence[PlannedSetting]) -> Iterator[Chart]:
         for setting in settings
         if setting.knee is not None
     }
-    if len(values) > 1:
-        top = units.rate(max(values.values()), "requests", 3)
-        yield Chart("Knee by workers (estimated)", "line", [*values.values()], [*values], top)
+    yield from _line("Knee by workers (estimated)", values, _rate)
 
 
 MAX_SIDE = 6  # batches or prompts of a map
@@ -199,7 +206,7 @@ def _caches(cells: Sequence[GenerationCell]) -> Iterator[Chart]:
     }
     if len(sizes) > 1:
         title = f"Cache held by positions, batch {cells[0].batch}"
-        yield Chart(title, "line", [*sizes.values()], [*sizes], units.size(max(sizes.values()), 3))
+        yield from _line(title, sizes, lambda size: units.size(size, 3))
 
 
 def _map(cells: Sequence[GenerationCell]) -> Iterator[Chart]:
