@@ -20,12 +20,12 @@ from tests.support.kineto_events import (
     read,
 )
 from tests.support.paths import TINY_TRAINING, public_trace
+from tests.support.recorded_trees import recorded_tree
 
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.launches import KINDS
 from torchgauge.analyze.timeline.launches import launched as launches_of
 from torchgauge.analyze.timeline.module_calls import Modules
-from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 
 LAYERED = ["h100_bert_small", "h100_qwen_0.5b", "mi300_resnet_ddp_checkpoint_rank0of8"]

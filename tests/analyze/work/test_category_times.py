@@ -2,8 +2,8 @@
 
 import pytest
 from tests.support.paths import public_trace
+from tests.support.recorded_trees import recorded_tree
 
-from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.analyze.work.category_times import OUTSIDE, category_times
 from torchgauge.device.roofs import peaks
 from torchgauge.readers.kineto.kineto import read_events

@@ -4,18 +4,19 @@ import json
 
 import numpy as np
 import pytest
+from tests.support.recorded_trees import recorded_tree
 
 from torchgauge.analyze.timeline.attribution import (
     FORWARD,
     NONE,
     OUTSIDE,
+    PHASES,
     RECOMPUTE,
     RECOMPUTE_END,
     attribute,
 )
 from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
-from torchgauge.analyze.trace.device_work import recorded_tree
-from torchgauge.analyze.work.event_costs import ABSENT, by_layer, by_node, event_costs
+from torchgauge.analyze.work.event_costs import ABSENT, by_node, event_costs
 from torchgauge.readers.kineto.kineto import read_events
 
 MM = {"dims": [[2, 3], [3, 4]], "types": ["float", "float"]}
@@ -48,6 +49,22 @@ def trace(*spans):
     for one in spans:
         now = lay(one, now) + 1
     return read_events(json.dumps({"traceEvents": events}).encode())
+
+
+def by_layer(costs, spans):
+    """Products, vector work, calls and unknown calls, by layer (NONE outside of all) and phase."""
+    keys, inverse = np.unique(
+        (spans.layer * len(PHASES) + spans.phase)[costs.counts], return_inverse=True
+    )
+    matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
+    has_work = matmul != ABSENT
+    columns = np.zeros((4, len(keys)), np.int64)
+    for row, values in enumerate((matmul * has_work, vector * has_work, 1, ~has_work)):
+        np.add.at(columns[row], inverse, values)
+    return {
+        divmod(key, len(PHASES)): tuple(sums)
+        for key, sums in zip(keys.tolist(), columns.T.tolist(), strict=True)
+    }
 
 
 def costs_of(*spans):

@@ -2,8 +2,7 @@
 
 import pytest
 from tests.support.kineto_events import op, read
-
-from torchgauge.analyze.trace.device_work import recorded_tree
+from tests.support.recorded_trees import recorded_tree
 
 
 def dtypes(*calls):

@@ -4,7 +4,8 @@ import pytest
 import torch
 from transformers import DynamicCache, LlamaConfig, QuantizedCache, StaticCache
 
-from torchgauge.measure.generation.call_records import cache_size
+from torchgauge.measure.generation.cache_layout import cache_layout
+from torchgauge.measure.generation.call_records import size_of
 
 LAYERS, HEADS, SIZE = 2, 2, 8
 CONFIG = LlamaConfig(
@@ -18,6 +19,11 @@ def filled(cache, positions, sequences=3, dtype=torch.float32):
         keys = torch.zeros(sequences, HEADS, positions, SIZE, dtype=dtype)
         cache.update(keys, keys.clone(), layer)
     return cache
+
+
+def cache_size(cache, config=None, positions=None):
+    layout = cache_layout(cache)
+    return None if layout is None else size_of(layout, config, positions)
 
 
 def figures(size):

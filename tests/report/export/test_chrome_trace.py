@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from tests.support.kineto_events import mark, op, read
+from tests.support.recorded_trees import recorded_tree
 from torch import nn
 
 import torchgauge as tg
 from torchgauge.analyze.timeline.attribution import attribute
 from torchgauge.analyze.timeline.call_tree import CallTree, NamedModule
 from torchgauge.analyze.timeline.launches import named_spans
-from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.measure.forward import opened
 from torchgauge.measure.timeline import timeline
 from torchgauge.readers.kineto.kineto import read_events

@@ -11,11 +11,11 @@ from tests.support import pages, records
 from tests.support.page_data import Elements, data, parts, table
 from tests.support.pages import cost, loop, roofs, system_with_gpu
 from tests.support.paths import TINY_TRAINING
+from tests.support.recorded_trees import recorded_tree
 
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.share_rules import farthest_from_roof, widest_layer
-from torchgauge.analyze.trace.device_work import recorded_tree
 from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records import codec
 from torchgauge.records.latency.latency import LatencyRun

@@ -19,7 +19,7 @@ from torchgauge.analyze.timeline.steps import marked
 from torchgauge.analyze.timeline.tree import NodeDraft, NodeTable, node_table
 from torchgauge.analyze.timeline.typical_step import typical
 from torchgauge.analyze.trace.kernel_facts import Facts
-from torchgauge.analyze.work.event_costs import EventCosts, by_node, event_costs
+from torchgauge.analyze.work.event_costs import EventCosts, by_node
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.events import ABSENT, Events, Integers
@@ -118,8 +118,19 @@ _MARKING = {
 }
 
 
-def recorded_tree(events: Events) -> Tree:
-    """Return the tree of all that was recorded, its figures summed over the whole recording.
+def attributed(events: Events) -> tuple[Modules, Spans]:
+    """Return the layers that the trace names, and the host's spans with their layer and phase."""
+    modules = Modules(events, _name(events))
+    spans = attribute(events, modules.tree, number=modules.number, calls=modules.calls)
+    if not len(modules):
+        spans = dataclasses.replace(spans, layer=np.zeros_like(spans.layer))
+    return modules, spans
+
+
+def tree_of(events: Events, modules: Modules, spans: Spans, costs: EventCosts) -> Tree:
+    """Return the tree of all that was recorded, from the results of `attributed`.
+
+    Its figures are sums over the whole recording.
 
     Nothing is left out: the sum of `device` is that of the durations of all device work, the sum of
     `host` is the time of the marked steps with what ran outside of them; threads that run at once
@@ -133,21 +144,6 @@ def recorded_tree(events: Events) -> Tree:
     `nn.Module:` calls, which name class and instance and no path. Without any, operators and
     kernels are the model's own, and a warning says so.
     """
-    modules, spans = attributed(events)
-    return tree_of(events, modules, spans, event_costs(events, spans))
-
-
-def attributed(events: Events) -> tuple[Modules, Spans]:
-    """Return the layers that the trace names, and the host's spans with their layer and phase."""
-    modules = Modules(events, _name(events))
-    spans = attribute(events, modules.tree, number=modules.number, calls=modules.calls)
-    if not len(modules):
-        spans = dataclasses.replace(spans, layer=np.zeros_like(spans.layer))
-    return modules, spans
-
-
-def tree_of(events: Events, modules: Modules, spans: Spans, costs: EventCosts) -> Tree:
-    """Return the tree as `recorded_tree` does, from the results of `attributed`."""
     table = node_table(events, spans, modules.tree, STEP, as_one=True)
     _count(table, costs)
     tree = typical(table, LayerTimes([], []), step="loop", passes=())

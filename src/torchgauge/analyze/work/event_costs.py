@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.timeline.attribution import NONE, PHASES, RECOMPUTE_END, Spans, by_depth
+from torchgauge.analyze.timeline.attribution import NONE, RECOMPUTE_END, Spans, by_depth
 from torchgauge.analyze.work.categories import COMPILED_GRAPH
 from torchgauge.analyze.work.recorded_work import Texts, free_bytes, recorded_work
 from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
@@ -68,31 +68,6 @@ class EventCosts:
         """The share of operator calls whose work is known; None without calls."""
         calls = int(self.counts.sum())
         return float((self.counts & (self.matmul != ABSENT)).sum()) / calls if calls else None
-
-
-class LayerSum(NamedTuple):
-    """Sums over the operators of one layer in one phase; `unknown` is how many are in no sum."""
-
-    matmul: int
-    vector: int
-    calls: int
-    unknown: int
-
-
-def by_layer(costs: EventCosts, spans: Spans) -> dict[tuple[int, int], LayerSum]:
-    """Return the sums by layer (NONE outside of all) and phase, as numbered in `Spans`."""
-    keys, inverse = np.unique(
-        (spans.layer * len(PHASES) + spans.phase)[costs.counts], return_inverse=True
-    )
-    matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
-    has_work = matmul != ABSENT
-    columns = np.zeros((4, len(keys)), np.int64)
-    for row, values in enumerate((matmul * has_work, vector * has_work, 1, ~has_work)):
-        np.add.at(columns[row], inverse, values)
-    return {
-        divmod(key, len(PHASES)): LayerSum(*sums)
-        for key, sums in zip(keys.tolist(), columns.T.tolist(), strict=True)
-    }
 
 
 class NodeSum(NamedTuple):

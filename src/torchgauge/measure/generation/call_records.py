@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchgauge.measure.generation.cache_layout import CacheLayout, PositionTensor, cache_layout
+from torchgauge.measure.generation.cache_layout import CacheLayout, PositionTensor
 from torchgauge.measure.generation.generate_calls import GenerateCall
 from torchgauge.measure.generation.loops import Loop, loop_stages
 from torchgauge.measure.generation.stages import (
@@ -21,18 +21,12 @@ from torchgauge.measure.generation.stages import (
 from torchgauge.records.generation.call import CacheSize, GenerationCall, Stage
 
 
-def cache_size(cache: Any, config: Any = None, positions: int | None = None) -> CacheSize | None:
-    """Return what a cache takes; None where there is no tensor in it.
+def size_of(layout: CacheLayout, config: Any, positions: int | None = None) -> CacheSize:
+    """Return what a cache of that layout takes.
 
     `config` is the model's, for the formula. `positions` that it has seen are needed for caches
     that do not say how many (static ones, whose count is a tensor on the device).
     """
-    layout = cache_layout(cache)
-    return None if layout is None else size_of(layout, config, positions)
-
-
-def size_of(layout: CacheLayout, config: Any, positions: int | None = None) -> CacheSize:
-    """Return what a cache of that layout takes, as `cache_size`."""
     positions = layout.length if positions is None else positions
     used = _used(layout, positions)
     formula, no_formula = _formula(layout, config, positions)
