@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torchgauge.errors import InputError
 from torchgauge.records import codec
@@ -13,10 +12,8 @@ from torchgauge.records.generation.generation import Generation
 from torchgauge.records.parallel.parallel import Parallel
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
-
-if TYPE_CHECKING:
-    from torchgauge.records.snapshot import Growth, Snapshot
-    from torchgauge.records.trace.ranks import Ranks
+from torchgauge.records.snapshot import Growth, Snapshot
+from torchgauge.records.trace.ranks import Ranks
 
 
 def load(path: str | Path) -> codec.Saved:

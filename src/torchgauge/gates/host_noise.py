@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchgauge.analyze.gate.stored import HostNoise
 from torchgauge.analyze.latency.correction import Correction, correction
 from torchgauge.analyze.latency.noise import workload, yardsticks_of
@@ -11,9 +9,7 @@ from torchgauge.analyze.latency.run_spread import past_target, run_spread
 from torchgauge.device import calibration
 from torchgauge.device.calibration import past_runs
 from torchgauge.records.latency.latency import PastRun
-
-if TYPE_CHECKING:
-    from torchgauge.records.profile import Profile
+from torchgauge.records.profile import Profile
 
 
 def host_noise(baseline: Profile, current: Profile) -> HostNoise | None:

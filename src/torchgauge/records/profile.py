@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
@@ -18,15 +18,13 @@ from torchgauge.records.serving.requests import Capacity
 from torchgauge.records.system import System
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.timeline.compilation import Compilation
+from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
 from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.records.work.utilization import Utilization
-
-if TYPE_CHECKING:
-    from torchgauge.records.timeline.table import Table
 
 SCHEMA = "torchgauge.profile/1"
 

@@ -12,17 +12,14 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from torchgauge.analyze.latency.noise import FAULTING, WAITING
 from torchgauge.imports import imported
-
-if TYPE_CHECKING:
-    from torchgauge.records.latency.latency import PastRun
-
+from torchgauge.records.latency.latency import PastRun
 
 Floats = npt.NDArray[np.float64]
 

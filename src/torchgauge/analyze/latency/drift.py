@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from torchgauge import units
 from torchgauge.analyze.latency.modes import find_modes
 from torchgauge.analyze.latency.noise import FAULTING, PAGE_FAULT
-from torchgauge.analyze.latency.stopping import MIN_SAMPLES
+from torchgauge.analyze.latency.stopping import MIN_SAMPLES, WarmUp
 from torchgauge.analyze.statistics.autocorrelation import (
     BATCHES,
     autocorrelation_time,
@@ -24,18 +25,10 @@ from torchgauge.analyze.statistics.autocorrelation import (
 )
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, samples_needed
-from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.latency.latency import LatencyRun, Stop
+from torchgauge.records.record import Interval, MeasurementWarning
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy.typing as npt
-
-    from torchgauge.analyze.latency.stopping import WarmUp
-    from torchgauge.records.latency.latency import LatencyRun, Stop
-    from torchgauge.records.record import Interval
-
-    _Floats = npt.NDArray[np.float64]
+_Floats = npt.NDArray[np.float64]
 
 
 BATCH_IN_TAU = 5

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from torchgauge.analyze.latency import drift
 from torchgauge.analyze.latency.noise import STUDENT_T, yardstick_of
-from torchgauge.analyze.latency.run_spread import headline, process_interval
+from torchgauge.analyze.latency.run_spread import RunSpread, headline, process_interval
 from torchgauge.analyze.latency.stopping import find_warmup
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, percentile_time
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.statistics.percentiles import PERCENTILES, percentile_interval
 from torchgauge.errors import MeasurementError
 from torchgauge.records.latency.latency import Latency, LatencyRun, Stage, Stop, Undisturbed
-from torchgauge.records.record import Interval
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torchgauge.analyze.latency.run_spread import RunSpread
-    from torchgauge.records.record import Interval, MeasurementWarning
+from torchgauge.records.record import Interval, MeasurementWarning
 
 
 def run_figures(

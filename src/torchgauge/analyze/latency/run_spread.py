@@ -14,18 +14,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from torchgauge.analyze.latency.noise import workload
 from torchgauge.imports import imported
 from torchgauge.records.environment import Environment
 from torchgauge.records.latency.latency import PastRun
-from torchgauge.records.record import Interval
+from torchgauge.records.record import Interval, IntervalScope
 from torchgauge.records.target import TargetDescription
-
-if TYPE_CHECKING:
-    from torchgauge.records.record import IntervalScope
-
 
 PRIOR = 4.0
 """The host's other targets count for at most this many runs of the target."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,6 @@ from torchgauge.analyze.statistics.autocorrelation import (
     independent_samples,
 )
 from torchgauge.analyze.statistics.median import median_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy.typing as npt
-
 
 BATCH = 5
 MIN_SAMPLES = 10

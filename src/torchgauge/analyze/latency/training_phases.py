@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from torchgauge.records.latency.latency import Latency, Throughput, TrainingPhase, TrainingTime
+from torchgauge.records.latency.latency import (
+    Latency,
+    LatencyRun,
+    Throughput,
+    TrainingPhase,
+    TrainingTime,
+)
 from torchgauge.records.target import TargetDescription
-
-if TYPE_CHECKING:
-    from torchgauge.records.latency.latency import Latency, LatencyRun
 
 
 def throughput(latency: Latency, target: TargetDescription) -> Throughput | None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from torchgauge.analyze.latency.latency import run_figures
 from torchgauge.analyze.latency.stopping import find_warmup, look, look_counts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from torchgauge.clock import Clock
-    from torchgauge.measure.latency.latency_options import SamplingPlan
-    from torchgauge.records.latency.latency import LatencyRun, Stop
+from torchgauge.clock import Clock
+from torchgauge.measure.latency.latency_options import SamplingPlan
+from torchgauge.records.latency.latency import LatencyRun, Stop
 
 FIRST_LOOK_TIME = 0.5
 MOST_SAMPLES = 250_000

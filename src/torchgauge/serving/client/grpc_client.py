@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchgauge.errors import InputError
 from torchgauge.imports import required
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address, Token
 from torchgauge.serving.client.connection import Sender
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 # Field of the contents that has the values of a type, as KServe's protocol names them.
 _CONTENTS = {

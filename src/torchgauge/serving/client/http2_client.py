@@ -8,8 +8,9 @@ import math
 import socket
 import ssl
 from collections import deque
+from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchgauge.errors import text_of
 from torchgauge.imports import required
@@ -20,10 +21,6 @@ from torchgauge.serving.client.connection import Connection, Sender, note_conten
 from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import read_timing
 from torchgauge.version import version
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 IDLE_SECONDS = 1.0
 """A connection that was idle for longer is not used again: its server may be closing it."""

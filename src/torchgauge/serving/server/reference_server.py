@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,11 +18,9 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.serving.server.front import CHILD, ROUTE
 from torchgauge.serving.server.messages import FrontReady
 from torchgauge.signals import restoring
+from torchgauge.targets.builds.source import Source
 from torchgauge.temporary import temporary_folder
 from torchgauge.workers import worker
-
-if TYPE_CHECKING:
-    from torchgauge.targets.builds.source import Source
 
 # Starting Python, importing torch, building the model and warming it up, in every worker.
 START_LIMIT = 900.0

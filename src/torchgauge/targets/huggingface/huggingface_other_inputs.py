@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from torchgauge.targets.huggingface import huggingface_sizes as sizes
 from torchgauge.targets.inputs.fake_tensors import RandomTensors
-
-if TYPE_CHECKING:
-    import torch
 
 STEPS = 20  # of a trajectory; the paper's context length
 GRID = 16  # patches along each side of an image
