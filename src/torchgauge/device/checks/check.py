@@ -11,14 +11,14 @@ from torchgauge.records.doctor import Check
 from torchgauge.records.finding import Finding
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """What is there in words, and what could not be read and why."""
 
     observed: str = ""
     unknown: str = ""
 
 
-Looking = Generator[Finding, None, Seen]
+Looking = Generator[Finding, None, Observation]
 Look = Callable[[Readings], Looking]
 
 
@@ -33,9 +33,9 @@ def check(id: str, title: str) -> Callable[[Look], Callable[[Readings], Check]]:
                 try:
                     findings.append(next(looking))
                 except StopIteration as end:
-                    seen = end.value
+                    observation = end.value
                     return Check.from_findings(
-                        id, title, seen.observed, tuple(findings), seen.unknown
+                        id, title, observation.observed, tuple(findings), observation.unknown
                     )
 
         return checked

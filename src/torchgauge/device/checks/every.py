@@ -9,7 +9,7 @@ from torchgauge.device.checks import gpu, machine, software, threads
 from torchgauge.device.checks import machine as frequency
 from torchgauge.device.checks import machine as memory
 from torchgauge.device.checks.activity import watch
-from torchgauge.device.checks.check import Looking, Seen, check
+from torchgauge.device.checks.check import Looking, Observation, check
 from torchgauge.device.checks.readings import Readings, gpus, read_inputs
 from torchgauge.device.cpu import SystemFiles
 from torchgauge.records.doctor import Check
@@ -35,9 +35,9 @@ def other_load(now: Readings) -> Looking:
     """Look for processes that take the cores we measure on."""
     activity = now.activity
     if activity is None:
-        return Seen(unknown=NOT_WATCHED)
+        return Observation(unknown=NOT_WATCHED)
     if activity.other is None:
-        return Seen(unknown=UNCOUNTED)
+        return Observation(unknown=UNCOUNTED)
     cores = now.logical_cores
     summary = f"{activity.other:.2f} of {cores} cores busy with others"
     if average := now.files.text("proc/loadavg"):
@@ -64,7 +64,7 @@ def other_load(now: Readings) -> Looking:
             evidence=f"{activity.runnable} runnable tasks on {len(now.usable)} cores.",
             remedy="Stop them, or measure when they are done.",
         )
-    return Seen(summary)
+    return Observation(summary)
 
 
 @check("steal", "steal time")
@@ -72,9 +72,9 @@ def steal(now: Readings) -> Looking:
     """Look for time that the hypervisor gave to other guests."""
     activity = now.activity
     if activity is None:
-        return Seen(unknown=NOT_WATCHED)
+        return Observation(unknown=NOT_WATCHED)
     if activity.steal is None:
-        return Seen(unknown=UNCOUNTED)
+        return Observation(unknown=UNCOUNTED)
     if activity.steal > MOST_STEAL:
         yield Finding(
             id="steal-time",
@@ -84,7 +84,7 @@ def steal(now: Readings) -> Looking:
             f"{units.time(activity.seconds, 2)}.",
             remedy="Use a dedicated host, or more processes over a longer time.",
         )
-    return Seen(f"{units.percent(activity.steal)} of the cores' time")
+    return Observation(f"{units.percent(activity.steal)} of the cores' time")
 
 
 # Checks of the present moment and process, which need not wait for anything.

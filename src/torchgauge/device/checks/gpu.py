@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from torchgauge import units
-from torchgauge.device.checks.check import Looking, Seen, check
+from torchgauge.device.checks.check import Looking, Observation, check
 from torchgauge.device.checks.readings import GpuState, Readings
 from torchgauge.records.finding import Finding
 
@@ -19,16 +19,16 @@ def gpu(now: Readings) -> Looking:
     """Look for limits on a GPU, for others on it, and for a driver that unloads."""
     gpus = now.gpus
     if gpus is None:
-        return Seen(unknown="not asked")
+        return Observation(unknown="not asked")
     if gpus.unknown:
-        return Seen(unknown=gpus.unknown)
+        return Observation(unknown=gpus.unknown)
     if not gpus.states:
-        return Seen("no NVIDIA GPU")
+        return Observation("no NVIDIA GPU")
     for state in gpus.states:
         yield from state_findings(state)
     missing = sorted({name for state in gpus.states for name in unknown_figures(state)})
     unknown = f"the driver does not report: {', '.join(missing)}" if missing else ""
-    return Seen(", ".join(state.name for state in gpus.states), unknown)
+    return Observation(", ".join(state.name for state in gpus.states), unknown)
 
 
 def unknown_figures(state: GpuState) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchgauge import units
 from torchgauge.device.checks.activity import throttle_count
-from torchgauge.device.checks.check import Looking, Seen, check
+from torchgauge.device.checks.check import Looking, Observation, check
 from torchgauge.device.checks.readings import Readings
 from torchgauge.device.energy import DENIED, NO_COUNTERS, VIRTUAL, is_virtual, zones
 from torchgauge.records.finding import Finding
@@ -15,7 +15,7 @@ def virtual(now: Readings) -> Looking:
     """Tell a virtual machine from a real one."""
     info = now.files.text("proc/cpuinfo")
     if info is None:
-        return Seen(unknown="there is no /proc/cpuinfo")
+        return Observation(unknown="there is no /proc/cpuinfo")
     is_virtual = any(
         line.startswith("flags") and "hypervisor" in line.split() for line in info.splitlines()
     )
@@ -28,7 +28,7 @@ def virtual(now: Readings) -> Looking:
             "the host cannot be seen from here.",
             remedy="Repeat at another time before trusting a small difference.",
         )
-    return Seen("yes" if is_virtual else "no")
+    return Observation("yes" if is_virtual else "no")
 
 
 @check("clock", "clock")
@@ -51,7 +51,7 @@ def clock_source(now: Readings) -> Looking:
             evidence=f"Two readings differ by {units.time(now.timer, 3)} at least.",
             remedy="Time calls of a hundred times that, by larger batches.",
         )
-    return Seen(
+    return Observation(
         ", ".join(filter(None, [source, f"steps of {units.time(now.timer, 2)}"])),
         "" if source else "the kernel does not name its clock source",
     )
@@ -61,10 +61,10 @@ def clock_source(now: Readings) -> Looking:
 def energy(now: Readings) -> Looking:
     """Look for processors' energy counters, which `--energy` reads; GPUs have their own."""
     if is_virtual(now.files):
-        return Seen(unknown=VIRTUAL)
+        return Observation(unknown=VIRTUAL)
     folders = list(zones(now.files))
     if not folders:
-        return Seen(unknown=NO_COUNTERS)
+        return Observation(unknown=NO_COUNTERS)
     closed = [folder for folder in folders if now.files.text(f"{folder}/energy_uj") is None]
     if closed:
         yield Finding(
@@ -76,7 +76,7 @@ def energy(now: Readings) -> Looking:
             "not on a shared machine.",
         )
     readable = len(folders) - len(closed)
-    return Seen(f"{readable} of {len(folders)} counters")
+    return Observation(f"{readable} of {len(folders)} counters")
 
 
 LEAST_AVAILABLE = 0.05
@@ -89,7 +89,7 @@ def swap(now: Readings) -> Looking:
     """Look for pages that move to or from swap, and for what is there."""
     memory = now.files.numbers("proc/meminfo")
     if "SwapTotal" not in memory or "SwapFree" not in memory:
-        return Seen(unknown="there is no /proc/meminfo")
+        return Observation(unknown="there is no /proc/meminfo")
     used = 1024 * (memory["SwapTotal"] - memory["SwapFree"])
     moved = now.activity.swapped if now.activity is not None else None
     if used or moved:
@@ -102,7 +102,7 @@ def swap(now: Readings) -> Looking:
             remedy="Free memory, or use a smaller batch (and swapoff -a on test machines).",
         )
     summary = f"{units.size(used, 3)} in use" if memory["SwapTotal"] else "none"
-    return Seen(summary)
+    return Observation(summary)
 
 
 @check("memory", "memory")
@@ -133,7 +133,7 @@ def pressure(now: Readings) -> Looking:
         "" if memory else "there is no /proc/meminfo",
         "the kernel counts no pressure (PSI)" if waiting is None else "",
     ]
-    return Seen(summary, "; ".join(filter(None, missing)))
+    return Observation(summary, "; ".join(filter(None, missing)))
 
 
 POLICY = "sys/devices/system/cpu/cpu[0-9]*/cpufreq"
@@ -147,7 +147,7 @@ def governor(now: Readings) -> Looking:
     """Look for a policy that lowers the clocks, and for a limit below what the cores can do."""
     governors = now.files.texts(f"{POLICY}/scaling_governor")
     if not governors:
-        return Seen(unknown=HIDDEN)
+        return Observation(unknown=HIDDEN)
     drivers = set(now.files.texts(f"{POLICY}/scaling_driver").values())
     names = sorted(set(governors.values()))
     summary = ", ".join(names) + (f" ({', '.join(sorted(drivers))})" if drivers else "")
@@ -171,7 +171,7 @@ def governor(now: Readings) -> Looking:
             evidence=limited,
             remedy="Fine if it is meant for steady clocks; else raise scaling_max_freq.",
         )
-    return Seen(summary)
+    return Observation(summary)
 
 
 def _limited(now: Readings) -> str:
@@ -190,7 +190,7 @@ def boost(now: Readings) -> Looking:
     generic = now.files.text("sys/devices/system/cpu/cpufreq/boost")
     intel = now.files.text("sys/devices/system/cpu/intel_pstate/no_turbo")
     if generic is None and intel is None:
-        return Seen(unknown=HIDDEN)
+        return Observation(unknown=HIDDEN)
     on = intel == "0" if intel is not None else generic == "1"
     if on:
         yield Finding(
@@ -202,7 +202,7 @@ def boost(now: Readings) -> Looking:
             remedy="For comparisons switch it off: no_turbo = 1 or cpufreq/boost = 0 "
             "in /sys/devices/system/cpu.",
         )
-    return Seen("on" if on else "off")
+    return Observation("on" if on else "off")
 
 
 @check("heat", "heat")
@@ -210,7 +210,7 @@ def heat(now: Readings) -> Looking:
     """Look for cores that were slowed down for their heat."""
     total = throttle_count(now.files)
     if total is None:
-        return Seen(unknown=HIDDEN)
+        return Observation(unknown=HIDDEN)
     fresh = now.activity.throttled if now.activity is not None else None
     if total:
         during = f", {fresh} of them while doctor watched" if fresh else ""
@@ -221,7 +221,7 @@ def heat(now: Readings) -> Looking:
             evidence=f"Slowed down {total:,} times since boot{during}.",
             remedy="Let the machine cool down, improve its cooling, or fix lower clocks.",
         )
-    return Seen(f"slowed down {total:,} times since boot")
+    return Observation(f"slowed down {total:,} times since boot")
 
 
 @check("battery", "power supply")
@@ -242,5 +242,5 @@ def battery(now: Readings) -> Looking:
             remedy="Plug it in.",
         )
     if not mains and now.files.text("proc/self/cgroup") is None:
-        return Seen(unknown="this system does not report it")
-    return Seen("mains" if mains else "no battery")
+        return Observation(unknown="this system does not report it")
+    return Observation("mains" if mains else "no battery")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchgauge.device.checks.check import Looking, Seen, check
+from torchgauge.device.checks.check import Looking, Observation, check
 from torchgauge.device.checks.readings import Readings
 from torchgauge.records.finding import Finding, Severity
 
@@ -58,7 +58,7 @@ def python(now: Readings) -> Looking:
             remedy="Measure without it.",
         )
     summary = "debug build" if state.debug_build else "release build"
-    return Seen(summary)
+    return Observation(summary)
 
 
 @check("torch-build", "torch build")
@@ -66,7 +66,7 @@ def torch_build(now: Readings) -> Looking:
     """Look for a debug build of torch, or one without its fast kernels."""
     state = now.torch
     if state is None:
-        return Seen(unknown=NO_TORCH)
+        return Observation(unknown=NO_TORCH)
     if state.debug_build:
         yield Finding(
             id="torch-debug",
@@ -83,7 +83,7 @@ def torch_build(now: Readings) -> Looking:
             evidence="torch.backends.mkldnn is missing or switched off.",
             remedy="Use a build with it, or torch.backends.mkldnn.enabled = True.",
         )
-    return Seen("debug" if state.debug_build else "release")
+    return Observation("debug" if state.debug_build else "release")
 
 
 @check("torch-switches", "torch switches")
@@ -105,7 +105,7 @@ def switches(now: Readings) -> Looking:
             remedy=f"unset {name}",
         )
     if state is None:
-        return Seen(unknown=NO_TORCH)
+        return Observation(unknown=NO_TORCH)
     if state.anomaly:
         yield Finding(
             id="anomaly-detection",
@@ -142,4 +142,4 @@ def switches(now: Readings) -> Looking:
             remedy="Measure with what you deploy with; it changes convolutions' time.",
         )
     set_in_torch = state.anomaly or state.profiling or state.deterministic or state.cuda
-    return Seen("" if slowing or set_in_torch else "as usual")
+    return Observation("" if slowing or set_in_torch else "as usual")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchgauge.device.checks.check import Looking, Seen, check
+from torchgauge.device.checks.check import Looking, Observation, check
 from torchgauge.device.checks.readings import Readings
 from torchgauge.records.finding import Finding
 
@@ -21,8 +21,8 @@ def quota(now: Readings) -> Looking:
     limit = now.quota
     if limit is None:
         if now.files.text("proc/self/cgroup") is None:
-            return Seen(unknown="this system has no cgroups to read")
-        return Seen("none")
+            return Observation(unknown="this system has no cgroups to read")
+        return Observation("none")
     threads = _threads(now)
     demand = threads or len(now.usable)
     over = demand > limit
@@ -42,7 +42,7 @@ def quota(now: Readings) -> Looking:
             if over
             else "Keep the threads below it.",
         )
-    return Seen(f"{limit:g} cores")
+    return Observation(f"{limit:g} cores")
 
 
 def _throttled_periods(now: Readings) -> int:
@@ -79,7 +79,7 @@ def threads(now: Readings) -> Looking:
         "torch is not loaded" if now.torch is None else "",
         "loaded runtimes cannot be read" if maps is None else "",
     ]
-    return Seen(summary, "; ".join(filter(None, missing)))
+    return Observation(summary, "; ".join(filter(None, missing)))
 
 
 def _too_many(now: Readings) -> Iterator[Finding]:
@@ -132,7 +132,7 @@ def affinity(now: Readings) -> Looking:
             evidence=f"{len(usable)} of {cores} cores: {ranges(usable)}.",
             remedy="Compare only with runs bound to the same cores (taskset, cpuset).",
         )
-    return Seen(f"{len(usable)} of {cores} cores")
+    return Observation(f"{len(usable)} of {cores} cores")
 
 
 def ranges(numbers: tuple[int, ...]) -> str:
@@ -151,7 +151,7 @@ def numa(now: Readings) -> Looking:
     """Look for memory that is near to some of our cores and far from others."""
     lists = now.files.texts("sys/devices/system/node/node[0-9]*/cpulist")
     if not lists:
-        return Seen(unknown="the kernel lists no nodes")
+        return Observation(unknown="the kernel lists no nodes")
     nodes = {path.split("/")[-2]: _cores(text) for path, text in lists.items()}
     usable_nodes = [name for name, cores in nodes.items() if cores & set(now.usable)]
     if len(usable_nodes) > 1:
@@ -163,7 +163,7 @@ def numa(now: Readings) -> Looking:
             f"({', '.join(usable_nodes)}).",
             remedy="Bind both: numactl --cpunodebind=0 --membind=0 COMMAND",
         )
-    return Seen(f"{len(nodes)} node{'s' * (len(nodes) > 1)}")
+    return Observation(f"{len(nodes)} node{'s' * (len(nodes) > 1)}")
 
 
 def _cores(text: str) -> set[int]:

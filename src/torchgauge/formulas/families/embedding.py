@@ -61,9 +61,9 @@ def embedding_renorm(weight: Operand, indices: Operand, *_args: Any) -> Work:
 
 
 # One per element of the source, per index, and per value.
-per_element(__name__, 1, "aten::index_add", "aten::index_reduce", of=3)
-per_element(__name__, 1, "aten::scatter_add", "aten::scatter_reduce", of=2)
-per_element(__name__, 1, "aten::_unsafe_masked_index_put_accumulate", of=3)
+per_element(__name__, 1, "aten::index_add", "aten::index_reduce", counted=3)
+per_element(__name__, 1, "aten::scatter_add", "aten::scatter_reduce", counted=2)
+per_element(__name__, 1, "aten::_unsafe_masked_index_put_accumulate", counted=3)
 
 
 @formula("aten::scatter")

@@ -71,7 +71,7 @@ def nll_loss(
 
 
 # One per target.
-per_element(__name__, 1, "aten::nll_loss_backward", "aten::nll_loss2d_backward", of=2)
+per_element(__name__, 1, "aten::nll_loss_backward", "aten::nll_loss2d_backward", counted=2)
 
 
 @formula(

@@ -105,7 +105,7 @@ per_element(
     __name__,
     MEAN + VARIANCE,
     *("aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts"),
-    of=1,
+    counted=1,
     typed=1,
 )
 

@@ -8,19 +8,21 @@ from torchgauge.formulas.operand import Work, elements_of, vector
 from torchgauge.formulas.registry import formula
 
 
-def per_element(family: str, operations: int, *names: str, of: int = 0, typed: int = 0) -> None:
+def per_element(
+    family: str, operations: int, *names: str, counted: int = 0, typed: int = 0
+) -> None:
     """Register the formula of operators by the number of operations per element.
 
     Args:
         family: The module that registers them: their category follows from it.
         operations: How many per element.
         names: The operators.
-        of: The place of the argument whose elements are counted.
+        counted: The place of the argument whose elements are counted.
         typed: The place of the argument whose type says whether they are FLOP.
     """
 
-    def counted(*args: Any, **_named: Any) -> Work:
-        return vector(operations * elements_of(args[of]), args[typed])
+    def work(*args: Any, **_named: Any) -> Work:
+        return vector(operations * elements_of(args[counted]), args[typed])
 
-    counted.__module__ = family
-    formula(*names)(counted)
+    work.__module__ = family
+    formula(*names)(work)

@@ -129,7 +129,9 @@ _register_cell(PLAIN, "aten::rnn_tanh_cell", "aten::rnn_relu_cell")
 
 # The gates' arithmetic, per element of the state, and backward twice as much; their products arrive
 # by themselves.
-per_element(__name__, LSTM_CELL, "aten::_thnn_fused_lstm_cell", of=2, typed=2)
-per_element(__name__, 2 * LSTM_CELL, "aten::_thnn_fused_lstm_cell_backward_impl", of=2, typed=2)
-per_element(__name__, GRU_CELL, "aten::_thnn_fused_gru_cell", of=2, typed=2)
+per_element(__name__, LSTM_CELL, "aten::_thnn_fused_lstm_cell", counted=2, typed=2)
+per_element(
+    __name__, 2 * LSTM_CELL, "aten::_thnn_fused_lstm_cell_backward_impl", counted=2, typed=2
+)
+per_element(__name__, GRU_CELL, "aten::_thnn_fused_gru_cell", counted=2, typed=2)
 per_element(__name__, 2 * GRU_CELL, "aten::_thnn_fused_gru_cell_backward")

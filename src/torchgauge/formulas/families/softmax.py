@@ -40,7 +40,7 @@ per_element(
     "aten::_masked_softmax_backward",
     "aten::_sparse_softmax_backward_data",
     "aten::_sparse_log_softmax_backward_data",
-    of=1,
+    counted=1,
 )
 # Four per element: maximum, subtraction, exponential, sum.
 per_element(__name__, LOG_OF_SUM, "aten::logsumexp", "aten::logcumsumexp", "aten::_logcumsumexp")
