@@ -28,6 +28,7 @@ def read_trace(
     cache: bool = False,
     memory_limit: int | None = None,
     workers: int | None = None,
+    capture: str | Path | None = None,
     timeline: bool = False,
     progress: bool | None = None,
 ) -> Trace:
@@ -42,8 +43,10 @@ def read_trace(
     `parquet`). `memory_limit` is in bytes, of all processes together: of a file that needs more the
     first part is read, and a warning says up to when. Of several files `workers` are read at once,
     as many as there are cores unless said otherwise; one that cannot be read is a failed warning,
-    and the others stay; JSON of another kind is left out with a warning. `timeline` keeps what
-    the page's timeline shows. Of an archive nothing is unpacked to disk, and nothing cached.
+    and the others stay; JSON of another kind is left out with a warning. Kernels that CUDA
+    graphs replay get the operators of the recording of the graphs' capture: `capture` is that file,
+    or a folder of such, by default `capture_traces` beside the file. `timeline` keeps what the
+    page's timeline shows. Of an archive nothing is unpacked to disk, and nothing cached.
 
     Raises InputError as `torchgauge.readers.kineto.kineto.read_events`, and `trace-none` for a
     folder without traces, `cache-and-limit`, `rank-unknown`, `step-unknown`, `part-empty`,
@@ -68,6 +71,7 @@ def read_trace(
         end=end,
         step=step,
         timeline_bytes=TIMELINE_BYTES if timeline else 0,
+        capture=None if capture is None else str(capture),
     )
     from torchgauge.traces.rank_files import read
 

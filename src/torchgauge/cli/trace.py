@@ -129,6 +129,7 @@ archive of ranks' files.
   torchgauge trace traces/ --rank 5
   torchgauge trace trace.json.gz --step 7
   torchgauge trace trace.json.gz --csv > kernels.csv
+  torchgauge trace decode.json.gz --capture capture.json.gz
   torchgauge trace traces/ --output-dir results
   torchgauge trace trace.json.gz --to speedscope --output trace.speedscope.json
   torchgauge trace trace.json.gz --to chrome --step 7 --output step.json.gz
@@ -159,6 +160,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     read_group.add_argument(
         "--workers", type=positive, metavar="N", help="files read at once (default: the cores)"
+    )
+    read_group.add_argument(
+        "--capture",
+        metavar="FILE|DIR",
+        help="the recording of the capture of CUDA graphs that the trace replays, whose operators "
+        "its kernels get (default: the folder capture_traces beside it)",
     )
     add_part(parser.add_argument_group("which part of it"))
     view_group = parser.add_argument_group("what the summary shows")
@@ -206,6 +213,7 @@ def run(options: argparse.Namespace) -> int:
         cache=options.cache,
         memory_limit=size(options.memory_limit),
         workers=options.workers,
+        capture=options.capture,
         timeline=formats.has_page(options),
     )
     _check_rank(trace, options.rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 
 from torchgauge.analyze.communication.collectives import Calls, Message
+from torchgauge.analyze.timeline.launches import is_graph_launch
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.analyze.trace.recording import Recording, devices, event_locations, recording
 from torchgauge.analyze.trace.selection import Selection, select, selected_events, waits_for_others
 from torchgauge.errors import InputError, TorchgaugeError
-from torchgauge.files import write_atomically
+from torchgauge.files import is_folder, write_atomically
 from torchgauge.progress import Progress
 from torchgauge.readers.kineto.categories import PythonDetail
 from torchgauge.readers.kineto.kineto import read_events
@@ -29,6 +30,7 @@ from torchgauge.records.trace.events import Events
 from torchgauge.records.trace.trace import RankTrace
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.traces.read_options import ReadOptions
+from torchgauge.traces.trace_files import trace_files
 
 SUFFIX = ".torchgauge.parquet"
 
@@ -126,8 +128,22 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
         behind_others=behind_others,
         timeline_bytes=options.timeline_bytes,
         roofs=roofs,
+        captures=list(_captures(file, options, events)),
     )
     return RankResult(file, rank, calls)
+
+
+def _captures(file: str, options: ReadOptions, events: Events) -> Iterator[Events]:
+    """Yield the recordings of captures for the graphs that the events of a file replay."""
+    path = Path(options.capture or Path(file).parent / "capture_traces")
+    if not any(map(is_graph_launch, events.name.values)):
+        return
+    if options.capture is None and not is_folder(path):
+        return
+    for capture in trace_files(path) or [path]:
+        recording = read_events(capture, partial=options.partial, launch_arrows=False)
+        if recording.metadata.rank in (None, events.metadata.rank):
+            yield recording
 
 
 def datasheet(names: Sequence[str]) -> Roofs | None:

@@ -26,6 +26,8 @@ class ReadOptions:
         begin: Seconds from the window's begin; what is before is left out.
         end: Seconds from the window's begin; what is at that time or after is left out.
         step: The marked step that is read; None is all of the trace.
+        capture: A recording of the capture of CUDA graphs that the files replay, or a folder of
+            such; None is the folder `capture_traces` beside a file, where there is one.
         timeline_bytes: What the events for the page's timeline may take, of all files together; 0
             is without them.
         workers: How many of several files are read at once; None is as many as cores.
@@ -42,6 +44,7 @@ class ReadOptions:
     end: float | None = None
     step: int | None = None
     timeline_bytes: int = 0
+    capture: str | None = None
 
     @property
     def part(self) -> Part:

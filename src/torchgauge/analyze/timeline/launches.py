@@ -3,12 +3,14 @@
 The launch is the runtime or driver call of the same `correlation`; `External id` is not used, since
 its numbers collide and it names the wrong operator for communication. The span is the innermost one
 of the launch's thread around the middle of the launch: its ends may lie outside by rounding and by
-the error between the two clocks, its middle does not.
+the error between the two clocks, its middle does not. Work of a CUDA graph
+that was joined to its capture belongs to the operator that it was captured in.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,12 @@ from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
+_GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
+
+
+def is_graph_launch(name: str) -> bool:
+    """Return whether a call of this name launches a CUDA graph."""
+    return _GRAPH_LAUNCH.match(name) is not None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,6 +60,10 @@ def launched(events: Events, spans: Spans) -> Launched:
     calls = launch[has_launch]
     time[has_launch] = events.start[calls] + events.duration[calls] // 2
     span[has_launch] = spans.nesting.innermost_at(time[has_launch], events.thread.codes[calls])
+    if len(events.captured.row):
+        place = np.full(len(events), NONE)
+        place[spans.row] = np.arange(len(spans.row))
+        span[np.searchsorted(row, events.captured.row)] = place[events.captured.operator]
     by_time = np.argsort(time, kind="stable")
 
     def ordered(column: Rows) -> Rows:

@@ -217,7 +217,9 @@ def _add_device(
     table.device = np.vstack([no_device_time, *(node.time for node in kernel_nodes)])
     table.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
     table.warnings = _device_warnings(
-        [node.kernel for node in kernel_nodes], has_launches=has_all_launches(events)
+        [node.kernel for node in kernel_nodes],
+        has_launches=has_all_launches(events),
+        joined=len(events.captured.row),
     )
 
 
@@ -301,11 +303,12 @@ def _text(dims: object) -> str:
 
 
 def _device_warnings(
-    kernels: Sequence[Kernel], *, has_launches: bool = True
+    kernels: Sequence[Kernel], *, has_launches: bool = True, joined: int = 0
 ) -> tuple[MeasurementWarning, ...]:
     """Return the warnings about the device work of a recording.
 
-    `has_launches`: it has the launches of all work that was launched in it.
+    `has_launches`: it has the launches of all work that was launched in it. `joined` counts the
+    work of CUDA graphs whose operators are known from their capture.
     """
     warnings = []
     gpu_kernels = [kernel for kernel in kernels if kernel.work == "kernel"]
@@ -322,7 +325,7 @@ def _device_warnings(
             )
         )
     graphs = [kernel for kernel in gpu_kernels if kernel.graph]
-    if graphs:
+    if _calls(graphs) > joined:
         warnings.append(
             MeasurementWarning(
                 id="cuda-graph",

@@ -16,7 +16,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from torchgauge.analyze.communication.communication_kernels import collective_of
-from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions
+from torchgauge.analyze.timeline.launches import (
+    KINDS,
+    Launched,
+    first_positions,
+    is_graph_launch,
+)
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
 from torchgauge.records.trace import breakdown
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
@@ -54,7 +59,9 @@ class Facts:
         }
         self.is_kernel = self._category.where(lambda name: name == "kernel")
         self.is_set = self._category.where(lambda name: name == "gpu_memset")
+        replayed = Coded(np.append(events.name.codes, ABSENT)[work.call], events.name.values)
         self.is_graph = _entries(table.graph_node, work.entry) > 0
+        self.is_graph |= replayed.where(is_graph_launch)
         self.host_collective = _host_collectives(events, work)
         by_name = self.name.where(lambda name: collective_of(name) is not None)
         self.communicates = by_name | (message != ABSENT)

@@ -39,6 +39,7 @@ from torchgauge.analyze.trace.dependencies import (
     synchronisations,
     waits,
 )
+from torchgauge.analyze.trace.graph_captures import joined
 from torchgauge.analyze.trace.idle_times import device_times
 from torchgauge.analyze.trace.kernel_facts import Facts, serving_phases
 from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
@@ -49,7 +50,7 @@ from torchgauge.analyze.work.utilization import Products, StepTime, peak_used, u
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import CriticalPath, UnknownRole
 from torchgauge.records.trace.events import ABSENT, Events, Integers
-from torchgauge.records.trace.trace import MemoryUse, Queue, RankTrace
+from torchgauge.records.trace.trace import GraphReplays, MemoryUse, Queue, RankTrace
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.records.work.utilization import Utilization
 
@@ -167,12 +168,16 @@ _BEHIND = "no critical path: the device was still at work of before this part wh
 def rank_trace(
     events: Events, file: str, part: str = "", *,
     behind_others: bool = False, timeline_bytes: int = 0, roofs: Roofs | None = None,
+    captures: Sequence[Events] = (),
 ) -> tuple[RankTrace, Calls]:  # fmt: skip
     """Return the record of one file's events, and its collectives; `file` is its name.
 
     `part` names the part of it that they are; `behind_others`: work waited for work outside of it.
     `roofs` are the devices', `timeline_bytes` the most that events for the page's timeline may be.
+    `captures` are recordings of the capture of CUDA graphs that the events replay.
     """
+    in_file = events
+    events, graphs = joined(events, captures)
     # The tree needs the most for itself, and comes first.
     modules, spans, work, tree, products = _tree(events)
     facts = Facts(events, work)
@@ -190,7 +195,7 @@ def rank_trace(
         rank=events.metadata.rank,
         world=events.metadata.world,
         window=(end - begin) * 1e-9,
-        contents=contents(events, modules),
+        contents=contents(in_file, modules),
         devices=tuple(devices(events)),
         versions=events.metadata.versions,
         accelerator=events.metadata.accelerator,
@@ -215,8 +220,13 @@ def rank_trace(
         critical_path=_critical(events, spans, work, path, recorded_waits),
         utilization=_utilization(products, (end - begin) * 1e-9, activities, roofs),
         memory=tuple(memory_uses(events, begin)),
-        missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
+        missing=(
+            *not_recorded(events, modules),
+            *(_BEHIND for _ in range(behind_others)),
+            *_unjoined(graphs, captures),
+        ),
         warnings=events.warnings,
+        graphs=graphs,
     )
     calls = rank_calls(activities, facts, origin(events), steps)
     record = msgspec.structs.replace(record, findings=findings(record))
@@ -224,6 +234,13 @@ def rank_trace(
         events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
     )
     return _with_timeline(record, recorded, timeline_bytes), calls
+
+
+def _unjoined(graphs: GraphReplays | None, captures: Sequence[Events]) -> Iterator[str]:
+    if graphs and graphs.joined < graphs.work:
+        remedy = "no recorded capture fits" if captures else "--capture FILE takes its recording"
+        count = f"{graphs.work - graphs.joined:,} kernels and copies of CUDA graphs"
+        yield f"no operators of {count}, which their capture has: {remedy}"
 
 
 def _tree(events: Events) -> tuple[Modules, Spans, Launched, Tree, Products]:

@@ -46,7 +46,9 @@ def with_categories(category: Coded[str], code: Integers) -> Coded[str]:
 
 def launches(row: Rows, correlation: Integers) -> Launches:
     """Return the table of launches with these rows."""
-    return Launches(row=row, correlation=correlation, external_id=np.full(len(row), ABSENT))
+    absent = np.full(len(row), ABSENT)
+    kernel = Coded[str](absent.astype(np.int32), ())
+    return Launches(row, correlation, absent, kernel, grid=np.full((len(row), 3), ABSENT))
 
 
 def device_work(row: Rows, **known_columns: Any) -> DeviceWork:

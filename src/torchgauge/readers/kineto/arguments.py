@@ -46,6 +46,7 @@ class Arguments(msgspec.Struct, gc=False):
     split_in: str | None = msgspec.field(name="In split size", default=None)
     # Launches, and kernels, copies and memory sets.
     correlation: Integer = ABSENT
+    kernel: str | None = None
     device: Integer = ABSENT
     stream: Integer = ABSENT
     queue: Integer = msgspec.field(name="sycl queue", default=ABSENT)  # an XPU's stream

@@ -85,9 +85,11 @@ def _operator_columns() -> Iterator[Column]:
 
 
 def _kernel_columns() -> Iterator[Column]:
-    for field in ("grid", "block"):
-        for axis, letter in enumerate("xyz"):
-            yield Column(f"{field}_{letter}", INTEGER, ((DEVICE, field),), axis)
+    yield Column("kernel", TEXT, ((LAUNCH, "kernel"),))
+    for axis, letter in enumerate("xyz"):
+        yield Column(f"grid_{letter}", INTEGER, ((DEVICE, "grid"), (LAUNCH, "grid")), axis)
+    for axis, letter in enumerate("xyz"):
+        yield Column(f"block_{letter}", INTEGER, ((DEVICE, "block"),), axis)
     for field in ("registers", "shared_memory", "graph_node"):
         yield Column(field, INTEGER, ((DEVICE, field),))
     for field in ("blocks_per_sm", "warps_per_sm", "occupancy"):
@@ -154,7 +156,7 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
-VERSION = 4  # of the columns and of these facts
+VERSION = 5  # of the columns and of these facts
 # Fields that facts share with the metadata, and which of them are mappings.
 _FIELDS = tuple(field.name for field in dataclasses.fields(TraceMetadata) if field.name != "origin")
 _PAIRS = ("process_names", "process_labels", "thread_names")

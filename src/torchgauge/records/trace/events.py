@@ -78,11 +78,16 @@ class Operators:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Launches:
-    """Runtime and driver calls of the host; `correlation` names the device work they started."""
+    """Runtime and driver calls of the host; `correlation` names the device work they started.
+
+    `kernel` is what they launched, with its `grid` (n × 3), where the recorder says it (AMD's).
+    """
 
     row: Rows
     correlation: Integers
     external_id: Integers
+    kernel: Coded[str]
+    grid: Integers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -255,6 +260,17 @@ def _ranks(value: Any) -> int | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class CapturedWork:
+    """Device work of CUDA graphs, and the rows of the operators that it was captured in."""
+
+    row: Rows
+    operator: Rows
+
+
+_NOTHING = CapturedWork(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Events:
     """A trace: its spans of time in the order of the file, and the tables next to them.
 
@@ -278,6 +294,7 @@ class Events:
     flows: Flows
     metadata: TraceMetadata
     warnings: tuple[MeasurementWarning, ...] = ()
+    captured: CapturedWork = _NOTHING
 
     def __len__(self) -> int:
         return len(self.start)

@@ -169,6 +169,20 @@ class MemoryUse(Record, frozen=True, kw_only=True):
     timeline: tuple[tuple[float, int, int | None], ...] = ()
 
 
+class GraphReplays(Record, frozen=True, kw_only=True):
+    """The launches of CUDA graphs in a file, and how much has the operators of their captures.
+
+    `work` counts the kernels, copies and memory sets that they replayed, `joined` those whose
+    operators are known from recordings of the captures, `without_sizes` those of them whose
+    operands are not: captures of several sizes fit.
+    """
+
+    launches: int
+    work: int
+    joined: int = 0
+    without_sizes: int = 0
+
+
 class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     """One rank's file: what is in it, and where its time went, in seconds.
 
@@ -184,7 +198,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     have one. `utilization` is over the whole window, all of its steps together; None without
     products whose sizes were recorded. `serving` are an inference server's phases. `sent` is what
     each rank got of this one in all-to-alls, in bytes by rank; empty without any, and where not
-    every one says it.
+    every one says it. `graphs` are the launches of CUDA graphs, None without any.
     """
 
     file: str
@@ -217,6 +231,7 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     warnings: tuple[MeasurementWarning, ...] = ()
     accelerator: str | None = None
     part: str = ""
+    graphs: GraphReplays | None = None
 
     @property
     def device_kind(self) -> str:

@@ -101,6 +101,14 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
     }
     text = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
     yield "holds", text or "nothing that is known"
+    if graphs := rank_trace.graphs:
+        unsized = graphs.without_sizes
+        yield (
+            "CUDA graphs",
+            f"{graphs.launches:,} launches of {graphs.work:,} kernels and copies, "
+            f"{graphs.joined:,} with the operators of their capture"
+            + (f", {unsized:,} without sizes: captures of several fit" if unsized else ""),
+        )
 
 
 def rank_findings(trace: Trace, rank: RankTrace) -> list[Finding]:

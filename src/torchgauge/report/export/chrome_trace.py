@@ -35,7 +35,12 @@ KEYS = {
         "modules": "Module Hierarchy",
         "layer_class": "Class",
     },
-    "launches": {"external_id": "External id", "correlation": "correlation"},
+    "launches": {
+        "external_id": "External id",
+        "correlation": "correlation",
+        "kernel": "kernel",
+        "grid": "grid",
+    },
     "device_work": {
         "device": "device",
         "stream": "stream",
