@@ -108,8 +108,11 @@ def _path(record):
     if _more(path.length, record.window):
         yield f"the path has {path.length} s of {record.window}"
     streams = [stream for device in record.times for stream in device.streams]
-    if len(streams) == 1 and _more(path.pause, streams[0].breakdown.idle.total):
-        yield f"pauses of {path.pause} s beside {streams[0].breakdown.idle.total} idle"
+    if len(streams) == 1:
+        times = streams[0].breakdown
+        idle = times.idle.total + record.window - times.window  # before its first work too
+        if _more(path.pause, idle):
+            yield f"pauses of {path.pause} s beside {idle} idle"
 
 
 def _findings(record):

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import sys
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor

@@ -2,13 +2,15 @@
 
 One call launches all work of a graph, so a recording of replays has no operators for it. The
 recording of the capture has them, with calls that queued the same work and ran none of it. Both
-have it in the same order: by node where the replay numbers nodes, else by time, checked by kind of
-work, and by kernel and grid where both files say them.
+have it in the same order: by node where the replay numbers nodes, else by time. That a capture is
+of this graph is told by its kernels and their grids: one that does not name them (CUPTI's) is of
+none.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -28,16 +30,19 @@ _KIND = dict(zip(("Launch", "Memcpy", "Memset"), KINDS, strict=True))
 
 
 class Node(NamedTuple):
-    """A piece of work of a graph; kernel and grid are empty where the recording does not say."""
+    """A piece of work of a graph; the grid is empty where the recording does not say it.
+
+    So is the name of a copy or a memory set.
+    """
 
     kind: str
     kernel: str
     grid: tuple[int, ...]
 
     def fits(self, other: Node) -> bool:
-        """Return whether nothing that both recordings say differs."""
-        pairs = zip(self, other, strict=True)
-        return all(not mine or not others or mine == others for mine, others in pairs)
+        """Return whether they may be the same."""
+        same_grid = not self.grid or not other.grid or self.grid == other.grid
+        return self[:2] == other[:2] and same_grid
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,15 +50,21 @@ class Capture:
     """A graph as its capture was recorded.
 
     `rows` are the spans of `events` around its nodes, outer ones first, `operator` the index among
-    them of the innermost around each node, NONE without one. `work` has names and arguments of
-    `rows`: two captures with the same nodes and `work` are alike.
+    them of the innermost around each node, NONE without one. `names` and `arguments` are those of
+    `rows`.
     """
 
     events: Events
     nodes: tuple[Node, ...]
     rows: Rows
     operator: Rows
-    work: tuple[object, ...]
+    names: tuple[str, ...]
+    arguments: tuple[object, ...]
+
+    def around(self, node: int) -> object:
+        """Return name and arguments of the innermost span around a node."""
+        span = int(self.operator[node])
+        return None if span == NONE else (self.names[span], self.arguments[span])
 
 
 def captures(events: Events) -> Iterator[Capture]:
@@ -72,7 +83,7 @@ def captures(events: Events) -> Iterator[Capture]:
     by_thread = calls[np.lexsort((events.start[calls], events.thread.codes[calls]))]
     windows = [
         (int(events.start[first]), int(events.start[last]))
-        for first, last in zip(by_thread, by_thread[1:], strict=False)
+        for first, last in itertools.pairwise(by_thread.tolist())
         if events.thread.codes[first] == events.thread.codes[last]
         and "Begin" in str(events.name[first]) and "End" in str(events.name[last])
     ]  # fmt: skip
@@ -106,11 +117,17 @@ def _capture(
     index[places] = np.arange(len(places))
     rows, table = host[places], events.operators
     arguments = first_positions(table.row, rows)
-    work = tuple(
-        (events.name[row], *(column[one] for column in (table.dims, table.types) if one != NONE))
-        for row, one in zip(rows.tolist(), arguments.tolist(), strict=True)
+    return Capture(
+        events,
+        nodes,
+        rows,
+        index[around],
+        names=tuple(str(events.name[row]) for row in rows.tolist()),
+        arguments=tuple(
+            None if entry == NONE else (table.dims[entry], table.types[entry])
+            for entry in arguments.tolist()
+        ),
     )
-    return Capture(events, nodes, rows, index[around], (work, tuple(index[around].tolist())))
 
 
 def _calls(events: Events, is_called: Callable[[str], bool]) -> Rows:
@@ -137,13 +154,12 @@ class Replay(NamedTuple):
 
 def replays(events: Events) -> list[Replay]:
     """Return the launches of graphs whose work is in the recording, in order."""
-    calls, table, found = _calls(events, is_graph_launch), events.device_work, []
+    calls, table, launches = _calls(events, is_graph_launch), events.device_work, []
+    calls = calls[np.argsort(events.start[calls], kind="stable")]
     correlation = events.launches.correlation[first_positions(events.launches.row, calls)]
     order = np.argsort(table.correlation, kind="stable")
     ordered = table.correlation[order]
-    for call, number in sorted(
-        zip(calls.tolist(), correlation.tolist(), strict=True), key=lambda pair: events.start[pair[0]]
-    ):
+    for call, number in zip(calls.tolist(), correlation.tolist(), strict=True):
         low, high = np.searchsorted(ordered, [number, number + 1])
         entries = order[low:high] if number > 0 else order[:0]
         keys = table.graph_node[entries], events.start[table.row[entries]]
@@ -158,8 +174,8 @@ def replays(events: Events) -> list[Replay]:
             for index, row in zip(entries.tolist(), table.row[entries].tolist(), strict=True)
         )
         if nodes:
-            found.append(Replay(call, entries, nodes))
-    return found
+            launches.append(Replay(call, entries, nodes))
+    return launches
 
 
 class _Join(NamedTuple):
@@ -194,24 +210,27 @@ def joined(events: Events, recordings: Sequence[Events]) -> tuple[Events, GraphR
     return events, figures if launched_graphs else None
 
 
-def _joins(launched_graphs: Sequence[Replay], known: Sequence[Capture]) -> Iterator[_Join]:
+def _joins(launched_graphs: Sequence[Replay], recorded: Sequence[Capture]) -> Iterator[_Join]:
     fitting_by_nodes: dict[tuple[Node, ...], dict[int, Rows]] = {}
     previous, is_certain = NONE, False
     for replay in launched_graphs:
         if replay.nodes not in fitting_by_nodes:
-            orders = {n: _order(capture, replay.nodes) for n, capture in enumerate(known)}
+            orders = {n: _order(capture, replay.nodes) for n, capture in enumerate(recorded)}
             fitting_by_nodes[replay.nodes] = {n: o for n, o in orders.items() if o is not None}
         fitting = fitting_by_nodes[replay.nodes]
         if not fitting:
             previous = NONE
             continue
         # Graphs are replayed in the order in which they were captured.
-        follows = previous + 1 in fitting and known[previous + 1].events is known[previous].events
-        number = previous + 1 if follows else next(iter(fitting))
-        alike = len({known[other].work for other in fitting}) == 1
-        is_certain = alike or (follows and is_certain)
+        candidate = previous + 1
+        follows = candidate in fitting and recorded[candidate].events is recorded[previous].events
+        number = candidate if follows else next(iter(fitting))
+        names = {recorded[n].names for n in fitting}
+        equal = len(names) == len({recorded[n].arguments for n in fitting}) == 1
+        is_certain = equal or (follows and is_certain)
         previous = number
-        yield _Join(replay, known[number], fitting[number], is_certain)
+        if is_certain or len(names) == 1:
+            yield _Join(replay, recorded[number], fitting[number], is_certain)
 
 
 def _order(capture: Capture, nodes: tuple[Node, ...]) -> Rows | None:
@@ -222,19 +241,20 @@ def _order(capture: Capture, nodes: tuple[Node, ...]) -> Rows | None:
     """
     if len(nodes) != len(capture.nodes):
         return None
-    if all(mine.fits(other) for mine, other in zip(capture.nodes, nodes, strict=True)):
+    if all(node.fits(other) for node, other in zip(capture.nodes, nodes, strict=True)):
         return np.arange(len(nodes))
-    places: dict[tuple[str, str], list[int]] = {}
-    for number, node in enumerate(capture.nodes):
-        places.setdefault(node[:2], []).append(number)
     order = np.full(len(nodes), NONE)
     for name in {node[:2] for node in nodes}:
-        mine, others = places.get(name, []), [n for n, node in enumerate(nodes) if node[:2] == name]
-        if len(mine) != len(others) or not any(name[1:]):
+        captured, replayed = (
+            [number for number, node in enumerate(graph) if node[:2] == name]
+            for graph in (capture.nodes, nodes)
+        )
+        pairs = zip(captured, replayed, strict=False)
+        fit = all(capture.nodes[node].fits(nodes[other]) for node, other in pairs)
+        if len(captured) != len(replayed) or not any(name[1:]) or not fit:
             return None
-        operators = {capture.work[0][o] if o != NONE else None for o in capture.operator[mine]}
-        if len(operators) == 1:
-            order[others] = mine
+        if len(set(map(capture.around, captured))) == 1:
+            order[replayed] = captured
     return order
 
 
@@ -250,29 +270,26 @@ def _with_operators(events: Events, joins: Sequence[_Join]) -> Events:
     room = np.minimum(events.duration[calls] - 2, len(ticks))[:, None]
     first = events.start[calls][:, None] + 1
     starts, ends = (first + ranks[None] * room // len(ticks) for ranks in (begin, end))
-    copies, total = len(joins), len(events)
     table = source.operators
     entry = first_positions(table.row, rows)
     has_entry = np.flatnonzero(entry != NONE)
-    added = np.tile(entry[has_entry], copies)
+    added = np.tile(entry[has_entry], len(joins))
     sized = np.repeat([join.sizes_known for join in joins], len(has_entry))
-    at = total + np.arange(copies)[:, None] * len(rows)
-    operators = {
-        name: _appended(getattr(events.operators, name), _argument(table, name, added, sized))
-        for name in _ARGUMENTS
-    } | {
-        name: np.append(column, np.full(len(added), ABSENT))
+    offsets = len(events) + np.arange(len(joins)) * len(rows)
+    operators: dict[str, Any] = {
+        name: _appended(column, _argument(table, name, added, sized))
+        if isinstance(column, Coded)
+        else np.append(column, np.full(len(added), ABSENT))
         for name, column in vars(events.operators).items()
-        if name not in _ARGUMENTS
     }
-    operators["row"] = np.append(events.operators.row, (at + has_entry[None]).ravel())
+    operators["row"] = np.append(events.operators.row, np.add.outer(offsets, has_entry).ravel())
     device_rows = [events.device_work.row[join.replay.entries] for join in joins]
     placed = [capture.operator[join.node] for join in joins]
-    work = np.concatenate([events.captured.row, *(row for row in device_rows)])
+    work = np.concatenate([events.captured.row, *device_rows])
     spans = np.concatenate([
         events.captured.operator,
         *(np.where((place == NONE) | (join.node == NONE), NONE, offset + place)
-          for place, join, offset in zip(placed, joins, at.ravel().tolist(), strict=True)),
+          for place, join, offset in zip(placed, joins, offsets.tolist(), strict=True)),
     ])  # fmt: skip
     work, spans = work[spans != NONE], spans[spans != NONE]
     order = np.argsort(work)
@@ -281,15 +298,14 @@ def _with_operators(events: Events, joins: Sequence[_Join]) -> Events:
         events,
         start=np.append(events.start, starts.ravel()),
         duration=np.append(events.duration, (ends - starts).ravel()),
-        name=_appended(events.name, source.name.take(np.tile(rows, copies))),
-        category=_appended(events.category, source.category.take(np.tile(rows, copies))),
+        name=_appended(events.name, source.name.take(np.tile(rows, len(joins)))),
+        category=_appended(events.category, source.category.take(np.tile(rows, len(joins)))),
         thread=_appended(events.thread, thread),
         operators=dataclasses.replace(events.operators, **operators),
         captured=CapturedWork(work[order], spans[order]),
     )
 
 
-_ARGUMENTS = ("dims", "strides", "types", "inputs", "modules", "layer_class")
 _SIZES = ("dims", "strides", "inputs")
 
 

@@ -16,12 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from torchgauge.analyze.communication.communication_kernels import collective_of
-from torchgauge.analyze.timeline.launches import (
-    KINDS,
-    Launched,
-    first_positions,
-    is_graph_launch,
-)
+from torchgauge.analyze.timeline.launches import KINDS, Launched, first_positions, is_graph_launch
 from torchgauge.analyze.trace.occupancy import Limits, limits, occupancy
 from torchgauge.records.trace import breakdown
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows

@@ -176,8 +176,18 @@ def rank_trace(
     `roofs` are the devices', `timeline_bytes` the most that events for the page's timeline may be.
     `captures` are recordings of the capture of CUDA graphs that the events replay.
     """
-    in_file = events
-    events, graphs = joined(events, captures)
+    with_operators, graphs = joined(events, captures)
+    record, recorded, calls = _record(with_operators, file, part, behind_others, roofs, events)
+    missing = (*record.missing, *_unjoined(graphs, captures))
+    record = msgspec.structs.replace(record, graphs=graphs, missing=missing)
+    record = msgspec.structs.replace(record, findings=findings(record))
+    return _with_timeline(record, recorded, timeline_bytes), calls
+
+
+def _record(
+    events: Events, file: str, part: str, behind_others: bool, roofs: Roofs | None, in_file: Events
+) -> tuple[RankTrace, Recorded, Calls]:
+    """Return the record without findings, what its timeline needs, and the collectives."""
     # The tree needs the most for itself, and comes first.
     modules, spans, work, tree, products = _tree(events)
     facts = Facts(events, work)
@@ -220,20 +230,13 @@ def rank_trace(
         critical_path=_critical(events, spans, work, path, recorded_waits),
         utilization=_utilization(products, (end - begin) * 1e-9, activities, roofs),
         memory=tuple(memory_uses(events, begin)),
-        missing=(
-            *not_recorded(events, modules),
-            *(_BEHIND for _ in range(behind_others)),
-            *_unjoined(graphs, captures),
-        ),
+        missing=(*not_recorded(events, modules), *(_BEHIND for _ in range(behind_others))),
         warnings=events.warnings,
-        graphs=graphs,
     )
-    calls = rank_calls(activities, facts, origin(events), steps)
-    record = msgspec.structs.replace(record, findings=findings(record))
     recorded = Recorded(
         events, spans, modules.tree, work, activities, (begin, end), path, called=record.called
     )
-    return _with_timeline(record, recorded, timeline_bytes), calls
+    return record, recorded, rank_calls(activities, facts, origin(events), steps)
 
 
 def _unjoined(graphs: GraphReplays | None, captures: Sequence[Events]) -> Iterator[str]:

@@ -267,7 +267,7 @@ class CapturedWork:
     operator: Rows
 
 
-_NOTHING = CapturedWork(np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NONE_CAPTURED = CapturedWork(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -294,7 +294,7 @@ class Events:
     flows: Flows
     metadata: TraceMetadata
     warnings: tuple[MeasurementWarning, ...] = ()
-    captured: CapturedWork = _NOTHING
+    captured: CapturedWork = _NONE_CAPTURED
 
     def __len__(self) -> int:
         return len(self.start)
