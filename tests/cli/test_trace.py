@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.support import records
 from tests.support.kineto_events import copy, launch, launched, module, op, read
+from tests.support.paths import TRACES
 from tests.support.ranks_here import read_here
 
 import torchgauge as tg
@@ -295,3 +296,17 @@ def test_a_range_of_time_is_of_one_rank(folder, capsys):
     assert [(rank.rank, rank.part) for rank in record.ranks] == [(1, "from 8.000 µs")]
     assert main([*command, "--rank", "7"]) == 2
     assert "[rank-unknown]" in capsys.readouterr().err
+
+
+def test_a_capture_is_for_reports_of_replays(capsys):
+    replay, capture = (str(TRACES / f"vllm_{name}.json.gz") for name in ("replay", "capture"))
+    assert main(["trace", replay, "--capture", capture]) == 0
+    assert "25 launches of 361 kernels and copies, 361 with" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main(["trace", capture, "--capture", capture]) == 0
+    assert "no launch of a CUDA graph" in capsys.readouterr().out
+    assert main(["trace", replay, "--capture", "absent.json"]) == 2
+    assert "[file-missing]" in capsys.readouterr().err
+    assert main(["trace", replay, "--capture", capture, "--to", "folded"]) == 2
+    assert "[option-conflict]" in capsys.readouterr().err

@@ -84,6 +84,8 @@ def check(options: argparse.Namespace) -> None:
         raise _conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
     if options.to is not None and options.memory_limit is not None:
         raise _conflict("--to reads the whole trace.", "Leave out --memory-limit.")
+    if options.capture is not None and (options.to or options.replay):
+        raise _conflict("--capture is for the report.", "Leave out --capture.")
     if options.to is not None and (name := _first_given(options, _WRITE_OPTIONS)):
         raise _conflict(f"--to converts, and {name} writes what was read.", "Use one of them.")
 

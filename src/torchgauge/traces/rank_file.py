@@ -136,9 +136,8 @@ def read_rank(file: str, options: ReadOptions, progress: Progress | None = None)
 def _captures(file: str, options: ReadOptions, events: Events) -> Iterator[Events]:
     """Yield the recordings of captures for the graphs that the events of a file replay."""
     path = Path(options.capture or Path(file).parent / "capture_traces")
-    if not any(map(is_graph_launch, events.name.values)):
-        return
-    if options.capture is None and not is_folder(path):
+    has_replays = any(map(is_graph_launch, events.name.values))
+    if options.capture is None and not (has_replays and is_folder(path)):
         return
     for capture in trace_files(path) or [path]:
         recording = read_events(capture, partial=options.partial, launch_arrows=False)

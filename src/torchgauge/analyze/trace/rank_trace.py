@@ -240,7 +240,9 @@ def _record(
 
 
 def _unjoined(graphs: GraphReplays | None, captures: Sequence[Events]) -> Iterator[str]:
-    if graphs and graphs.joined < graphs.work:
+    if captures and not graphs:
+        yield "no launch of a CUDA graph: the recording of a capture has nothing to join"
+    elif graphs and graphs.joined < graphs.work:
         remedy = "no recorded capture fits" if captures else "--capture FILE takes its recording"
         count = f"{graphs.work - graphs.joined:,} kernels and copies of CUDA graphs"
         yield f"no operators of {count}, which their capture has: {remedy}"
