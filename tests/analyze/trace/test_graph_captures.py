@@ -119,6 +119,38 @@ def test_the_record_has_flops_of_replays_and_what_is_in_the_file():
         assert products <= work[shapes] <= 1.001 * products
 
 
+# From TraceLens' reference report of these two files (ops_summary.csv): calls, and ms of kernels,
+# rounded to the quarter of a microsecond that its floats of microseconds have.
+REFERENCE = {
+    "vllm::moe_forward": (24, 124.8857861328125),
+    "aten::addmm": (72, 17.3018173828125),
+    "vllm::unified_attention_with_output": (24, 5.1469072265625),
+    "aiter::rmsnorm2d_fwd_with_add_ck": (48, 3.36773828125),
+    "_C::rotary_embedding": (24, 1.7063291015625),
+    "triton_poi_fused_constant_pad_nd_moe_forward_0": (24, 1.566326171875),
+    "_C_cache_ops::reshape_and_cache_flash": (24, 0.58637109375),
+    "triton_poi_fused__to_copy_1": (23, 0.4356962890625),
+    "SortTokens": (24, 0.4313720703125),
+    "aten::mm": (1, 0.34663671875),
+    "TopK": (24, 0.1415771484375),
+    "aten::copy_": (11, 0.0791962890625),
+    "triton_poi_fused_0": (1, 0.043439453125),
+    "aiter::rms_norm": (1, 0.0396787109375),
+    "aten::index": (1, 0.003638671875),
+    "aten::sub": (1, 0.0033994140625),
+}
+
+
+def test_the_time_of_every_operator_is_that_of_a_peers_reference_report():
+    trace = tg.read_trace(REPLAY, capture=CAPTURE).ranks[0]
+    columns = trace.table("operators").columns
+    rows = zip(columns["Name"], columns["# of Calls"], columns["Self CUDA"], strict=True)
+    by_name = {name: (calls, time * 1e3) for name, calls, time in rows if time}
+    assert by_name == {
+        name: (calls, pytest.approx(time, rel=2e-5)) for name, (calls, time) in REFERENCE.items()
+    }
+
+
 def test_captures_are_found_in_the_folder_beside(tmp_path):
     (tmp_path / "capture_traces").mkdir()
     (tmp_path / "capture_traces" / "a.json.gz").write_bytes(CAPTURE.read_bytes())
