@@ -187,6 +187,9 @@ def test_calls_that_hold_an_unknown_amount():
         ((2, 4, 9, 9), 16, 1, 2, True, True),
         ((2, 32, 9, 9), 32, 4, 1, True, False),
         ((2, 24, 9, 9), 24, 4, 1, False, True),  # 6 channels of each group
+        ((2, 64, 9, 9), 64, 4, 2, True, True),  # 16 channels of each, at a stride
+        ((2, 64, 9, 9), 64, 4, 2, False, False),
+        ((2, 32, 8, 8, 8), 32, 4, 1, True, True),
         ((2, 24, 9, 9), 24, 24, 1, True, False),
         ((2, 24, 9, 9), 48, 24, 1, False, True),
     ],

@@ -155,7 +155,9 @@ def is_unknown_convolution(args: Arguments, *, backward: bool) -> bool:
         return is_volume or max(kernel) == 1
     multiple = _BLOCK if half or _channels_last(x) else _BLOCK // 2
     unfilled = any(number // groups % multiple for number in (inputs, outputs))
-    return bool(unfilled or (is_volume and max(stride) > 1))
+    is_strided, is_plain = max(stride) > 1, max(kernel) == 1 or _channels_last(x)
+    sums = backward and (is_volume or (is_strided and inputs // groups >= _BLOCK))
+    return bool(unfilled or is_plain or sums or (is_volume and is_strided))
 
 
 def _channels_last_copies(weight: Any, groups: int) -> int:
