@@ -5,6 +5,7 @@ import io
 import json
 import re
 
+import msgspec
 import pytest
 from rich.console import Console
 from tests.support.counts import EVERYTHING, LONG, cost, counted, node, row, trained
@@ -194,6 +195,14 @@ def test_other_devices_are_said_with_the_optimizer_and_whether_it_fits():
     forward = report.render(counted(on=("a100", "t4")))
     assert re.search("≥ 14.00 GB +80.0 GB +fits without activations", forward)
     assert "Elsewhere  estimated" in forward
+
+
+def test_other_devices_of_calls_that_differ_are_of_the_counted_one():
+    count = counted(on=("a100",))
+    varying = msgspec.structs.replace(count.cost, flops_range=(1, 10**13))
+    note = "Of the call that was counted: others do other work"
+    assert note in report.render(msgspec.structs.replace(count, cost=varying))
+    assert note not in report.render(count)
 
 
 def test_inputs_are_named_unless_a_position_is_their_name():

@@ -141,7 +141,11 @@ def other_devices(count: Count) -> doc.Table:
     if training_memory is not None:
         heading += f", training with {training_memory.optimizer}"
     rows = doc.rows_of(columns, count.other_devices, lambda estimate: model_name(estimate.device))
-    return doc.Table(title=heading, how="estimated", first="device", columns=columns, rows=rows)
+    varies = count.cost.flops_range is not None
+    notes = ("Of the call that was counted: others do other work, and may need more.",) * varies
+    return doc.Table(
+        title=heading, how="estimated", first="device", columns=columns, rows=rows, notes=notes
+    )
 
 
 def _time_at_best(estimate: OtherDevice) -> str:
