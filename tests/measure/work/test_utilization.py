@@ -85,6 +85,32 @@ def test_a_loop_finds_its_model_and_tells_mfu_and_tokens():
     assert (weights.counted, attention.counted) == (used.model_flops, 0)
 
 
+def test_steps_that_do_other_work_give_a_range_and_no_interval():
+    class Growing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.calls = nn.Linear(16, 16, bias=False), 0
+
+        def forward(self, x):
+            self.calls += 1
+            for _ in range(1 + self.calls % 3):
+                x = self.layer(x)
+            return x
+
+    net, x = Growing(), torch.ones(8, 16)
+    optimizer = torch.optim.SGD(net.parameters())
+    with tg.timeline(net) as run:
+        for _ in range(40):
+            trained(net, x, optimizer)
+    used = run.record.utilization
+    # The first layer's input wants no gradient: 2, 5 or 8 products of a layer.
+    assert used.flops_range == (2 * PRODUCT, 8 * PRODUCT)
+    assert used.model_flops == 5 * PRODUCT
+    assert used.mfu == pytest.approx(used.model_flops / used.seconds / PEAK)
+    assert (used.mfu_interval, used.hfu_interval) == (None, None)
+    assert "the middle one of recorded steps" in " ".join(str(used).split())
+
+
 def test_what_checkpointing_repeats_is_hfus_alone():
     class Checkpointed(Words):
         def forward(self, input_ids):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch import nn
 
@@ -30,6 +31,7 @@ from torchgauge.targets.holdings import holdings, unique
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 
+SAME_WORK = 0.01  # of a step's FLOPs: steps that differ by less are alike
 # What configurations call them; Hugging Face's, GPT-2's and MPT's.
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "n_embed")
@@ -69,7 +71,7 @@ def loop_utilization(
         return None
     device = _device()
     calls = loop.samples // loop.batch if loop.samples and loop.batch else None
-    return utilization(
+    used = utilization(
         products,
         StepTime(*mean_of(bare), average="mean"),
         device_peak(products, device, loop.environment, machine.known_roofs(device)),
@@ -77,6 +79,12 @@ def loop_utilization(
             loop.samples, None if tokens is None or calls is None else tokens * calls
         ),
         shape=model_shape(models),
+    )
+    lowest, *_, highest = sorted(step.model for step in (*steps, products))
+    if used is None or highest <= lowest * (1 + SAME_WORK):
+        return used
+    return msgspec.structs.replace(
+        used, flops_range=(lowest, highest), mfu_interval=None, hfu_interval=None
     )
 
 

@@ -79,6 +79,8 @@ class Utilization(Record, frozen=True, kw_only=True):
 
     Attributes:
         model_flops: Of the forward and backward pass.
+        flops_range: Of a loop whose recorded steps do other work each, the least and the most
+            model FLOPs of one; MFU and HFU are those of the middle one and have no interval.
         executed_flops: With what activation checkpointing computes again.
         seconds: The time of a step, of which all rates are.
         average: Whether that is the median step or the mean, to which rare long ones count too.
@@ -112,6 +114,7 @@ class Utilization(Record, frozen=True, kw_only=True):
     samples_per_second: float | None = None
     at_least: bool = False
     clock: Literal["bare", "recorded"] = "bare"
+    flops_range: tuple[int, int] | None = None
     reason: str = ""
     how: How = "estimated"
 

@@ -185,7 +185,11 @@ def utilization(record: Utilization, *, rates: bool = False) -> Section:
         note = "with what is computed again"
         rows.append(_share("HFU", record.hfu, record.hfu_interval, prefix, note))
     flops = f"{prefix}{units.count(record.model_flops)}"
-    rows.append(Row("model FLOPs", flops, "products, attention whole", how="counted"))
+    work = "products, attention whole"
+    if record.flops_range is not None:
+        lowest, highest = map(units.count, record.flops_range)
+        work = f"the middle one of recorded steps, {lowest} to {highest}; {work}"
+    rows.append(Row("model FLOPs", flops, work, how="counted"))
     notes = [f"{record.reason}."] * bool(record.reason)
     if record.formula is not None:
         share = "" if record.formula.mfu is None else f"MFU {units.percent(record.formula.mfu, 4)}"
