@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from torchgauge.formulas.operand import tensors
 from torchgauge.formulas.saved import LIBRARY_KERNELS, Arguments, is_unknown_convolution, lstm_sizes
 
 
@@ -37,17 +38,25 @@ _RESIZED = _words("binary_cross_entropy mse_loss smooth_l1_loss soft_margin_loss
 _POINTS = {"upsample_linear1d": 2, "upsample_bilinear2d": 2, "upsample_bicubic2d": 4}
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 _FLOAT, _INT64 = 4, 8  # bytes
+_PRODUCTS = "addmm addmv baddbmm bmm mm mv"
+_BY_ONEDNN = _words(
+    f"""{_PRODUCTS} {_ATTENTION} {_ATTENTION}_backward convolution convolution_backward
+    mkldnn_rnn_layer mkldnn_rnn_layer_backward"""
+)
 _ROWS, _WIDTH, _PAGE = 256, 64, 4096  # of oneDNN's blocks of products in half precision
 _SMALL = 16**3  # multiplications that torch does itself
 _MAX_BAG = 2  # the mode of embedding bags that take the largest
 
 
-def is_unknown(name: str, args: Arguments) -> bool:
+def is_unknown(name: str, args: Arguments, *, has_amx: bool = False) -> bool:
     """Return whether a call, of "aten::sort", holds an unknown amount beside what it returns.
 
-    So do some convolutions, and writes where a mask says.
+    So do some convolutions, writes where a mask says, and what oneDNN does in half precision on a
+    CPU that multiplies tiles of matrices (`has_amx`): it orders operands by other rules there.
     """
     short = name.removeprefix("aten::").removesuffix("_")
+    if has_amx and short in _BY_ONEDNN and any(map(_single, tensors(args))):
+        return True
     if short in ("convolution", "convolution_backward"):
         return is_unknown_convolution(args, backward=short != "convolution")
     if short == "scatter_reduce":
@@ -95,9 +104,9 @@ def _cast(call: _Call) -> int:
     def rank(x: Any) -> tuple[bool, bool, bool, int]:
         return x.dtype.is_complex, x.dtype.is_floating_point, bool(x.shape), x.itemsize
 
-    tensors = [value for value in call.args if hasattr(value, "shape")]
-    common = max(tensors, key=rank)
-    copied = (x for x in tensors if x.shape and x.dtype != common.dtype)
+    operands = [value for value in call.args if hasattr(value, "shape")]
+    common = max(operands, key=rank)
+    copied = (x for x in operands if x.shape and x.dtype != common.dtype)
     return sum(_elements(x) * int(common.itemsize) for x in copied)
 
 
@@ -294,7 +303,7 @@ _BY_RULE: dict[Callable[[_Call], int], str] = {
         grid_sampler_2d_backward index_select masked_scatter reflection_pad3d_backward
         replication_pad3d_backward upsample_bilinear2d_backward upsample_nearest3d_backward
         upsample_trilinear3d_backward""",
-    _product: "addmm addmv baddbmm bmm mm mv",
+    _product: _PRODUCTS,
     _index: "gather scatter scatter_add",
     _copies: "binary_cross_entropy soft_margin_loss " + " ".join(_COPIES),
     _points: " ".join(_POINTS),

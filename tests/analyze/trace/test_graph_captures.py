@@ -252,3 +252,12 @@ def test_a_trace_without_graphs_stays_as_it_is(parts):
     found, figures = joined(events, [read(*parts)] if parts else [])
     assert found is events
     assert figures is None
+
+
+def test_a_recording_of_captures_says_that_it_is_one():
+    capture = tg.read_trace(CAPTURE).ranks[0]
+    assert (capture.graphs.launches, capture.graphs.captured) == (0, 25)
+    ids = [finding.id for finding in capture.findings]
+    assert ids[0] == "graph-capture"
+    assert not {"synchronisation", "idle-host", "launch-bound"} & set(ids)
+    assert "graph-capture" not in [one.id for one in tg.read_trace(REPLAY).ranks[0].findings]

@@ -43,6 +43,24 @@ def launched_before(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
+@rule("graph-capture", order="first", explains=("synchronisation", "idle-host", "launch-bound"))
+def graph_capture(evidence: Evidence) -> Iterator[Finding]:
+    """Find a recording of the capture of CUDA graphs, whose times are not those of a step."""
+    graphs = None if evidence.rank is None else evidence.rank.graphs
+    if graphs is None or share(graphs.capture_time, evidence.time) < NOTICEABLE:
+        return
+    yield graph_capture.finding(
+        "info",
+        title=f"CUDA graphs are captured for {units.percent(graphs.capture_time / evidence.time)} "
+        "of the window",
+        evidence=f"{graphs.captured:,} graphs in {units.time(graphs.capture_time)}. What is "
+        "captured does not run: waits and pauses here are none of a step.",
+        remedy="Record replays, and give operators to their kernels: torchgauge trace REPLAY "
+        "--capture FILE.",
+        time=graphs.capture_time,
+    )
+
+
 MAX_NUMBERS = 8
 
 

@@ -49,13 +49,15 @@ class Node(NamedTuple):
 class Capture:
     """A graph as its capture was recorded.
 
-    `rows` are the spans of `events` around its nodes, outer ones first, `operator` the index among
-    them of the innermost around each node, NONE without one. `names` and `arguments` are those of
-    `rows`.
+    It lasted from `begin` to `end`. `rows` are the spans of `events` around its nodes, outer ones
+    first, `operator` the index among them of the innermost around each node, NONE without one.
+    `names` and `arguments` are those of `rows`.
     """
 
     events: Events
     nodes: tuple[Node, ...]
+    begin: int
+    end: int
     rows: Rows
     operator: Rows
     names: tuple[str, ...]
@@ -92,13 +94,13 @@ def captures(events: Events) -> Iterator[Capture]:
         order = np.argsort(events.start[queued[inside]], kind="stable")
         if len(order):
             placed = queued[inside][order], entry[inside][order]
-            yield _capture(events, host, nesting, begin, *placed)
+            yield _capture(events, host, nesting, (begin, end), *placed)
 
 
 def _capture(
-    events: Events, host: Rows, nesting: Nesting, begin: int, queued: Rows, entry: Rows
+    events: Events, host: Rows, nesting: Nesting, window: tuple[int, int], queued: Rows, entry: Rows
 ) -> Capture:
-    launches = events.launches
+    launches, begin = events.launches, window[0]
     nodes = tuple(
         Node(_queued_kind(events, row), str(launches.kernel[index] or ""), _grid(launches, index))
         for row, index in zip(queued.tolist(), entry.tolist(), strict=True)
@@ -120,6 +122,7 @@ def _capture(
     return Capture(
         events,
         nodes,
+        *window,
         rows,
         index[around],
         names=tuple(str(events.name[row]) for row in rows.tolist()),
@@ -192,9 +195,9 @@ def joined(events: Events, recordings: Sequence[Events]) -> tuple[Events, GraphR
 
     Such an operator takes some ns of the call, in which it did not run again. Where captures of
     different operands fit a replay, its operators are without their arguments. Figures are None
-    where the events replay no graph.
+    where the events neither replay nor capture a graph.
     """
-    launched_graphs = replays(events)
+    launched_graphs, captured = replays(events), list(captures(events))
     joins = list(_joins(launched_graphs, [c for events in recordings for c in captures(events)]))
     counts = [int((join.node != NONE).sum()) for join in joins]
     figures = GraphReplays(
@@ -204,10 +207,12 @@ def joined(events: Events, recordings: Sequence[Events]) -> tuple[Events, GraphR
         without_sizes=sum(
             count for count, join in zip(counts, joins, strict=True) if not join.sizes_known
         ),
+        captured=len(captured),
+        capture_time=(captured[-1].end - captured[0].begin) * 1e-9 if captured else 0.0,
     )
     for capture in dict.fromkeys(join.capture for join in joins):
         events = _with_operators(events, [join for join in joins if join.capture is capture])
-    return events, figures if launched_graphs else None
+    return events, figures if launched_graphs or captured else None
 
 
 def _joins(launched_graphs: Sequence[Replay], recorded: Sequence[Capture]) -> Iterator[_Join]:

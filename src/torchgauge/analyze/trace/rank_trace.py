@@ -240,7 +240,7 @@ def _record(
 
 
 def _unjoined(graphs: GraphReplays | None, captures: Sequence[Events]) -> Iterator[str]:
-    if captures and not graphs:
+    if captures and not (graphs and graphs.launches):
         yield "no launch of a CUDA graph: the recording of a capture has nothing to join"
     elif graphs and graphs.joined < graphs.work:
         remedy = "no recorded capture fits" if captures else "--capture FILE takes its recording"

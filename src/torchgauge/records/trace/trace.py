@@ -170,17 +170,20 @@ class MemoryUse(Record, frozen=True, kw_only=True):
 
 
 class GraphReplays(Record, frozen=True, kw_only=True):
-    """The launches of CUDA graphs in a file, and how much has the operators of their captures.
+    """The CUDA graphs of a file: their launches, and how much has the operators of their captures.
 
-    `work` counts the kernels, copies and memory sets that they replayed, `joined` those whose
-    operators are known from recordings of the captures, `without_sizes` those of them whose
-    operands are not: captures of several sizes fit.
+    `captured` counts the graphs whose capture is in the file, and `capture_time` the seconds from
+    the first of these to the end of the last. `work` counts the kernels, copies and memory sets
+    that were replayed, `joined` those whose operators are known from recordings of the captures,
+    `without_sizes` those of them whose operands are not: captures of several sizes fit.
     """
 
     launches: int
     work: int
     joined: int = 0
     without_sizes: int = 0
+    captured: int = 0
+    capture_time: float = 0.0
 
 
 class RankTrace(Record, frozen=True, kw_only=True, dict=True):

@@ -103,12 +103,14 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
     yield "holds", text or "nothing that is known"
     if graphs := rank_trace.graphs:
         unsized = graphs.without_sizes
-        yield (
-            "CUDA graphs",
+        launches = (
             f"{graphs.launches:,} launches of {graphs.work:,} kernels and copies, "
             f"{graphs.joined:,} with the operators of their capture"
-            + (f", {unsized:,} without sizes: captures of several fit" if unsized else ""),
+            + (f", {unsized:,} without sizes: captures of several fit" if unsized else "")
         )
+        parts = [launches] * bool(graphs.launches)
+        parts += [f"{graphs.captured:,} captured"] * bool(graphs.captured)
+        yield "CUDA graphs", ", ".join(parts)
 
 
 def rank_findings(trace: Trace, rank: RankTrace) -> list[Finding]:
