@@ -108,9 +108,9 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
             f"{graphs.joined:,} with the operators of their capture"
             + (f", {unsized:,} without sizes: captures of several fit" if unsized else "")
         )
-        parts = [launches] * bool(graphs.launches)
-        parts += [f"{graphs.captured:,} captured"] * bool(graphs.captured)
-        yield "CUDA graphs", ", ".join(parts)
+        captured = f"{graphs.captured:,} captured"
+        sentences = [launches] * bool(graphs.launches) + [captured] * bool(graphs.captured)
+        yield "CUDA graphs", ", ".join(sentences)
 
 
 def rank_findings(trace: Trace, rank: RankTrace) -> list[Finding]:
