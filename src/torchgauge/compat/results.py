@@ -11,7 +11,7 @@ from torchgauge.errors import InputError
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.node import Node
-from torchgauge.records.timeline.quantity import quantity_of
+from torchgauge.records.timeline.quantity import known_sum, quantity_of
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tables import table
 from torchgauge.report.console.line import line
@@ -250,18 +250,13 @@ def _inside(node: Node, row_indices: set[int]) -> bool:
 
 
 def _figures(nodes: list[Node], root: Node) -> dict[str, Any]:
-    time, total_time = _sum([node.time for node in nodes]), root.time
+    time, total_time = known_sum([node.time for node in nodes]), root.time
     return {
         "layers": [node.row.path for node in nodes],
         "calls": sum(node.calls for node in nodes) if nodes else None,
         "latency": None if time is None else time * 1e3,
         "share": time / total_time if time is not None and total_time else None,
-        "flops": _sum([node.flops for node in nodes]),
-        "memory": _sum([node.allocations for node in nodes]),
-        "parameters": _sum([node.parameters for node in nodes]),
+        "flops": known_sum([node.flops for node in nodes]),
+        "memory": known_sum([node.allocations for node in nodes]),
+        "parameters": known_sum([node.parameters for node in nodes]),
     }
-
-
-def _sum(values: list[Any]) -> Any:
-    known_values = [value for value in values if value is not None]
-    return sum(known_values) if known_values else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 
-def _aten(names: str) -> frozenset[str]:
+def aten(names: str) -> frozenset[str]:
+    """Return the full names of operators of torch: "aten::mm"."""
     return frozenset(f"aten::{name}" for name in names.split())
 
 
@@ -13,7 +14,7 @@ def _other(names: str) -> frozenset[str]:
 
 # Shapes and strides of the same memory. torch's schemas say so of most views; these are the ones
 # that they do not, and the ones a recorded trace names without a schema.
-VIEWS = _aten(
+VIEWS = aten(
     """
     alias as_strided detach diagonal expand lift lift_fresh permute select slice split
     split_with_sizes squeeze swapaxes swapdims t transpose unbind unfold unsqueeze values view
@@ -31,7 +32,7 @@ VIEWS = _aten(
 )
 
 # Answers about a tensor, changes to its description, checks, marks for the profiler.
-METADATA = _aten(
+METADATA = aten(
     """
     _assert_async _assert_scalar _assert_tensor_metadata _functional_assert_async
     _functional_assert_scalar _functional_sym_constrain_range
@@ -55,7 +56,7 @@ METADATA = _aten(
 )
 
 # New tensors whose values come from nowhere: by convention neither work nor traffic.
-CREATION = _aten(
+CREATION = aten(
     """
     arange bartlett_window blackman_window hamming_window hann_window kaiser_window empty empty_like
     empty_permuted empty_quantized empty_strided _empty_affine_quantized
@@ -73,7 +74,7 @@ CREATION = _aten(
 
 # Random numbers count as no work: a generator's integer arithmetic is no FLOP, and how much it is
 # depends on the generator. Filling moves what it writes.
-RANDOM = _aten(
+RANDOM = aten(
     """
     bernoulli binomial cauchy exponential geometric log_normal multinomial normal normal_functional
     poisson random uniform _sample_dirichlet _standard_gamma _philox_key_fold_in _philox_key_split
@@ -82,7 +83,7 @@ RANDOM = _aten(
 ) | frozenset({"prims::uniform"})
 
 # The same values elsewhere, or under another type or layout.
-COPIES = _aten(
+COPIES = aten(
     """
     clone copy _copy_from _copy_from_and_resize copy_sparse_to_sparse _lazy_clone _to_copy
     _reshape_copy _pin_memory contiguous cat stack _stack _chunk_cat block_diag repeat roll
@@ -111,7 +112,7 @@ COPIES = _aten(
 )
 
 # Values picked by position or by a mask, and gradients that only put them back.
-INDEXING = _aten(
+INDEXING = aten(
     """
     as_strided_scatter diagonal_backward diagonal_scatter embedding gather index index_copy
     index_fill index_select lu_unpack masked_fill masked_scatter masked_scatter_backward
@@ -124,7 +125,7 @@ INDEXING = _aten(
 ) | frozenset({"prims::where", "prims::as_strided_scatter"})
 
 # The lists that optimizers keep: theirs are the ones without arithmetic.
-FOREACH = _aten("_foreach_copy _foreach_zero _foreach_clone")
+FOREACH = aten("_foreach_copy _foreach_zero _foreach_clone")
 
 FREE = VIEWS | METADATA | CREATION | RANDOM | COPIES | INDEXING | FOREACH
 # These move nothing either.

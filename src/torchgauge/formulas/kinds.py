@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.formulas.free import FREE
+from torchgauge.formulas.free import FREE, aten
 from torchgauge.formulas.registry import find
 
 Kind = Literal["formula", "pointwise", "reduction", "free", "lists", "composite", "unknown"]
 
 
-def _aten(names: str) -> frozenset[str]:
-    return frozenset(f"aten::{name}" for name in names.split())
-
-
 # One operation per output element, by torch's tag.
-POINTWISE = _aten(
+POINTWISE = aten(
     """
     __ilshift__ __lshift__ __rshift__ _conj_physical abs acos acosh add addcdiv addcmul
     angle asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or
@@ -46,7 +42,7 @@ POINTWISE = _aten(
 )
 
 # One per input element, by torch's tag.
-REDUCTION = _aten(
+REDUCTION = aten(
     """
     all amax amin any argmax argmin count_nonzero linalg__powsum linalg_vector_norm max mean
     min nansum norm prod std sum var
@@ -54,7 +50,7 @@ REDUCTION = _aten(
 )
 
 # Views by their schema, and the copies of views by torch's tag.
-MOVING = _aten(
+MOVING = aten(
     """
     _conj_copy _fw_primal _fw_primal_copy _indices_copy _make_dual _make_dual_copy
     _neg_view_copy _nested_get_values _nested_get_values_copy _nested_view_from_buffer
@@ -69,7 +65,7 @@ MOVING = _aten(
 )
 
 # Made of other operators, on every device: they do no work of their own.
-COMPOSITE = _aten(
+COMPOSITE = aten(
     """
     __and__ __iand__ __ior__ __ixor__ __or__ __xor__ _add_batch_dim
     _autocast_to_full_precision _autocast_to_reduced_precision _backward
@@ -151,7 +147,7 @@ COMPOSITE = _aten(
 )
 
 # The same of some overloads only; without a name it is the default one.
-COMPOSITE_OVERLOADS = _aten(
+COMPOSITE_OVERLOADS = aten(
     """
     _convolution.deprecated _sparse_log_softmax.int _sparse_softmax.int _sparse_sum
     _sparse_sum.dim_dtype _sparse_sum.dtype _upsample_bicubic2d_aa.vec

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgauge.formulas.free import aten
 from torchgauge.formulas.kinds import POINTWISE
 from torchgauge.formulas.operand import Described
-from torchgauge.formulas.written import aten, elementwise_inputs
+from torchgauge.formulas.written import elementwise_inputs
 
 # How many arguments end with a tensor that is read; in all others a tensor at the end is `out=`.
 _READS_TO_THE_END = {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from torchgauge.formulas.free import aten
 from torchgauge.formulas.kinds import POINTWISE
 from torchgauge.formulas.operand import (
     Described,
@@ -23,11 +24,6 @@ from torchgauge.formulas.promotion import BOOL, FLOAT32, INT64, ElementType, com
 from torchgauge.formulas.shapes import broadcast, like, outputs
 
 Rule = Callable[..., Any]
-
-
-def aten(names: str) -> frozenset[str]:
-    """Return the full names of operators of torch: "aten::mm"."""
-    return frozenset(f"aten::{name}" for name in names.split())
 
 
 # How many tensors an elementwise operator reads, one unless it is here: what follows is `out=`.

@@ -36,7 +36,7 @@ from torchgauge.traces.trace_files import (
     rank_unknown,
     trace_files,
 )
-from torchgauge.workers import end_worker, start_worker
+from torchgauge.workers import end_worker, open_pipe, start_worker
 
 CHILD = Path(__file__).with_name("trace_child.py")
 
@@ -118,7 +118,7 @@ class _Reader:
 
         Raises EOFError or OSError where it ended instead.
         """
-        questions, answers = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        questions, answers = open_pipe(self._process.stdin), open_pipe(self._process.stdout)
         questions.write(self._first + json.dumps(file).encode() + b"\n")
         questions.flush()
         self._first = b""
@@ -148,11 +148,6 @@ class _Reader:
         """End it, and free what it has."""
         end_worker(self._process)
         self._errors.close()
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # noqa: S101 - `start_worker` makes both
-    return pipe
 
 
 def _died(file: str, code: int, error_output: str) -> MeasurementError:

@@ -155,11 +155,7 @@ _BY_KIND: dict[str, Category] = {
 }
 
 
-def _aten(names: str) -> frozenset[str]:
-    return frozenset(f"aten::{name}" for name in names.split())
-
-
-_LAYOUTS = _aten(
+_LAYOUTS = free.aten(
     """
     cat stack _stack _chunk_cat block_diag repeat roll rot90 flip pixel_shuffle pixel_unshuffle
     channel_shuffle native_channel_shuffle constant_pad_nd reflection_pad1d reflection_pad2d
@@ -168,14 +164,14 @@ _LAYOUTS = _aten(
     """
 )
 _COPIES = frozenset({"aten::to", "aten::pin_memory", "aten::item", "aten::type_as"})
-_VIEWS = _aten(
+_VIEWS = free.aten(
     """
     broadcast_tensors broadcast_to chunk flatten unflatten narrow reshape reshape_as resolve_conj
     resolve_neg result_type expand_as movedim moveaxis numpy_T ravel size tensor_split
     unflatten_dense_tensors
     """
 )
-_FILLS = _aten(
+_FILLS = free.aten(
     """
     fill zero zeros ones full zeros_like ones_like full_like arange linspace eye new_zeros new_ones
     new_full scalar_tensor

@@ -14,12 +14,13 @@ from torchgauge.compat.arrays.calling import like, mapped, not_callable, run
 from torchgauge.compat.arrays.layer_work import Call, LayerResult, Rule, rule
 from torchgauge.compat.arrays.memory import preserved
 from torchgauge.errors import MeasurementError
-from torchgauge.formulas.operand import Described, Work
+from torchgauge.formulas.operand import Work
 from torchgauge.measure.arrays import members
 from torchgauge.measure.arrays.members import (
     CALLS,
     Array,
     array_of,
+    described,
     entries,
     method_of,
     objects,
@@ -225,7 +226,7 @@ def _counted(original: Callable[..., Any], layer_rule: Rule, tally: Tally, *, sk
         done = None
         if operands and not tally.suspended and tally.thread == threading.get_ident():
             done = layer_rule(
-                Call(self, _describe(operands[0]), tuple(map(_describe, operands[1:])))
+                Call(self, described(operands[0]), tuple(map(described, operands[1:])))
             )
         if done is None:
             return original(self, *args, **kwargs)
@@ -245,10 +246,6 @@ def _counted(original: Callable[..., Any], layer_rule: Rule, tally: Tally, *, sk
         return outputs
 
     return call
-
-
-def _describe(array: members.Array) -> Described:
-    return Described(array.shape, str(array.dtype), (), array.itemsize)
 
 
 def _zeros(layer: Any, operand: Any, shape: tuple[int, ...]) -> Any:

@@ -17,7 +17,14 @@ from torchgauge.formulas.families.normalization import MEAN, NORMALISE, VARIANCE
 from torchgauge.formulas.families.pooling import adaptive, pooled
 from torchgauge.formulas.families.softmax import softmax
 from torchgauge.formulas.operand import FREE, Described, Work, product, vector
-from torchgauge.measure.arrays.members import CALLS, Array, array_of, method_of, parameters
+from torchgauge.measure.arrays.members import (
+    CALLS,
+    Array,
+    array_of,
+    described,
+    method_of,
+    parameters,
+)
 
 Shape = tuple[int, ...]
 
@@ -90,7 +97,7 @@ def _convolution(call: Call) -> LayerResult | None:
     if out is None:
         return None
     output = Described((batched[0], weight.shape[0], *out), operand.dtype, (), operand.itemsize)
-    work = convolution(operand, _describe(weight), outputs=output)
+    work = convolution(operand, described(weight), outputs=output)
     return LayerResult(work, output.shape[1 if unbatched else 0 :], unbatched)
 
 
@@ -237,7 +244,3 @@ def _array(layer: Any, *names: str) -> Array | None:
 def _attribute(layer: Any, *names: str, default: Any = None) -> Any:
     values = (getattr(layer, name, None) for name in names)
     return next((value for value in values if value is not None), default)
-
-
-def _describe(array: Array) -> Described:
-    return Described(array.shape, str(array.dtype), (), array.itemsize)

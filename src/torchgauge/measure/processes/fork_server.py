@@ -26,7 +26,7 @@ from torchgauge.folders import working_folder
 from torchgauge.forks import Owner
 from torchgauge.signals import HeldBack, restoring
 from torchgauge.temporary import TemporaryFolder
-from torchgauge.workers import end_worker, start_worker
+from torchgauge.workers import end_worker, open_pipe, start_worker
 
 CHILD = Path(__file__).with_name("child.py")
 # How long a child may go on after an interrupt, for the call that is running.
@@ -190,8 +190,8 @@ class ForkServer:
         """Return the number of a new process that does the `work` asked for in `folder`."""
         self._forked = None
         with contextlib.suppress(OSError):  # it has ended: reading says so
-            _open(self._process.stdin).write(f"{work} {folder}\n".encode())
-            _open(self._process.stdin).flush()
+            open_pipe(self._process.stdin).write(f"{work} {folder}\n".encode())
+            open_pipe(self._process.stdin).flush()
         if not self._read(lambda: self._forked is not None, HANGS):
             raise _server_died("It gave no answer.")
         assert self._forked is not None  # noqa: S101 - just read
@@ -203,7 +203,7 @@ class ForkServer:
         Raises MeasurementError `child-failed` where the server has ended.
         """
         end = time.monotonic() + limit
-        pipe = _open(self._process.stdout)
+        pipe = open_pipe(self._process.stdout)
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while not until():
@@ -266,11 +266,6 @@ class ForkedProcess:
 def _signal(child: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, number)
-
-
-def _open(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # noqa: S101 - both were asked for
-    return pipe
 
 
 def _server_died(cause: str) -> MeasurementError:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +32,7 @@ from torchgauge.records.target import TargetDescription
 from torchgauge.signals import HeldBack
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
-from torchgauge.workers import worker
+from torchgauge.workers import open_pipe, worker
 
 # Looking whether a silent child still lives costs some microseconds.
 LOOK = 1.0
@@ -117,8 +117,8 @@ class Waiting:
         """Return the process's answer; the others sleep meanwhile."""
         limit = ASK_LIMIT + SLOWER * (question.seconds + question.calls * self.ready().step)
         try:
-            _pipe(self._child.stdin).write(msgspec.json.encode(question) + b"\n")
-            _pipe(self._child.stdin).flush()
+            open_pipe(self._child.stdin).write(msgspec.json.encode(question) + b"\n")
+            open_pipe(self._child.stdin).flush()
         except OSError:
             pass  # it has ended: reading says how
         return self._answer(limit)
@@ -137,7 +137,7 @@ class Waiting:
     def _line(self, limit: float) -> bytes:
         began = time.monotonic()
         end = min(began + limit, self._end)
-        pipe = _pipe(self._child.stdout)
+        pipe = open_pipe(self._child.stdout)
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while b"\n" not in self._read:
@@ -202,8 +202,3 @@ def waiting(
         ) as child,
     ):
         yield Waiting(child, build.label, folder / "stderr", end)
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # noqa: S101 - both were asked for
-    return pipe

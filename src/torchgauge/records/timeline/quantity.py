@@ -25,11 +25,11 @@ class RepeatedLayers(NamedTuple):
         """Return the sum of a figure of all of them; None where none is known."""
         if len(self.nodes) == 1:  # as most are, in tables of many thousands
             return getattr(self.nodes[0], figure)
-        return _sum(getattr(node, figure) for node in self.nodes)
+        return known_sum(getattr(node, figure) for node in self.nodes)
 
     def own(self, figure: Literal["host", "device"]) -> float | None:
         """Return the seconds of what they do outside of the layers that they call."""
-        time: float | None = _sum(sum_of(own_nodes(node), figure) for node in self.nodes)
+        time: float | None = known_sum(sum_of(own_nodes(node), figure) for node in self.nodes)
         return time
 
     @property
@@ -62,7 +62,8 @@ def single_layers(root: Node) -> list[RepeatedLayers]:
     return [RepeatedLayers(node.name, (node,), root) for node in nodes]
 
 
-def _sum(values: Iterable[Any]) -> Any:
+def known_sum(values: Iterable[Any]) -> Any:
+    """Return the sum of the values that are not None; None of none."""
     known_values = [value for value in values if value is not None]
     return sum(known_values) if known_values else None
 

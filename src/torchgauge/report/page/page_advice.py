@@ -10,6 +10,7 @@ from typing import Any
 from torchgauge.records.advice import Advice, Combination, SpeedUp, Trial
 from torchgauge.report.content import advice as words
 from torchgauge.report.page.page_document import figure, first_screen
+from torchgauge.report.page.page_shorter import known_ns
 from torchgauge.visible import one_line
 
 
@@ -80,10 +81,10 @@ def _row(trial: Trial) -> dict[str, Any]:
         "memory_before": trial.memory_before,
         "memory_after": trial.memory_after,
         "memory": words.memory(trial),
-        "one_off": _ns(trial.one_off),
+        "one_off": known_ns(trial.one_off),
         "break_even": trial.break_even,
         "layers": [
-            {"path": gain.path, "change": gain.change, "saved": _ns(-gain.seconds)}
+            {"path": gain.path, "change": gain.change, "saved": known_ns(-gain.seconds)}
             for gain in trial.layers
         ],
         "assumed": [
@@ -100,8 +101,8 @@ def _gain(speed_up: SpeedUp | None) -> dict[str, Any]:
         "speed_up": speed_up.value,
         "low": speed_up.interval.low,
         "high": speed_up.interval.high,
-        "before": _ns(speed_up.before),
-        "after": _ns(speed_up.after),
+        "before": known_ns(speed_up.before),
+        "after": known_ns(speed_up.after),
         "blocks": speed_up.blocks,
     }
 
@@ -114,10 +115,6 @@ def _combination(combination: Combination) -> dict[str, Any]:
         "reason": one_line(combination.reason),
         **_gain(combination.speed_up),
     }
-
-
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e9)
 
 
 def title(record: Advice) -> str:

@@ -22,7 +22,7 @@ from torchgauge.records.work.cost import Cost
 from torchgauge.report.content import section as time_sections
 from torchgauge.report.content import sections
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import ns, short
 from torchgauge.report.tables.tree_tables import coverage
 
 FLOWS = {
@@ -42,15 +42,15 @@ def latency(profile: Profile) -> dict[str, Any] | None:
         return None
     return {
         "runs": [_run(run) for run in record.processes],
-        "median": _ns(record.median),
+        "median": ns(record.median),
         "interval": _interval(record.interval),
         "interval_title": _interval_title(record),
         "percentiles": {
-            name: _ns(getattr(record, name))
+            name: ns(getattr(record, name))
             for name in ("p90", "p95", "p99")
             if percentile_is_known(record, name)
         },
-        "mean": _ns(record.mean),
+        "mean": ns(record.mean),
         "steady": record.steady,
         "rows": _rows(time_sections.latency(record, stages=profile.training is None)),
         "how": record.how,
@@ -65,7 +65,7 @@ def _interval_title(record: Latency) -> str:
 
 
 def _run(run: LatencyRun) -> dict[str, Any]:
-    return {"samples": [_ns(sample) for sample in run.samples], "warmup": run.warmup}
+    return {"samples": [ns(sample) for sample in run.samples], "warmup": run.warmup}
 
 
 def _summary(record: Latency) -> str:
@@ -140,7 +140,7 @@ def system(profile: Profile) -> dict[str, Any] | None:
 
 def _flows(record: System) -> list[dict[str, Any]]:
     """Return bytes read, written, sent and received over time, without series of zeros."""
-    times = [_ns(sample.time) for sample in record.samples]
+    times = [ns(sample.time) for sample in record.samples]
     flows = []
     for name, title in FLOWS.items():
         values = [getattr(sample, name) for sample in record.samples]
@@ -158,7 +158,7 @@ def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:
         ("power", "watt"): [sample.power for sample in samples],
         ("clock", "hertz"): [sample.clock for sample in samples],
     }
-    times = [_ns(sample.time) for sample in samples]
+    times = [ns(sample.time) for sample in samples]
     return [
         {"title": f"GPU {gpu.index} {title}", "unit": unit, "time": times, "values": values}
         for (title, unit), values in readings.items()
@@ -179,11 +179,7 @@ def rows(section_rows: Iterable[Row]) -> list[list[str]]:
 
 
 def _interval(interval: Interval | None) -> list[int] | None:
-    return None if interval is None else [_ns(interval.low), _ns(interval.high)]
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+    return None if interval is None else [ns(interval.low), ns(interval.high)]
 
 
 Rows = list[list[str]]

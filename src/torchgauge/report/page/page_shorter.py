@@ -18,6 +18,16 @@ LONGEST = 500  # characters of a name; templates of C++ have thousands
 _END = 80
 
 
+def ns(seconds: float) -> int:
+    """Return whole nanoseconds."""
+    return round(seconds * 1e9)
+
+
+def known_ns(seconds: float | None) -> int | None:
+    """Return whole nanoseconds; None where they are unknown."""
+    return None if seconds is None else ns(seconds)
+
+
 def short(text: str) -> str:
     """Return a name with its middle left out where it is very long."""
     if len(text) <= LONGEST:

@@ -14,6 +14,7 @@ from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Swe
 from torchgauge.records.verdict import Limit
 from torchgauge.report.content import sweep_words as words
 from torchgauge.report.page.page_document import figure, first_screen
+from torchgauge.report.page.page_shorter import known_ns
 
 # Steps in which a fit's band is drawn, from the smallest batch to twice the largest.
 STEPS = 24
@@ -53,11 +54,11 @@ def _cell(sweep: Sweep, place: int, cell: Cell) -> dict[str, Any]:
         "batch": cell.batch,
         "status": cell.status,
         "reason": cell.reason,
-        "median": _ns(None if latency is None else latency.median),
-        "low": _ns(None if interval is None else interval.low),
-        "high": _ns(None if interval is None else interval.high),
-        "p99": _ns(latency.p99 if latency and has_enough_samples(cell, "p99") else None),
-        "first_call": _ns(None if latency is None else latency.first_call),
+        "median": known_ns(None if latency is None else latency.median),
+        "low": known_ns(None if interval is None else interval.low),
+        "high": known_ns(None if interval is None else interval.high),
+        "p99": known_ns(latency.p99 if latency and has_enough_samples(cell, "p99") else None),
+        "first_call": known_ns(None if latency is None else latency.first_call),
         "rate": cell.per_second,
         "memory": None if cell.memory is None else cell.memory.peak,
         "flops": None if cell.cost is None else cell.cost.flops,
@@ -150,10 +151,6 @@ def _fit(fit: Fit | None, times: float, limits: list[dict[str, Any]]) -> dict[st
 
 def _series(settings: CellSettings) -> str:
     return settings.series.label
-
-
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1e9)
 
 
 def title(sweep: Sweep) -> str:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import httptools
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from torchgauge.records.finding import Failure
 from torchgauge.serving.client.timer import timer
 from torchgauge.serving.server.messages import BatchDone, FrontReady, WorkerReady
-from torchgauge.workers import start_worker
+from torchgauge.workers import open_pipe, start_worker
 
 
 class Slot:
@@ -138,7 +138,7 @@ def serve(folder: Path, max_batch: int, max_delay: float, workers: int) -> None:
     ready = WorkerReady()
     for index, process in enumerate(processes):
         try:
-            ready = msgspec.json.decode(_pipe(process.stdout).readline(), type=WorkerReady)
+            ready = msgspec.json.decode(open_pipe(process.stdout).readline(), type=WorkerReady)
         except msgspec.DecodeError:
             # It imports torch, which the front otherwise does without.
             from torchgauge.measure.processes.processes import died, tail
@@ -271,14 +271,14 @@ class _Worker:
         self._batch: list[Slot] = []
         self._began = 0.0
         self._unread = b""
-        self._answers = _pipe(process.stdout).fileno()
+        self._answers = open_pipe(process.stdout).fileno()
         loop.add_reader(self._answers, self._read)
 
     def compute(self, batch: list[Slot]) -> None:
         """Have it compute a batch."""
         self._batch, self._began = batch, time.monotonic()
         try:
-            os.write(_pipe(self._process.stdin).fileno(), b"%d\n" % len(batch))
+            os.write(open_pipe(self._process.stdin).fileno(), b"%d\n" % len(batch))
         except OSError:
             self._lost()
 
@@ -312,8 +312,3 @@ class _Worker:
 
 def _say(answer: FrontReady) -> None:
     os.write(1, msgspec.json.encode(answer) + b"\n")
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # noqa: S101 - it was started with both
-    return pipe

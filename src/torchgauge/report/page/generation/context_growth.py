@@ -15,7 +15,7 @@ from torchgauge.records.generation.call import GenerationCall
 from torchgauge.records.generation.cell import Coefficient, GenerationCell, StageFit
 from torchgauge.records.generation.generation import Generation
 from torchgauge.report.content.generation.generation_words import KILO
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import ns, short
 
 MAX_POINTS = 1_200  # of a chart; where there are more, each is the median of several
 MAX_SERIES = 8  # of a chart: as many as there are colours
@@ -145,8 +145,8 @@ def _line(fit: StageFit, group: Group, predicted: int) -> list[list[Any]]:
         time = stage_time(fit, sequences, (context, context))
         if time is not None:
             interval = time.interval
-            ends = [None, None] if interval is None else [_ns(interval.low), _ns(interval.high)]
-            line.append([context, _ns(time.seconds), *ends, int(time.extrapolated)])
+            ends = [None, None] if interval is None else [ns(interval.low), ns(interval.high)]
+            line.append([context, ns(time.seconds), *ends, int(time.extrapolated)])
     return line
 
 
@@ -232,7 +232,3 @@ def cache_name(kind: str) -> str:
     """Return a kind of cache as a title."""
     named = {"none": "no cache", "dynamic": "dynamic cache", "static": "static cache"}
     return named.get(kind, kind)
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)

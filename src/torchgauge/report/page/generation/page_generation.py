@@ -27,7 +27,7 @@ from torchgauge.report.page.page_document import (
     finding_entry,
     first_screen,
 )
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import ns, short
 
 FEWEST_CALLS = 3  # for an interval
 TREES = {"prefill": "prefill", "decode": "decode step"}
@@ -173,8 +173,8 @@ def _call_row(name: str, call: GenerationCall) -> dict[str, Any]:
     ended = "Ctrl-C" if call.interrupted else call.error
     return bar(
         name,
-        _ns(call.duration),
-        (_ns(parts.get(part, 0.0)) for part in (*words.FORWARDS.values(), words.BETWEEN)),
+        ns(call.duration),
+        (ns(parts.get(part, 0.0)) for part in (*words.FORWARDS.values(), words.BETWEEN)),
         [f"{call.new_tokens:,}", _tokens_a_step(call)],
         f"ended by {ended}" if ended else "",
     )
@@ -230,10 +230,6 @@ def _call_facts(generation: Generation) -> Iterable[list[str]]:
     for fit in generation.fits:
         spread = f"cells lie {units.percent(fit.spread)} around the line"
         yield [f"fit of {fit.stage}", f"{len(fit.cells):,} shapes, {fit.cache_kind} cache", spread]
-
-
-def _ns(seconds: float) -> int:
-    return round(seconds * 1e9)
 
 
 PARTS = {
