@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from torchgauge.device import counters
@@ -60,7 +61,7 @@ def _machine() -> Machine:
         usable_cores=usable_cores(),
         memory=counters.memory_total(),
         cpu_quota=least_quota(),
-        gpus=_gpus(),
+        gpus=tuple(_gpus()),
     )
 
 
@@ -74,23 +75,19 @@ def _cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
     return platform.processor() or platform.machine()
 
 
-def _gpus() -> tuple[Gpu, ...]:
+def _gpus() -> Iterator[Gpu]:
     # Asking for a GPU's properties would initialise CUDA: hundreds of MB that nobody asked for.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
-        return ()
-    gpus = []
+        return
     for index in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(index)
-        gpus.append(
-            Gpu(
-                name=facts.name,
-                memory=facts.total_memory,
-                capability=f"{facts.major}.{facts.minor}",
-                multiprocessors=facts.multi_processor_count,
-            )
+        yield Gpu(
+            name=facts.name,
+            memory=facts.total_memory,
+            capability=f"{facts.major}.{facts.minor}",
+            multiprocessors=facts.multi_processor_count,
         )
-    return tuple(gpus)
 
 
 def _software() -> Software:

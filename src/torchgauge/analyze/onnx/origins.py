@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from torchgauge.analyze.onnx.node_tree import TimedNode, main_origin
@@ -157,33 +157,29 @@ class NodeCounter(NamedTuple):
 
 def timed_nodes(
     recorded: RecordedCalls, times: NodeTimes, optimised: Graph, original: Graph
-) -> list[TimedNode]:
-    """Return the recorded nodes with their origins and layers."""
+) -> Iterator[TimedNode]:
+    """Yield the recorded nodes with their origins and layers."""
     origins_of = origins(optimised, original)
     kernels: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
     for number, name, durations in times.kernels:
         kernels.setdefault(number, []).append((name, durations))
-    nodes = []
     for number, index in enumerate(graph_indices(recorded.nodes, optimised)):
         node = recorded.nodes[number]
         ran = optimised.nodes[index] if index is not None else None
         of_node = origins_of[index] if index is not None else ()
         holder = main_origin(of_node, original) if of_node else ran
-        nodes.append(
-            TimedNode(
-                operator=ran.full_operator if ran is not None else f"onnx::{node.operator}",
-                seconds=float(times.seconds[number]),
-                calls=int(times.calls[number]),
-                origins=of_node,
-                layer=None if holder is None else holder.layer,
-                rule="none" if holder is None else holder.rule,
-                shapes=node.shapes,
-                dtype=node.dtype,
-                kernels=tuple(kernels.get(number, ())),
-                recorded_calls=times.recorded_calls,
-            )
+        yield TimedNode(
+            operator=ran.full_operator if ran is not None else f"onnx::{node.operator}",
+            seconds=float(times.seconds[number]),
+            calls=int(times.calls[number]),
+            origins=of_node,
+            layer=None if holder is None else holder.layer,
+            rule="none" if holder is None else holder.rule,
+            shapes=node.shapes,
+            dtype=node.dtype,
+            kernels=tuple(kernels.get(number, ())),
+            recorded_calls=times.recorded_calls,
         )
-    return nodes
 
 
 def graph_indices(nodes: Sequence[RecordedNode], optimised: Graph) -> list[int | None]:

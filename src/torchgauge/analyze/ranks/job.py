@@ -41,7 +41,7 @@ def job(ranks: Mapping[int, RankTrace], calls: Mapping[int, Calls]) -> tuple[Job
     skew = _skew(matched, len(numbers))
     aligned = [_on_one_clock(collective, skew) for collective in matched]
     window = max(rank.window for rank in ranks.values())
-    named = stragglers(aligned, numbers, window) if aligned else []
+    named = list(stragglers(aligned, numbers, window)) if aligned else []
     late_ranks = {straggler.rank for straggler in named}
     other_ranks = [ranks[number] for number in numbers if number not in late_ranks]
     most_lost = max(named, key=lambda straggler: straggler.lost, default=None)

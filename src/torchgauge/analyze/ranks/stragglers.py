@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -183,35 +183,32 @@ class _Units:
 
 def stragglers(
     collectives: Sequence[MatchedCollective], numbers: Sequence[int], window: float
-) -> list[Straggler]:
-    """Return the ranks that come late, in the order in which they are named.
+) -> Iterator[Straggler]:
+    """Yield the ranks that come late, in the order in which they are named.
 
     `numbers` are the ranks' numbers by index, `window` the seconds of the recording.
     """
-    named: list[Straggler] = []
     excluded: list[int] = []
     while True:
         candidates = (collective.without(excluded) for collective in collectives)
         remaining = [collective for collective in candidates if collective is not None]
         if not remaining:
-            return named
+            return
         units = _Units(remaining, len(numbers))
         index = _late_rank(units, window, len(numbers) - len(excluded))
         if index is None:
-            return named
+            return
         late = units.late(index)
         interval = _interval(late)
         if interval.low <= NOTICEABLE * window:
-            return named
-        named.append(
-            Straggler(
-                rank=numbers[index],
-                lost=float(late.sum()) * 1e-9,
-                interval=interval,
-                last=units.times_last(index),
-                units=units.times_waited(index),
-                unit=units.unit,
-            )
+            return
+        yield Straggler(
+            rank=numbers[index],
+            lost=float(late.sum()) * 1e-9,
+            interval=interval,
+            last=units.times_last(index),
+            units=units.times_waited(index),
+            unit=units.unit,
         )
         excluded.append(index)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -190,13 +190,12 @@ def _groups(columns: Iterable[Integers], count: int) -> list[Integers]:
 
 def device_use(
     events: Events, rows: Integers, device: Integers, begins: Integers, ends: Integers
-) -> tuple[DeviceUse, ...]:
-    """Return by device the medians over steps of the time it was busy and idle.
+) -> Iterator[DeviceUse]:
+    """Yield by device the medians over steps of the time it was busy and idle.
 
     `rows` are the events of its work, `device` the numbers of their devices (ABSENT where the trace
     does not say), `begins` and `ends` (ns) those of the steps.
     """
-    uses = []
     for number in np.unique(device).tolist():
         device_rows = rows[device == number]
         start = events.start[device_rows]
@@ -205,11 +204,8 @@ def device_use(
         busy = [union(start, end, step).length for step in steps]
         idle = [high - low - time for (low, high), time in zip(steps, busy, strict=True)]
         if steps:
-            uses.append(
-                DeviceUse(
-                    device=None if number == ABSENT else number,
-                    busy=statistics.median(busy) * 1e-9,
-                    idle=statistics.median(idle) * 1e-9,
-                )
+            yield DeviceUse(
+                device=None if number == ABSENT else number,
+                busy=statistics.median(busy) * 1e-9,
+                idle=statistics.median(idle) * 1e-9,
             )
-    return tuple(uses)

@@ -78,7 +78,7 @@ def loop_table(events: Events, tree: CallTree, marks: Sequence[str]) -> LoopTabl
         table.host.sum(axis=0) - length,
         (*_loading(names, spans, steps), *_allocations(events, steps)),
         step_timeline(events, spans, tree, STEP, mark_names),
-        recorded_products(events, spans, event_costs(events, spans), steps),
+        tuple(recorded_products(events, spans, event_costs(events, spans), steps)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -215,11 +215,11 @@ def _add_device(
     table.host = np.vstack([table.host, kernels])
     table.calls = np.vstack([table.calls, *(node.calls for node in kernel_nodes)])
     table.device = np.vstack([no_device_time, *(node.time for node in kernel_nodes)])
-    table.uses = device_use(events, work.row, facts.device, steps.begin, steps.end)
-    table.warnings = _device_warnings(
-        [node.kernel for node in kernel_nodes],
-        has_launches=has_all_launches(events),
-        joined=len(events.captured.row),
+    table.uses = tuple(device_use(events, work.row, facts.device, steps.begin, steps.end))
+    device_kernels, joined = [node.kernel for node in kernel_nodes], len(events.captured.row)
+    has_launches = has_all_launches(events)
+    table.warnings = tuple(
+        _device_warnings(device_kernels, has_launches=has_launches, joined=joined)
     )
 
 
@@ -304,39 +304,33 @@ def _text(dims: object) -> str:
 
 def _device_warnings(
     kernels: Sequence[Kernel], *, has_launches: bool = True, joined: int = 0
-) -> tuple[MeasurementWarning, ...]:
-    """Return the warnings about the device work of a recording.
+) -> Iterator[MeasurementWarning]:
+    """Yield the warnings about the device work of a recording.
 
     `has_launches`: it has the launches of all work that was launched in it. `joined` counts the
     work of CUDA graphs whose operators are known from their capture.
     """
-    warnings = []
     gpu_kernels = [kernel for kernel in kernels if kernel.work == "kernel"]
     unlaunched = [kernel for kernel in gpu_kernels if not kernel.launched]
     if unlaunched and has_launches:
-        warnings.append(
-            MeasurementWarning(
-                id="launched-before",
-                message=f"{_calls(unlaunched):,} of {_calls(gpu_kernels):,} kernels, "
-                f"{_share(unlaunched, gpu_kernels)} of their time, "
-                "have no launch in the recording: their layers are unknown.",
-                cause="They were launched before the recording began, or their launch was lost.",
-                remedy="Synchronize before the recording begins: torch.cuda.synchronize().",
-            )
+        yield MeasurementWarning(
+            id="launched-before",
+            message=f"{_calls(unlaunched):,} of {_calls(gpu_kernels):,} kernels, "
+            f"{_share(unlaunched, gpu_kernels)} of their time, "
+            "have no launch in the recording: their layers are unknown.",
+            cause="They were launched before the recording began, or their launch was lost.",
+            remedy="Synchronize before the recording begins: torch.cuda.synchronize().",
         )
     graphs = [kernel for kernel in gpu_kernels if kernel.graph]
     if _calls(graphs) > joined:
-        warnings.append(
-            MeasurementWarning(
-                id="cuda-graph",
-                message=f"{_calls(graphs):,} of {_calls(gpu_kernels):,} kernels, "
-                f"{_share(graphs, gpu_kernels)} of their time, "
-                "ran from CUDA graphs: they belong to the launch of the graph.",
-                cause="A graph is launched as one: layers and operators do not run on the host.",
-                remedy="Record without CUDA graphs to see layers.",
-            )
+        yield MeasurementWarning(
+            id="cuda-graph",
+            message=f"{_calls(graphs):,} of {_calls(gpu_kernels):,} kernels, "
+            f"{_share(graphs, gpu_kernels)} of their time, "
+            "ran from CUDA graphs: they belong to the launch of the graph.",
+            cause="A graph is launched as one: layers and operators do not run on the host.",
+            remedy="Record without CUDA graphs to see layers.",
         )
-    return tuple(warnings)
 
 
 def _calls(kernels: Sequence[Kernel]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from torchgauge.analyze.timeline import attribution
@@ -18,8 +20,8 @@ _OF_THE_MODEL = (attribution.FORWARD, attribution.BACKWARD, attribution.RECOMPUT
 
 def recorded_products(
     events: Events, spans: attribution.Spans, costs: EventCosts, steps: Steps | None = None
-) -> tuple[Products, ...]:
-    """Return the products of each step, of the whole recording without steps."""
+) -> Iterator[Products]:
+    """Yield the products of each step, of the whole recording without steps."""
     if steps is None:
         number, count = np.zeros(len(spans.row), np.int64), 1
     else:
@@ -34,24 +36,20 @@ def recorded_products(
     of_model = np.isin(spans.phase, _OF_THE_MODEL) | ~spans.is_layer.any()
     lacking = inside & costs.counts & (costs.matmul == ABSENT) & of_model
     dtypes, code = _dtypes(events, spans.row[rows])
-    results = []
     for current in range(count):
         in_step = step == current
         by_dtype = {
             dtype: int(flops[in_step & own & (code == value)].sum())
             for value, dtype in enumerate(dtypes)
         }
-        results.append(
-            Products(
-                model=int(flops[in_step & own].sum()),
-                executed=int(flops[in_step].sum()),
-                by_dtype={dtype: amount for dtype, amount in by_dtype.items() if amount},
-                attention=int(flops[in_step & attended].sum()),
-                backward=bool((in_step & (phase == attribution.BACKWARD)).any()),
-                at_least=bool((lacking & (number == current)).any()),
-            )
+        yield Products(
+            model=int(flops[in_step & own].sum()),
+            executed=int(flops[in_step].sum()),
+            by_dtype={dtype: amount for dtype, amount in by_dtype.items() if amount},
+            attention=int(flops[in_step & attended].sum()),
+            backward=bool((in_step & (phase == attribution.BACKWARD)).any()),
+            at_least=bool((lacking & (number == current)).any()),
         )
-    return tuple(results)
 
 
 def typical_products(steps: tuple[Products, ...]) -> Products | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -41,41 +42,35 @@ def numbers(device: torch.device) -> tuple[int, int]:
 
 def unrecorded(
     threads: list[str], lost: int, *, probe: str, operators: bool = True
-) -> tuple[MeasurementWarning, ...]:
-    """Return warnings of threads, by name, and of frees that were not recorded.
+) -> Iterator[MeasurementWarning]:
+    """Yield warnings of threads, by name, and of frees that were not recorded.
 
     `operators` says that those of the threads were recorded, and are in the tree.
     """
-    warnings = []
     omitted = "allocations are" if operators else "operators and allocations are"
     if threads:
-        warnings.append(
-            MeasurementWarning(
-                id="threads-unrecorded",
-                message=f"The step worked on {len(threads)} more thread(s) ({listed(threads)}), "
-                f"whose {omitted} not recorded: peak and average, and those of layers, are lower "
-                "bounds where they run operators.",
-                probe=probe,
-                cause=""
-                if operators
-                else "torch crashes or hangs where another thread is in an operator as a recording "
-                "of all threads begins or ends.",
-                remedy=""
-                if operators
-                else "Where no other thread runs operators, all_threads=True (--all-threads) "
-                "records theirs.",
-            )
+        yield MeasurementWarning(
+            id="threads-unrecorded",
+            message=f"The step worked on {len(threads)} more thread(s) ({listed(threads)}), "
+            f"whose {omitted} not recorded: peak and average, and those of layers, are lower "
+            "bounds where they run operators.",
+            probe=probe,
+            cause=""
+            if operators
+            else "torch crashes or hangs where another thread is in an operator as a recording "
+            "of all threads begins or ends.",
+            remedy=""
+            if operators
+            else "Where no other thread runs operators, all_threads=True (--all-threads) "
+            "records theirs.",
         )
     if lost:
-        warnings.append(
-            MeasurementWarning(
-                id="frees-unrecorded",
-                message=f"{lost} block(s) were freed unseen (by another thread); each counts "
-                "until its address was used again: peaks, also of layers, are upper bounds.",
-                probe=probe,
-            )
+        yield MeasurementWarning(
+            id="frees-unrecorded",
+            message=f"{lost} block(s) were freed unseen (by another thread); each counts "
+            "until its address was used again: peaks, also of layers, are upper bounds.",
+            probe=probe,
         )
-    return tuple(warnings)
 
 
 def output_warnings(outputs: Any, probe: str) -> tuple[MeasurementWarning, ...]:
@@ -150,8 +145,8 @@ def measure(
         step="inference" if step.optimizer is None else "training",
         passes=(Pass(name="memory", steps=1, duration=int(table.host.sum()) * 1e-9),),
         allocator=device.type.upper(),
-        warnings=unrecorded(
-            step.threads.names(), memory.lost, probe="timeline", operators=all_threads
+        warnings=tuple(
+            unrecorded(step.threads.names(), memory.lost, probe="timeline", operators=all_threads)
         ),
     )
 

@@ -134,7 +134,7 @@ def _by_profile(
 ) -> RuntimeTree:
     profiled = profile_nodes(model, placement, step, effort, now)
     times, turns = profiled.times, profiled.turns
-    nodes = timed_nodes(profiled.recorded, times, profiled.graph, graph)
+    nodes = list(timed_nodes(profiled.recorded, times, profiled.graph, graph))
     profiler = msgspec.structs.replace(
         _pass("ONNX Runtime's profiler", turns),
         per_node=times.per_node,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.records.latency.latency import (
@@ -234,26 +235,23 @@ def _peak_source(peak: PeakUsed) -> str:
     return f"{peak.dtype} of {peak.device} ({source}){part}"
 
 
-def _formula_notes(formula: FieldFormula, counted: int) -> list[str]:
+def _formula_notes(formula: FieldFormula, counted: int) -> Iterator[str]:
     letters = {"L": formula.layers, "h": formula.width, "s": formula.sequence}
     sizes = [f"N {units.elements(formula.parameters)}"]
     if "L" in formula.name:
         sizes += [f"{name} {size:,}" for name, size in letters.items() if size is not None]
     ratio = formula.flops / counted
-    notes = [
+    yield (
         f"The field's formula, {formula.name} a token with {', '.join(sizes)}, "
         f"is ×{ratio:.4f} of what was counted."
-    ]
+    )
     for part in formula.parts:
         if part.reason:
             direction = "more" if part.difference > 0 else "less"
             amount = units.count(abs(part.difference))
-            notes.append(
-                f"Its {part.name} are {amount} {direction}: {part.reason}.".replace(
-                    "attention are", "attention is"
-                )
+            yield f"Its {part.name} are {amount} {direction}: {part.reason}.".replace(
+                "attention are", "attention is"
             )
-    return notes
 
 
 def energy(record: Energy) -> Section:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
 from torchgauge import units
@@ -66,27 +66,24 @@ TRACED_COLUMNS = (
 )
 
 
-def traced_lines(functions: Sequence[TracedFunction]) -> list[Block]:
-    """Return a table for each of the functions with most time."""
+def traced_lines(functions: Sequence[TracedFunction]) -> Iterator[Block]:
+    """Yield a table for each of the functions with most time."""
     if not functions:
-        return [Note("Lines: no function of this name, or none of the script's own, ran", "faint")]
-    blocks: list[Block] = []
+        yield Note("Lines: no function of this name, or none of the script's own, ran", "faint")
     for function in functions[:FUNCTIONS]:
         rows = [Row(str(line.line), _cells(line, function)) for line in _top_lines(function)]
-        blocks.append(
-            Table(
-                title=_title(function),
-                first="line",
-                columns=TRACED_COLUMNS,
-                rows=rows,
-                layout="fitted",
-                total_rows=len(function.lines),
-                noun="lines",
-            )
+        yield Table(
+            title=_title(function),
+            first="line",
+            columns=TRACED_COLUMNS,
+            rows=rows,
+            layout="fitted",
+            total_rows=len(function.lines),
+            noun="lines",
         )
     omitted_count = len(functions) - FUNCTIONS
-    note = Note(f"… {omitted_count:,} other functions", "faint", tight=True)
-    return [*blocks, *([note] if omitted_count > 0 else [])]
+    if omitted_count > 0:
+        yield Note(f"… {omitted_count:,} other functions", "faint", tight=True)
 
 
 def _title(function: TracedFunction) -> str:
