@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,14 +65,11 @@ def result(
     )
 
 
-def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
-    result_warnings = []
+def _warnings(cells: Sequence[Cell]) -> Iterator[MeasurementWarning]:
     machines = {cell.machine for cell in cells if cell.machine}
     if len(machines) > 1:
         message = f"Cells were measured on {len(machines)} kinds of machines: times differ by that."
-        result_warnings.append(
-            MeasurementWarning(id="several-machines", message=message, probe="sweep")
-        )
+        yield MeasurementWarning(id="several-machines", message=message, probe="sweep")
     broken = [cell for cell in cells if any(w.id == NOT_FINITE for w in cell.warnings)]
     if broken:
         labels = "; ".join(cell.settings.label for cell in broken)
@@ -80,10 +77,7 @@ def _warnings(cells: Sequence[Cell]) -> list[MeasurementWarning]:
             f"Outputs hold NaN or infinities in {len(broken)} of {len(cells)} cells: {labels}."
         )
         cause = "Their figures are those of a computation that broke down, or of a mask."
-        result_warnings.append(
-            MeasurementWarning(id=NOT_FINITE, message=message, cause=cause, probe="sweep")
-        )
-    return result_warnings
+        yield MeasurementWarning(id=NOT_FINITE, message=message, cause=cause, probe="sweep")
 
 
 def sweep_grid(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -54,7 +55,7 @@ def _documented(finding: Finding, rule: Rule, evidence: Evidence) -> Finding:
     return msgspec.structs.replace(finding, source=rule.source, remedy=remedy)
 
 
-def _unexplained(applying: list[Finding]) -> list[Finding]:
+def _unexplained(applying: list[Finding]) -> Iterator[Finding]:
     """Return the findings without the general ones whose time a particular one explains.
 
     A general one that is explained in part is worth only the rest.
@@ -63,15 +64,13 @@ def _unexplained(applying: list[Finding]) -> list[Finding]:
     for finding in applying:
         for general in RULES[finding.id].explains:
             explained[general] = explained.get(general, 0.0) + (finding.time or 0.0)
-    remaining = []
     for finding in applying:
         time = explained.get(finding.id, 0.0)
         if finding.id not in explained:
-            remaining.append(finding)
+            yield finding
         elif finding.time is not None and time < finding.time / 2:
             worth = None if finding.worth is None else max(finding.worth - time, 0.0)
-            remaining.append(msgspec.structs.replace(finding, worth=worth))
-    return remaining
+            yield msgspec.structs.replace(finding, worth=worth)
 
 
 def _order(finding: Finding, evidence: Evidence) -> tuple[int, float, bool, float]:

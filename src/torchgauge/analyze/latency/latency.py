@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -150,7 +150,7 @@ def combine(
         stop=stop,
         device_time=_device_time(runs),
         processes=tuple(runs),
-        stages=_stages(runs),
+        stages=tuple(_stages(runs)),
         yardstick=yardstick_of(runs),
         undisturbed=undisturbed_of(runs, middle),
         cold_cache=cold_cache,
@@ -206,12 +206,10 @@ def _device_time(runs: Sequence[LatencyRun]) -> float | None:
     return statistics.median(medians) if medians else None
 
 
-def _stages(runs: Sequence[LatencyRun]) -> tuple[Stage, ...]:
-    stages = []
+def _stages(runs: Sequence[LatencyRun]) -> Iterator[Stage]:
     for name in runs[0].stage_samples:
         steady = [run.stage_samples[name][run.warmup :] for run in runs]
         medians = [statistics.median(samples) for samples in steady]
         single_process = len(runs) == 1
         interval = median_interval(steady[0]) if single_process else process_interval(medians)
-        stages.append(Stage(name=name, median=statistics.median(medians), interval=interval))
-    return tuple(stages)
+        yield Stage(name=name, median=statistics.median(medians), interval=interval)

@@ -19,7 +19,7 @@ How often it is wrong: benchmarks/monitor_alerts.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -241,7 +241,7 @@ class _Watch:
         return _Usual(
             extra=max(scale**2 - float(np.median(self._noise[past])), 0.0),
             tau=tau,
-            hours=_deviations(medians, hours.astype(np.int64) % 24, chance),
+            hours=tuple(_deviations(medians, hours.astype(np.int64) % 24, chance)),
         )
 
     def _plans(self, day: int, usual: _Usual) -> dict[float, _Plan]:
@@ -301,16 +301,14 @@ def _threshold(slope: float, drifts: _Floats, allowed: float) -> float:
     return high
 
 
-def _deviations(levels: _Floats, hours: _Integers, chance: float) -> tuple[float, ...]:
-    """Return the standard deviation of hours' levels by hour of the day, beyond `chance`."""
+def _deviations(levels: _Floats, hours: _Integers, chance: float) -> Iterator[float]:
+    """Yield the standard deviation of hours' levels by hour of the day, beyond `chance`."""
     usual = math.sqrt(max(_deviation(levels) ** 2 - chance, 0.0))
-    deviations = []
     for hour in range(24):
         near = levels[np.isin(hours, [(hour + shift) % 24 for shift in (-1, 0, 1)])]
         square = float(np.square(near).mean()) if len(near) else 0.0
         differs_more = square > UNEQUAL_HOURS * (usual**2 + chance)
-        deviations.append(math.sqrt(square) if differs_more else usual)
-    return tuple(deviations)
+        yield math.sqrt(square) if differs_more else usual
 
 
 def _middle(values: _Floats) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -189,28 +189,19 @@ def _with_interval(result: Energy, read: Sequence[EnergyCounter]) -> Energy:
 
 def _warnings(
     counters: Sequence[EnergyCounter], readings: Sequence[CounterReadings], times: Sequence[float]
-) -> list[MeasurementWarning]:
-    warnings = []
+) -> Iterator[MeasurementWarning]:
     for counter, reading in zip(counters, readings, strict=True):
         too_long = sum(_may_wrap_twice(seconds, reading.range) for seconds in times)
         resets = max(0, sum(joules is None for joules in counter.windows) - too_long)
         if counter.reason:
             message = f"The energy of {counter.name} is not known: {counter.reason}"
-            warnings.append(
-                MeasurementWarning(id="energy-counter-unknown", message=message, probe="energy")
-            )
+            yield MeasurementWarning(id="energy-counter-unknown", message=message, probe="energy")
             continue
         causes = {
             "energy-counter-reset": (resets, "was reset"),
             "energy-counter-wrapped": (too_long, "may have wrapped around more than once"),
         }
-        warnings += [
-            MeasurementWarning(
-                id=cause,
-                message=f"The counter of {counter.name} {event} in {count} windows, left out.",
-                probe="energy",
-            )
-            for cause, (count, event) in causes.items()
-            if count
-        ]
-    return warnings
+        for cause, (count, event) in causes.items():
+            message = f"The counter of {counter.name} {event} in {count} windows, left out."
+            if count:
+                yield MeasurementWarning(id=cause, message=message, probe="energy")

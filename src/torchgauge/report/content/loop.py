@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torchgauge import units
 from torchgauge.analyze.memory.memory_remedies import memory_remedies
 from torchgauge.records.memory.memory import OutOfMemory, RunningPhase
@@ -79,16 +81,15 @@ def document(loop: Loop, options: doc.Options) -> doc.Document:
     )
 
 
-def _times(loop: Loop, options: doc.Options) -> list[doc.Block]:
-    blocks: list[doc.Block] = []
+def _times(loop: Loop, options: doc.Options) -> Iterator[doc.Block]:
     if loop.utilization is not None:
-        blocks.append(utilization(loop.utilization, rates=True))
-    blocks += waits(loop.loader_waits)
+        yield utilization(loop.utilization, rates=True)
+    yield from waits(loop.loader_waits)
     if loop.compilation_costs:
-        blocks.append(costs_table(loop.compilation_costs))
+        yield costs_table(loop.compilation_costs)
     if loop.tree is not None:
-        blocks += [doc.Tree(loop.tree, options), *categories(loop.tree)]
-    return blocks
+        yield doc.Tree(loop.tree, options)
+        yield from categories(loop.tree)
 
 
 def steps(loop: Loop) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -138,15 +138,13 @@ def system(profile: Profile) -> dict[str, Any] | None:
     }
 
 
-def _flows(record: System) -> list[dict[str, Any]]:
+def _flows(record: System) -> Iterator[dict[str, Any]]:
     """Return bytes read, written, sent and received over time, without series of zeros."""
     times = [ns(sample.time) for sample in record.samples]
-    flows = []
     for name, title in FLOWS.items():
         values = [getattr(sample, name) for sample in record.samples]
         if any(values):
-            flows.append({"title": title, "unit": "bytes/s", "time": times, "values": values})
-    return flows
+            yield {"title": title, "unit": "bytes/s", "time": times, "values": values}
 
 
 def _gpu(gpu: GpuUse) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
@@ -92,31 +92,27 @@ def overview(snapshot: Snapshot, device: DeviceMemory | None) -> dict[str, Any]:
     )
 
 
-def _figures(device: DeviceMemory) -> list[dict[str, str]]:
+def _figures(device: DeviceMemory) -> Iterator[dict[str, str]]:
     lost, peak = device.fragmentation, device.peak
-    figures = []
     if peak is not None:
         event_text = "before the first event" if peak.event < 0 else f"at event {peak.event:,}"
         moment = (
             event_text if peak.time is None else f"{units.time(peak.time)} after the first event"
         )
-        figures.append(figure("peak", units.size(peak.bytes), moment, "measured", "course"))
+        yield figure("peak", units.size(peak.bytes), moment, "measured", "course")
     pending = ", with pending" * bool(device.pending)
     blocks = f"{device.blocks:,} block{'s' * (device.blocks != 1)} at the end{pending}"
     segments = f"{len(device.segments):,} segment{'s' * (len(device.segments) != 1)}"
-    figures += [
-        figure(name, units.size(size), note, "counted", "layout")
-        for name, size, note in (
-            ("in use", device.allocated, blocks),
-            ("reserved", device.reserved, segments),
-            ("free", lost.cached, f"largest piece {units.size(lost.largest)}"),
-        )
-    ]
+    for name, size, note in (
+        ("in use", device.allocated, blocks),
+        ("reserved", device.reserved, segments),
+        ("free", lost.cached, f"largest piece {units.size(lost.largest)}"),
+    ):
+        yield figure(name, units.size(size), note, "counted", "layout")
     if device.ooms:
         note = f"the last: {CAUSES[device.ooms[-1].cause]}"
         failed = f"{len(device.ooms):,}"
-        figures.append(figure("failed allocations", failed, note, "counted", "ooms"))
-    return figures
+        yield figure("failed allocations", failed, note, "counted", "ooms")
 
 
 def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from torchgauge import units
@@ -121,29 +122,25 @@ def categories(tree: Tree, roofs: Roofs | None = None) -> list[Table]:
         title="Device time by category" if on_device else "Host time by category",
         how=tree.how, first="category", columns=shown_columns,
         rows=rows_of(shown_columns, rows[:MAX_ROWS]),
-        notes=_notes(rows, roofs), total_rows=len(rows), layout="fitted",
+        notes=list(_notes(rows, roofs)), total_rows=len(rows), layout="fitted",
     )  # fmt: skip
     return [table]
 
 
-def _notes(rows: list[CategoryTime], roofs: Roofs | None) -> list[str]:
-    notes = []
+def _notes(rows: list[CategoryTime], roofs: Roofs | None) -> Iterator[str]:
     if any(row.tensor_cores is not None for row in rows):
-        notes.append("type and TC (time on Tensor Cores, at least): by the kernels' names.")
+        yield "type and TC (time on Tensor Cores, at least): by the kernels' names."
     if any(row.compute_share is not None or row.memory_share is not None for row in rows):
         source = "datasheet" if roofs is not None and roofs.source == "datasheet" else "roofs"
         device = "" if roofs is None else roofs.device
-        notes.append(
+        yield (
             f"of peak, of memory (estimated): rates as shares of the {source} of {device}; work "
             "counted from shapes. A rate above the peak is left out."
         )
     shown_rows = [row for row in rows[:MAX_ROWS] if row.flops_per_second is not None]
     if any(LARGER_PART <= row.flops_share < NEARLY_ALL for row in shown_rows):
-        notes.append("of … %: the share of the category's time that a rate is of.")
-    notes += [
-        f"{row.name}: {units.rate(row.flops_per_second, 'FLOP', 3)} of "
-        f"{units.percent(row.flops_share)} of the time."
-        for row in shown_rows
-        if row.flops_share < LARGER_PART
-    ]
-    return notes
+        yield "of … %: the share of the category's time that a rate is of."
+    for row in shown_rows:
+        if row.flops_share < LARGER_PART:
+            rate = units.rate(row.flops_per_second, "FLOP", 3)
+            yield f"{row.name}: {rate} of {units.percent(row.flops_share)} of the time."

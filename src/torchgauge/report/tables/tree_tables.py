@@ -85,7 +85,7 @@ def blocks(tree: Tree, options: doc.Options) -> list[doc.Block]:
     return [
         *(block for block in tables_and_notes if block.rows),
         *lines,
-        doc.Facts(_method(tree, tree.root), label=0),
+        doc.Facts(list(_method(tree, tree.root)), label=0),
     ]
 
 
@@ -266,23 +266,21 @@ def _launch(row: dict[str, Any]) -> dict[str, doc.Value]:
     return cells
 
 
-def _method(tree: Tree, root: Node) -> list[tuple[str, str]]:
+def _method(tree: Tree, root: Node) -> Iterator[tuple[str, str]]:
     """Say what the passes cost, and how the parts' sum compares with the undisturbed step."""
-    facts = []
     if covered := coverage(root):
-        facts.append(("coverage", ", ".join(covered)))
+        yield ("coverage", ", ".join(covered))
     for probe_pass in tree.passes:
         parts = (overhead(probe_pass), _steps(probe_pass.steps), per_node(probe_pass))
-        facts.append((probe_pass.name, ", ".join(filter(None, parts))))
+        yield (probe_pass.name, ", ".join(filter(None, parts)))
     bare = next((probe_pass.bare for probe_pass in tree.passes if probe_pass.bare), None)
     if tree.residual is not None and bare:
         side = "above" if tree.residual >= 0 else "below"
         share = units.percent(abs(tree.residual) / bare)
         text = f"{units.time(root.host_time, 4)}, {share} {side} the bare step's"
-        facts.append(("parts' sum", f"{text} {units.time(bare, 4)}"))
+        yield ("parts' sum", f"{text} {units.time(bare, 4)}")
     if tree.headline_ratio is not None:
-        facts.append(("headline", sections.tree_latency_note(tree.headline_ratio)))
-    return facts
+        yield ("headline", sections.tree_latency_note(tree.headline_ratio))
 
 
 def coverage(root: Node) -> tuple[str, str] | None:

@@ -113,7 +113,7 @@ def checked_out(ref: str, spec: str = "") -> Iterator[Revision]:
                     id="base-absent",
                     remedy="Give a revision that has it, or run it from a folder that both have.",
                 )
-            yield Revision(ref, commit, root, tree, _notes(root, tree))
+            yield Revision(ref, commit, root, tree, tuple(_notes(root, tree)))
         finally:
             with HeldBack():
                 _git(root, "worktree", "remove", "--force", "--force", str(tree))
@@ -167,17 +167,15 @@ def _add(root: Path, tree: Path, commit: str, ref: str) -> None:
         )
 
 
-def _notes(root: Path, tree: Path) -> tuple[str, ...]:
-    notes = []
+def _notes(root: Path, tree: Path) -> Iterator[str]:
     if _git(root, "status", "--porcelain", "--untracked-files=no").stdout.strip():
-        notes.append("The current tree has uncommitted changes; they are part of what is gated.")
+        yield "The current tree has uncommitted changes; they are part of what is gated."
     listed = _git(tree, "submodule", "status").stdout.splitlines()
     if missing := [line.split()[1] for line in listed if line.startswith("-")]:
-        notes.append(f"The base has no submodules: {', '.join(missing)} not checked out there.")
+        yield f"The base has no submodules: {', '.join(missing)} not checked out there."
     lfs_files = _git(tree, "ls-files", "-z", "--", ":(attr:filter=lfs)").stdout.split("\0")
     if pointers := [name for name in lfs_files if name and _is_pointer(tree / name)]:
-        notes.append(f"The base has LFS pointers in place of {', '.join(pointers[:3])}.")
-    return tuple(notes)
+        yield f"The base has LFS pointers in place of {', '.join(pointers[:3])}."
 
 
 def _is_pointer(file: Path) -> bool:
