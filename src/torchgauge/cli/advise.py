@@ -33,11 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     target.add_target(parser)
     parser.set_defaults(threshold=[])
-    target.add_run_options(
-        parser.add_argument_group("what is run"),
-        device="auto",
-        device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
-    )
+    target.add_run_options(parser.add_argument_group("what is run"))
     target.add_runtime_options(parser.add_argument_group("running an ONNX file"))
     target.add_training_options(parser.add_argument_group("training"))
     _add_trial_options(parser.add_argument_group("what is tried"))

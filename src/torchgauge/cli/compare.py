@@ -56,11 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rank", type=whole_number, metavar="R", help="of traces, the rank that is compared"
     )
     run_group = parser.add_argument_group("what is run, of two targets")
-    add_run_options(
-        run_group,
-        device="auto",
-        device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
-    )
+    add_run_options(run_group)
     run_group.add_argument(
         "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"
     )

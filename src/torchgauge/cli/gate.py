@@ -47,11 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     _against(parser.add_argument_group("against what"))
     _add_gate_options(parser.add_argument_group("what is gated"))
-    add_run_options(
-        parser.add_argument_group("what is run"),
-        device="auto",
-        device_help="cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
-    )
+    add_run_options(parser.add_argument_group("what is run"))
     add_runtime_options(parser.add_argument_group("running an ONNX file"))
     add_training_options(parser.add_argument_group("training"))
     formats.add_all(parser.add_argument_group("what comes out"))

@@ -17,7 +17,7 @@ from torchgauge.errors import ExitCode
 if TYPE_CHECKING:
     from torchgauge.measure.generation.generation_options import GenerationOptions
     from torchgauge.records.generation.generation import Generation
-    from torchgauge.records.verdict import Limit, Verdict
+    from torchgauge.records.verdict import Verdict
     from torchgauge.report.content.document import Document
 
 DESCRIPTION = """\
@@ -142,7 +142,7 @@ def _shapes(text: str) -> tuple[tuple[int, int], ...]:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, show, write; return the exit code."""
-    limits = _checked(options)
+    limits = verdicts.checked_limits(options, FORMS, "A generation", "ttft:200ms")
     from torchgauge.analyze.gate.shape_gate import judged_shapes
     from torchgauge.api.generations import generation_request
 
@@ -157,15 +157,6 @@ def run(options: argparse.Namespace) -> int:
     document = functools.partial(_document, generation, options)
     interrupted = verdicts.report(generation, verdict, options, "generation", document)
     return code(generation, verdict, interrupted=interrupted)
-
-
-def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
-    """Return the limits; raises InputError for options that do not go together."""
-    limits = target.settle(options)
-    formats.check_forms(options, FORMS, "A generation")
-    verdicts.check_junit(options, limits, "ttft:200ms")
-    formats.check(options)
-    return limits
 
 
 def _generation_options(options: argparse.Namespace) -> GenerationOptions:

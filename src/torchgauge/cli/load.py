@@ -18,7 +18,7 @@ from torchgauge.targets.runtimes.runtime_options import RUNTIMES
 
 if TYPE_CHECKING:
     from torchgauge.records.serving.serving import Serving
-    from torchgauge.records.verdict import Limit, Verdict
+    from torchgauge.records.verdict import Verdict
     from torchgauge.report.content.document import Document
 
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Send, show, write; return the exit code."""
-    limits = _checked(options)
+    limits = verdicts.checked_limits(options, FORMS, "A record of load", "p99:200ms")
     load_settings = loads.settings(options)
     from torchgauge.analyze.gate.load_gate import judged_levels
     from torchgauge.api.servings import serving_request
@@ -95,15 +95,6 @@ def _highest_judged(serving: Serving) -> float | None:
         return None
     rates = [level.arrivals.rate for level in serving.levels if not level.left_out]
     return capacity.rate or min(filter(None, rates), default=0.0)
-
-
-def _checked(options: argparse.Namespace) -> tuple[Limit, ...]:
-    """Return the limits; raises InputError for options that do not go together."""
-    limits = target.settle(options)
-    formats.check_forms(options, FORMS, "A record of load")
-    verdicts.check_junit(options, limits, "p99:200ms")
-    formats.check(options)
-    return limits
 
 
 def _document(serving: Serving, options: argparse.Namespace) -> Document:

@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_target(parser)
     target.add_run_options(
         parser.add_argument_group("what is run"),
-        device="auto",
         device_help="cpu, cuda, cuda:N, meta (nothing is timed) or auto: the GPU if there is "
         "one (default)",
     )

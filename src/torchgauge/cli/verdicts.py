@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
+from torchgauge.cli.options.target import settle
 from torchgauge.cli.output import annotate, emit, print_view, tell, tell_lines
 from torchgauge.errors import InputError
 from torchgauge.files import append
@@ -33,6 +34,17 @@ def check_junit(options: argparse.Namespace, limits: Collection[Limit], example:
             id="option-conflict",
             remedy=f"Add --threshold, such as --threshold {example}.",
         )
+
+
+def checked_limits(
+    options: argparse.Namespace, forms: Collection[str], record: str, example: str
+) -> tuple[Limit, ...]:
+    """Return the limits on a record of the forms; raises InputError for options that conflict."""
+    limits = settle(options)
+    formats.check_forms(options, forms, record)
+    check_junit(options, limits, example)
+    formats.check(options)
+    return limits
 
 
 def write(

@@ -68,7 +68,10 @@ def add_model_option(group: argparse._ArgumentGroup, flag: str, **changes: Any) 
 
 
 def add_run_options(
-    group: argparse._ArgumentGroup, *, device: str | None, device_help: str
+    group: argparse._ArgumentGroup,
+    *,
+    device: str | None = "auto",
+    device_help: str = "cpu, cuda, cuda:N or auto: the GPU if there is one (default)",
 ) -> None:
     """Declare the options that say what is run and where."""
     add_model_option(
