@@ -142,9 +142,7 @@ def _tensors(inputs: Any) -> Inputs:
         wide = name in ("uint16", "uint32", "uint64")
         return np.asarray(value) if wide else as_tensors([value])[0]
 
-    call_inputs = Inputs.of(inputs)
-    named = {name: tensor(value) for name, value in call_inputs.kwargs.items()}
-    return Inputs(tuple(map(tensor, call_inputs.args)), named)
+    return Inputs.of(inputs).map_arguments(tensor)
 
 
 def _prepared(

@@ -263,10 +263,7 @@ def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
         tensor = torch.from_numpy(np.array(value))
         return tensor if wide or tensor.dtype != torch.float64 else tensor.float()
 
-    return Inputs(
-        tuple(convert(value) for value in inputs.args),
-        {name: convert(value) for name, value in inputs.kwargs.items()},
-    )
+    return inputs.map_arguments(convert)
 
 
 def _repeated(inputs: Inputs, batch: int) -> Inputs:
@@ -284,7 +281,4 @@ def _repeated(inputs: Inputs, batch: int) -> Inputs:
             return value
         return value[[row % shape[0] for row in range(batch)]]
 
-    return Inputs(
-        tuple(repeat(value) for value in inputs.args),
-        {name: repeat(value) for name, value in inputs.kwargs.items()},
-    )
+    return inputs.map_arguments(repeat)

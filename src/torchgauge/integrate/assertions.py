@@ -100,18 +100,8 @@ class Assertions:
         ]
         if not limits:
             raise _no_limit("assert_latency(model, inputs, below='5ms')")
-        options = self._options
-        latency = measure_latency(
-            model,
-            inputs,
-            train=options.train,
-            warmup=options.warmup,
-            iterations=options.iterations,
-            processes=options.processes,
-            budget=options.budget,
-            device=options.device,
-            percentile=percentile_of(limits),
-        )
+        percentile = percentile_of(limits)
+        latency = measure_latency(model, inputs, **vars(self._options), percentile=percentile)
         processes = _processes(len(latency.processes))
         calls = f"{len(latency.samples):,} calls in {processes}, {latency.stop}"
         rulings_made = []
@@ -218,17 +208,11 @@ class Assertions:
         return verdict
 
     def _profile(self, model: Callable[..., Any], inputs: Any) -> Profile:
-        options = self._options
         return profile(
             model,
             inputs,
-            device=options.device,
-            train=options.train,
-            warmup=options.warmup,
-            iterations=options.iterations,
-            processes=options.processes,
-            budget=options.budget,
-            detail="layers" if options.processes >= MIN_TIMED_PROCESSES else "summary",
+            **vars(self._options),
+            detail="layers" if self._options.processes >= MIN_TIMED_PROCESSES else "summary",
             roofs=False,
             keep_going=True,
         )
@@ -261,17 +245,11 @@ class Assertions:
         limit = parse_limit(f"{metric}:{below if equal is None else equal}")
         if equal is not None and not at_least:
             is_equal = value == limit.value
-            row = [
-                metric,
-                f"{value:,}",
-                "",
-                f"= {limit.value:,.0f}",
-                "pass" if is_equal else "fail",
-            ]
-            self._note(row, "")
+            outcome = "pass" if is_equal else "fail"
+            self._note([metric, f"{value:,}", "", f"= {limit.value:,.0f}", outcome], "")
             if not is_equal:
-                outcome = f"{value:,} counted, {limit.value:,.0f} expected"
-                raise AssertionError(f"{metric} of {_name(model)}: {outcome}\n  Remedy: {remedy}")
+                figures = f"{value:,} counted, {limit.value:,.0f} expected"
+                raise AssertionError(f"{metric} of {_name(model)}: {figures}\n  Remedy: {remedy}")
             return
         ruling = judge(limit, Figure(metric, "", "counted", "", value), at_least=at_least)
         self._settle([ruling], model, f"{value:,} counted", remedy)

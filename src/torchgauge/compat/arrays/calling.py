@@ -97,10 +97,7 @@ def mapped(inputs: Inputs, change: Callable[[Array], Array]) -> Inputs:
         array = array_of(value)
         return value if array is None else like(value, change(array))
 
-    return Inputs(
-        tuple(changed_value(value) for value in inputs.args),
-        {name: changed_value(value) for name, value in inputs.kwargs.items()},
-    )
+    return inputs.map_arguments(changed_value)
 
 
 def like(value: Any, array: Array) -> Any:

@@ -66,6 +66,11 @@ class Inputs:
         args, kwargs = replaced((self.args, dict(self.kwargs)), change)
         return Inputs(args=args, kwargs=kwargs)
 
+    def map_arguments(self, change: Callable[[Any], Any]) -> Inputs:
+        """Return the inputs with `change` applied to each argument itself."""
+        kwargs = {name: change(value) for name, value in self.kwargs.items()}
+        return Inputs(tuple(map(change, self.args)), kwargs)
+
     def leaves(self) -> Inputs:
         """Return the inputs on the same memory, as leaves of their own where they need a gradient.
 
