@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def gate_generations(
-    baseline: Generation, current: Generation, options: GateOptions, labels: tuple[str, str]
+    baseline: Generation,
+    current: Generation,
+    options: GateOptions,
+    labels: tuple[str, str],
+    earlier: Sequence[Generation] = (),
 ) -> Verdict:
     """Judge whether any shape of a generation, or its model, got worse."""
     return gate_shapes(
@@ -33,8 +37,9 @@ def gate_generations(
         limits=options.limits,
         usual=options.usual,
         labels=labels,
+        earlier=earlier,
         records=(baseline, current),
-        doubt=loaded(current, [baseline]),
+        doubt=loaded(current, earlier or [baseline]),
     )
 
 
@@ -55,30 +60,11 @@ def gate_repeated(
         )
     generations = [run for run in earlier if isinstance(run, Generation)]
     if isinstance(current, Generation) and len(generations) == len(earlier):
-        return _gate_repeated_generation(generations, current, options, labels)
+        return gate_generations(generations[-1], current, options, labels, generations)
     servings = [run for run in earlier if isinstance(run, Serving)]
     if isinstance(current, Serving) and len(servings) == len(earlier):
         return gate_servings(servings[-1], current, options, labels, servings)
     raise no_repeated_runs(labels[1])
-
-
-def _gate_repeated_generation(
-    earlier: Sequence[Generation],
-    current: Generation,
-    options: GateOptions,
-    labels: tuple[str, str],
-) -> Verdict:
-    return gate_shapes(
-        (earlier[-1].profile(), current.profile()),
-        shape_pairs(earlier[-1], current),
-        options.tolerances,
-        limits=options.limits,
-        usual=options.usual,
-        labels=labels,
-        earlier=earlier,
-        records=(earlier[-1], current),
-        doubt=loaded(current, earlier),
-    )
 
 
 def no_repeated_runs(current: str) -> InputError:

@@ -38,6 +38,7 @@ EVENTS_A_NODE = 3  # of an ETDump, which is read in Python
 # By how much the nodes' times without the costs may differ from the bare call.
 UNEXPLAINED = 0.15
 _Rows = Sequence[TimedNode]
+_TakeTurns = Callable[[Callable[..., object], int], Turns]
 
 
 class RuntimeTree(NamedTuple):
@@ -101,10 +102,14 @@ def _measured(
 ) -> RuntimeTree:
     model, graph = placement.model, placement.target.graph
     assert graph is not None  # noqa: S101 - an ONNX file has one
+
+    def turns_with(instrumented: Callable[..., object], events: int) -> Turns:
+        return take_turns(step, model_call(instrumented, placement), events, effort, now)
+
     if isinstance(model, OpenVinoModel):
-        return _by_counters(model, placement, step, graph, effort, now)
+        return _by_counters(model, graph, turns_with)
     if isinstance(model, ExecuTorchProgram):
-        return _by_dump(model, placement, step, graph, effort, now)
+        return _by_dump(model, graph, turns_with)
     assert isinstance(model, OnnxSession)  # noqa: S101 - there are three runtimes
     return _by_profile(model, placement, step, graph, effort, now)
 
@@ -144,17 +149,10 @@ def _by_profile(
     return _tree(graph, nodes, times.outside, profiler, warnings)
 
 
-def _by_counters(
-    model: OpenVinoModel,
-    placement: Placement,
-    step: Step,
-    graph: Graph,
-    effort: Effort,
-    now: Callable[[], int],
-) -> RuntimeTree:
+def _by_counters(model: OpenVinoModel, graph: Graph, turns_with: _TakeTurns) -> RuntimeTree:
     """Return the tree by OpenVINO's own counters: means of all calls in whole microseconds."""
     counting = model.counting()
-    turns = take_turns(step, model_call(counting, placement), len(graph.nodes), effort, now)
+    turns = turns_with(counting, len(graph.nodes))
     counters = counting.counters()
     bare = statistics.median(turns.bare)
     counted = sum(counter.seconds or 0.0 for counter in counters)
@@ -164,19 +162,10 @@ def _by_counters(
     return _tree(graph, nodes, max(0.0, bare - counted * scale), instrument, [])
 
 
-def _by_dump(
-    model: ExecuTorchProgram,
-    placement: Placement,
-    step: Step,
-    graph: Graph,
-    effort: Effort,
-    now: Callable[[], int],
-) -> RuntimeTree:
+def _by_dump(model: ExecuTorchProgram, graph: Graph, turns_with: _TakeTurns) -> RuntimeTree:
     """Return the tree by ExecuTorch's own events, which add little: times are scaled down alone."""
     recording = model.recording()
-    turns = take_turns(
-        step, model_call(recording, placement), EVENTS_A_NODE * len(graph.nodes), effort, now
-    )
+    turns = turns_with(recording, EVENTS_A_NODE * len(graph.nodes))
     folder = TemporaryFolder()
     try:
         runs = recording.runs(folder.path)[-len(turns.instrumented) :]
