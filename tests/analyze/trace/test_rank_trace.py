@@ -12,6 +12,7 @@ from torchgauge.analyze.timeline.host_work import HostWork
 from torchgauge.analyze.trace.device_work import attributed
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.readers.kineto.kineto import read_events
+from torchgauge.records.work.roofline import Roofs
 
 US = 1e-6
 LINKS = ("compute", "communication", "wait", "copy", "host", "launch", "pause")
@@ -718,3 +719,17 @@ def test_work_and_memory_of_a_device_have_one_number():
 def test_memory_of_more_devices_than_worked_keeps_its_numbers():
     record = trace(launch(1, 0), kernel("gemm", 10, 5, 1, device=2), allocation(0), allocation(1))
     assert {used.device for used in record.memory} == {0, 1}
+
+
+@pytest.mark.parametrize(("rows", "impossible"), [(1024, False), (1 << 20, True)])
+def test_a_rate_above_the_peak_of_the_device_is_refused(rows, impossible):
+    sizes = {"Input Dims": [[rows, 1024], [1024, 1024]], "Input type": ["float", "float"]}
+    events = read(op("aten::mm", 0, 30, **sizes), *launched("gemm", 50, 100, at=10))
+    roofs = Roofs(
+        device="a GPU", source="datasheet", method="", peaks={"float32": 3e13}, bandwidth=()
+    )
+    record, _ = rank_trace(events, "a.json", roofs=roofs)
+    # 2 · 1024³ FLOP in 100 µs are 21 TFLOP/s, a thousand times as many are no device's.
+    messages = [one.message for one in record.warnings if one.id == "rate-impossible"]
+    assert bool(messages) == impossible
+    assert all("aten::mm (2" in message for message in messages)

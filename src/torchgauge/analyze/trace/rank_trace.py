@@ -46,6 +46,7 @@ from torchgauge.analyze.trace.kernel_sequences import kernel_sequences
 from torchgauge.analyze.trace.recording import contents, devices, not_recorded, origin, window
 from torchgauge.analyze.work.event_costs import event_costs, on_device
 from torchgauge.analyze.work.recorded_products import recorded_products
+from torchgauge.analyze.work.roof_quality import implausible_recording
 from torchgauge.analyze.work.utilization import Products, StepTime, peak_used, utilization
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import CriticalPath, UnknownRole
@@ -179,7 +180,8 @@ def rank_trace(
     with_operators, graphs = joined(events, captures)
     record, recorded, calls = _record(with_operators, file, part, behind_others, roofs, events)
     missing = (*record.missing, *_unjoined(graphs, captures))
-    record = msgspec.structs.replace(record, graphs=graphs, missing=missing)
+    warnings = (*record.warnings, *implausible_recording(record.tree, roofs))
+    record = msgspec.structs.replace(record, graphs=graphs, missing=missing, warnings=warnings)
     record = msgspec.structs.replace(record, findings=findings(record))
     return _with_timeline(record, recorded, timeline_bytes), calls
 

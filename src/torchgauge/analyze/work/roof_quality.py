@@ -154,11 +154,39 @@ def implausible(
         if call_rates[0] > flops or call_rates[1] > moved:
             rates.append(f"the call ({_rates(*call_rates)})")
     if tree is not None:
-        rates += [
-            f"{node.path or 'the model'} ({units.rate(node.flops_per_second, 'FLOP')})"
-            for node in tree.root.walk()
-            if node.kind in ("model", "layer") and (node.flops_per_second or 0.0) > flops
-        ]
+        rates += _faster_nodes(tree, ("model", "layer"), flops)
+    return _impossible(
+        rates,
+        "Time and work contradict each other: work goes on after the call returns, is done "
+        "elsewhere, or is less than the operators' formulas say.",
+        "Trust neither rate nor time; let the model return when its work is done.",
+    )
+
+
+def implausible_recording(tree: Tree, roofs: Roofs | None) -> tuple[MeasurementWarning, ...]:
+    """Return the warning where layers or operators of a trace are faster than their device.
+
+    `roofs` are the device's, None where it is not known.
+    """
+    flops = GPU_FLOPS if roofs is None else max(roofs.peaks.values(), default=GPU_FLOPS)
+    return _impossible(
+        _faster_nodes(tree, ("model", "layer", "operator"), flops),
+        "Time and work contradict each other: the recorded sizes are not those of what ran, or not "
+        "all that ran was recorded.",
+        "Trust neither these rates nor what rests on them.",
+    )
+
+
+def _faster_nodes(tree: Tree, kinds: tuple[str, ...], flops: float) -> list[str]:
+    """Return the nodes of these kinds that do more FLOP/s on a device, or on the host."""
+    return [
+        f"{node.path or node.name} ({units.rate(node.flops_per_second, 'FLOP')})"
+        for node in tree.root.walk()
+        if node.kind in kinds and (node.flops_per_second or 0.0) > flops
+    ]
+
+
+def _impossible(rates: list[str], cause: str, remedy: str) -> tuple[MeasurementWarning, ...]:
     if not rates:
         return ()
     remainder_text = f" and {len(rates) - _MAX_NAMED} more" if len(rates) > _MAX_NAMED else ""
@@ -168,9 +196,8 @@ def implausible(
             message=f"No machine is as fast as these figures say: {', '.join(rates[:_MAX_NAMED])}"
             f"{remainder_text}.",
             probe="cost",
-            cause="Time and work contradict each other: work goes on after the call returns, is "
-            "done elsewhere, or is less than the operators' formulas say.",
-            remedy="Trust neither rate nor time; let the model return when its work is done.",
+            cause=cause,
+            remedy=remedy,
         ),
     )
 
