@@ -148,6 +148,7 @@ def test_a_step_under_autocast_keeps_its_parameters(target, capsys):
     assert training["optimizers"]["sgd"]["at_peak"]["parameters"] == weights
 
 
+@pytest.mark.thorough
 def test_a_step_that_reads_values_is_at_least_and_never_may_fit(target, capsys):
     asked = ("--backward", "--on", "h100,l4")
     record = json.loads(counted(capsys, target("reads"), *asked, "--json"))

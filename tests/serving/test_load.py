@@ -137,6 +137,7 @@ def test_the_time_of_an_offline_load_at_a_url_ends_it(plans, settings, drain, ti
     assert level.duration == pytest.approx(1e-3)
 
 
+@pytest.mark.thorough
 def test_a_search_begins_where_answers_take_longer_than_its_probe(plans, monkeypatch):
     """32 users get an answer each, after 2.5 s: 12.8 requests/s."""
     answered = load.send

@@ -4,54 +4,25 @@ import gc
 import itertools
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from tests.support.watched_memory import run_alone
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import torchgauge as tg
 from torchgauge.measure.loop import loop_memory
 from torchgauge.measure.loop.loop_modules import LoopModules
-from torchgauge.measure.memory import holders as memory_holders
 from torchgauge.measure.memory.live_tensors import saved_for_backward
-from torchgauge.measure.work.internals import modes, storage_key
+from torchgauge.measure.work.internals import modes
 
 F = 4  # bytes of a float
 
 
 @pytest.fixture(autouse=True)
-def _without_others(monkeypatch, request):
-    """Hide the tensors of earlier tests that something keeps: a peak has all that is alive.
-
-    Holders are sought in what functions that run refer to, and in the program's modules: of the
-    test alone, on a thread of its own, for pytest's hold every test.
-    """
-    gc.collect()
-    tensors, holders, kind = loop_memory.held_tensors, loop_memory.held, memory_holders._kind
-    test = request.node.obj
-
-    def of_this_file(file):
-        return "a library's" if kind(file) == "user's" and file != __file__ else kind(file)
-
-    def keys(tensor):
-        return {storage_key(plain) for plain in loop_memory.strided(tensor)}
-
-    def alone(**arguments):
-        before = {key for found in (*tensors(), *holders()) for key in keys(found[-1])}
-        for name, function in (("held_tensors", tensors), ("held", holders)):
-            monkeypatch.setattr(
-                loop_memory, name, lambda f=function: (x for x in f() if not keys(x[-1]) & before)
-            )
-        test(**arguments)
-
-    def on_a_thread(**arguments):
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(alone, **arguments).result()
-
-    monkeypatch.setattr(memory_holders, "_kind", of_this_file)
-    request.node.obj = on_a_thread
+def _alone(monkeypatch, request):
+    run_alone(monkeypatch, request.node)
 
 
 def ids_of(loop):

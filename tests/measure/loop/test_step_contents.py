@@ -4,6 +4,7 @@ import time
 
 import pytest
 import torch
+from tests.support.watched_memory import run_alone
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -253,6 +254,12 @@ def test_values_that_a_loader_reads_are_not_the_loop_s():
     assert run.record.scalars == ()
 
 
+@pytest.fixture
+def _alone(monkeypatch, request):
+    run_alone(monkeypatch, request.node)
+
+
+@pytest.mark.usefixtures("_alone")
 def test_memory_that_a_loader_s_modules_take_is_loading():
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

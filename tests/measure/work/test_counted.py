@@ -59,7 +59,11 @@ def test_where_meta_is_the_default_device_it_counts_on_the_cpu_all_the_same():
 
 
 @pytest.mark.parametrize(
-    "name", ["bart", *(pytest.param(name, marks=pytest.mark.slow) for name in [*READ_VALUES][1:])]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.thorough if name == "bart" else pytest.mark.slow)
+        for name in READ_VALUES
+    ],
 )
 def test_an_object_on_meta_counts_as_the_command_line_does(name):
     spec = f"hf:{name}?{READ_VALUES[name]}"
