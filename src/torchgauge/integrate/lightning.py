@@ -74,11 +74,6 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
         gauge.restart()
 
     @guarded
-    def fetching(self) -> None:
-        """Let the clock run again after a checkpoint."""
-        self.resume()
-
-    @guarded
     def on_train_batch_start(
         self, _trainer: Any, _module: Any, batch: Any, batch_idx: int, *_: Any
     ) -> None:
@@ -102,29 +97,17 @@ class GaugeCallback(GaugedTraining, Callback):  # type: ignore[misc]
                 logger.log_metrics(figures, step=self._step)
 
     @guarded
-    def on_train_epoch_start(self, *_: Any) -> None:
-        """Let the clock run again."""
+    def _leave_steps(self, *_: Any) -> None:
+        """Leave out of the steps what is between epochs, a validation and a checkpoint."""
+        self.pause()
+
+    @guarded
+    def _go_on(self, *_: Any) -> None:
+        """Let the clock run again; after a checkpoint when the next batch is fetched."""
         self.resume()
 
-    @guarded
-    def on_train_epoch_end(self, *_: Any) -> None:
-        """Leave what is between epochs out of the steps."""
-        self.pause()
-
-    @guarded
-    def on_validation_start(self, *_: Any) -> None:
-        """Leave the validation out of the steps."""
-        self.pause()
-
-    @guarded
-    def on_validation_end(self, *_: Any) -> None:
-        """Let the clock run again."""
-        self.resume()
-
-    @guarded
-    def on_save_checkpoint(self, *_: Any) -> None:
-        """Leave the writing of a checkpoint out of the steps, until the next batch is fetched."""
-        self.pause()
+    on_train_epoch_end = on_validation_start = on_save_checkpoint = _leave_steps
+    on_train_epoch_start = on_validation_end = fetching = _go_on
 
     @guarded
     def on_train_end(self, *_: Any) -> None:

@@ -69,30 +69,17 @@ class GaugeCallback(GaugedTraining, TrainerCallback):
         self.gauge.batch(batch, Inputs(kwargs=dict(batch)) if by_batch else None)
 
     @guarded
-    def on_epoch_begin(self, *_args: Any, **_kwargs: Any) -> None:
-        """Take note that steps begin."""
+    def _between_steps(self, *_args: Any, **_kwargs: Any) -> None:
+        """Leave out of the steps what is done between them: an evaluation, a checkpoint."""
         self.restart()
+
+    on_epoch_begin = on_evaluate = on_predict = on_save = _between_steps
 
     @guarded
     def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
         """Take note that the optimizer has stepped."""
         if self.gauge is not None:
             self.gauge.end_step()
-
-    @guarded
-    def on_evaluate(self, *_args: Any, **_kwargs: Any) -> None:
-        """Leave the evaluation out of the steps."""
-        self.restart()
-
-    @guarded
-    def on_predict(self, *_args: Any, **_kwargs: Any) -> None:
-        """Leave a prediction out of the steps."""
-        self.restart()
-
-    @guarded
-    def on_save(self, *_args: Any, **_kwargs: Any) -> None:
-        """Leave a checkpoint out of the steps."""
-        self.restart()
 
     @guarded
     def on_log(self, *args: Any, **kwargs: Any) -> None:

@@ -23,53 +23,32 @@ def _step(operators: int, parameters: Any) -> Work:
     return Work(vector=operators * sum(map(elements_of, parameters)))
 
 
+def _chosen(options: dict[str, Any], *names: str) -> int:
+    """Return how many of the options are on, a gradient scale with them."""
+    scaled = options.get("grad_scale") is not None
+    return sum(bool(options.get(name)) for name in names) + scaled
+
+
 @formula("aten::_fused_adam", "aten::_fused_adamw")
-def adam(
-    parameters: Any,
-    *_lists: Any,
-    weight_decay: float = 0,
-    amsgrad: bool = False,
-    maximize: bool = False,
-    grad_scale: Any = None,
-    **_named: Any,
-) -> Work:
+def adam(parameters: Any, *_lists: Any, **options: Any) -> Work:
     """Seven per parameter; one each for weight decay, AMSGrad, maximising and a gradient scale."""
-    extra_operators = bool(weight_decay) + bool(amsgrad) + bool(maximize) + (grad_scale is not None)
-    return _step(ADAM + extra_operators, parameters)
+    return _step(ADAM + _chosen(options, "weight_decay", "amsgrad", "maximize"), parameters)
 
 
 @formula("aten::_fused_sgd")
 def sgd(
-    parameters: Any,
-    *_lists: Any,
-    weight_decay: float = 0,
-    momentum: float = 0,
-    nesterov: bool = False,
-    maximize: bool = False,
-    is_first_step: bool = False,
-    grad_scale: Any = None,
-    **_named: Any,
+    parameters: Any, *_lists: Any, momentum: float = 0, is_first_step: bool = False, **options: Any
 ) -> Work:
     """One per parameter; two for momentum after the first step, one for each further option."""
-    extra_operators = (
-        bool(weight_decay) + bool(nesterov) + bool(maximize) + (grad_scale is not None)
-    )
+    extra_operators = _chosen(options, "weight_decay", "nesterov", "maximize")
     extra_operators += 2 if momentum and not is_first_step else 0
     return _step(1 + extra_operators, parameters)
 
 
 @formula("aten::_fused_adagrad")
-def adagrad(
-    parameters: Any,
-    *_lists: Any,
-    weight_decay: float = 0,
-    maximize: bool = False,
-    grad_scale: Any = None,
-    **_named: Any,
-) -> Work:
+def adagrad(parameters: Any, *_lists: Any, **options: Any) -> Work:
     """Five per parameter; one each for weight decay, maximising and a gradient scale."""
-    extra_operators = bool(weight_decay) + bool(maximize) + (grad_scale is not None)
-    return _step(ADAGRAD + extra_operators, parameters)
+    return _step(ADAGRAD + _chosen(options, "weight_decay", "maximize"), parameters)
 
 
 @formula("aten::_amp_foreach_non_finite_check_and_unscale")
