@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 
 from torchgauge.monitoring.monitor import Monitor
-from torchgauge.report.windows import families as metrics_protobuf
-from torchgauge.report.windows import families as metrics_text
-from torchgauge.report.windows.families import families
+from torchgauge.report.windows import families
 
 _FORMS = {
-    "application/vnd.google.protobuf": metrics_protobuf.CONTENT_TYPE,
-    "application/openmetrics-text": metrics_text.OPENMETRICS,
-    "text/plain": metrics_text.PLAIN,
+    "application/vnd.google.protobuf": families.CONTENT_TYPE,
+    "application/openmetrics-text": families.OPENMETRICS,
+    "text/plain": families.PLAIN,
 }
 
 
 def metrics_page(monitor: Monitor, accept: str = "") -> tuple[str, bytes]:
     """Return the content type and the body for the header `Accept` of a request."""
-    rendered, content_type = families(monitor.totals_of_processes()), preferred_form(accept)
-    if content_type == metrics_protobuf.CONTENT_TYPE:
-        return content_type, metrics_protobuf.metrics_protobuf(rendered)
-    plain = content_type == metrics_text.PLAIN
-    return content_type, metrics_text.metrics_text(rendered, plain=plain).encode()
+    rendered, content_type = (
+        families.families(monitor.totals_of_processes()),
+        preferred_form(accept),
+    )
+    if content_type == families.CONTENT_TYPE:
+        return content_type, families.metrics_protobuf(rendered)
+    plain = content_type == families.PLAIN
+    return content_type, families.metrics_text(rendered, plain=plain).encode()
 
 
 def preferred_form(accept: str) -> str:
@@ -41,4 +42,4 @@ def preferred_form(accept: str) -> str:
         weights[media] = max(weights.get(media, 0.0), float(weight))
     # Of equal ones the first of our own, which holds the most.
     chosen = max(_FORMS, key=lambda media: weights.get(media, 0.0))
-    return _FORMS[chosen] if weights.get(chosen) else metrics_text.PLAIN
+    return _FORMS[chosen] if weights.get(chosen) else families.PLAIN

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from torchgauge import units
 from torchgauge.device.checks import gpu, machine, software, threads
-from torchgauge.device.checks import machine as frequency
-from torchgauge.device.checks import machine as memory
 from torchgauge.device.checks.activity import watch
 from torchgauge.device.checks.check import Looking, Observation, check
 from torchgauge.device.checks.readings import Readings, gpus, read_inputs
@@ -92,13 +90,13 @@ PRESENT: tuple[Callable[[Readings], Check], ...] = (
     threads.quota,
     threads.threads,
     threads.affinity,
-    frequency.governor,
-    frequency.boost,
-    frequency.heat,
-    frequency.battery,
+    machine.governor,
+    machine.boost,
+    machine.heat,
+    machine.battery,
     threads.numa,
-    memory.swap,
-    memory.pressure,
+    machine.swap,
+    machine.pressure,
     machine.clock_source,
     machine.virtual,
     machine.energy,

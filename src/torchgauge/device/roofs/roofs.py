@@ -17,7 +17,6 @@ import msgspec
 from torchgauge.analyze.work.roof_quality import combined, disturbed, faster_products
 from torchgauge.clock import SystemClock
 from torchgauge.device import calibration
-from torchgauge.device import calibration as state_file
 from torchgauge.device.checks.every import most_other
 from torchgauge.device.counters import logical_cores
 from torchgauge.device.load import LoadWatch, NoGpu
@@ -220,7 +219,7 @@ def roofs_file() -> Path:
 
 def stored(machine: str, file: Path) -> Roofs | None:
     """Return the roofs kept under a machine's key, None where there are none."""
-    return _unwritten.get(machine) or state_file.read(file, StoredRoofs).machines.get(machine)
+    return _unwritten.get(machine) or calibration.read(file, StoredRoofs).machines.get(machine)
 
 
 def store(latest: Roofs, file: Path) -> Roofs:
@@ -229,7 +228,7 @@ def store(latest: Roofs, file: Path) -> Roofs:
     Where the file cannot be written, it is kept for this process.
     """
     now = combined(stored(latest.machine, file), latest)
-    machines = state_file.read(file, StoredRoofs).machines | {latest.machine: now}
+    machines = calibration.read(file, StoredRoofs).machines | {latest.machine: now}
     try:
         write_atomically(file, msgspec.json.encode(StoredRoofs(machines=machines)))
     except InputError:

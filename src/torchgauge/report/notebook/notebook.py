@@ -12,7 +12,6 @@ from typing import Any
 
 from torchgauge.records.record import Record
 from torchgauge.report import kinds
-from torchgauge.report.content import document
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
@@ -180,7 +179,7 @@ def _alignment(column: doc.Column) -> Any:
     return "text" if column.left_aligned or column.drawn else ""
 
 
-def _cell(column: doc.Column, row: document.Row) -> str:
+def _cell(column: doc.Column, row: doc.Row) -> str:
     value = row.cells.get(column.key)
     if isinstance(value, doc.Curve):
         return f"<td>{curve(value)}</td>"

@@ -19,7 +19,6 @@ from torchgauge.report.content import sections
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_series, page_tables, page_tree
-from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_series import rows
 from torchgauge.report.page.page_tables import Column
@@ -303,6 +302,6 @@ PARTS = {
     "latency": page_series.latency,
     "memory": page_series.memory,
     "system": page_series.system,
-    "method": page_method.profile_method,
-    "environment": page_method.environment,
+    "method": page_series.profile_method,
+    "environment": page_series.environment,
 }
