@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,7 +74,8 @@ def gate_builds(
     began = time.monotonic()
     records = (first_look(base, progress), first_look(current, progress, options.limits))
     compared = compare(*records, labels=(base.label, current.label), across_models=True)
-    exact = _exact(compared, options) + tuple(judge_limit(o, records[1]) for o in options.limits)
+    limits = (judge_limit(limit, records[1]) for limit in options.limits)
+    exact = (*_exact(compared, options), *limits)
     gate = _Gate(records, options, compared, exact, notes)
     timing = options.of_kind(timing=True)
     if timing and (options.time_always or overall(exact) != "fail"):
@@ -125,16 +126,14 @@ def _sampling(usual: LatencyOptions, limits: Sequence[Limit]) -> LatencyOptions:
     return dataclasses.replace(usual, independent=independent)
 
 
-def _exact(compared: Comparison, options: GateOptions) -> tuple[Ruling, ...]:
-    exact_rulings = []
+def _exact(compared: Comparison, options: GateOptions) -> Iterator[Ruling]:
     for tolerance in options.of_kind(timing=False):
         change = compared.change_of(tolerance.metric)
         usual = tolerance.metric in options.usual
         if change is not None and not (usual and change.reason == TWO_MEASURES):
-            exact_rulings.append(exact_ruling(change, tolerance))
+            yield exact_ruling(change, tolerance)
         elif not usual:
-            exact_rulings.append(_unknown(tolerance, "neither build has it"))
-    return tuple(exact_rulings)
+            yield _unknown(tolerance, "neither build has it")
 
 
 def _unknown(

@@ -40,7 +40,7 @@ def findings(
         if _matters(finding, evidence)
     ]
     ordered = sorted(_unexplained(applying), key=lambda finding: _order(finding, evidence))
-    return _once_a_node(_of_all_devices(ordered, evidence))
+    return _once_a_node(list(_of_all_devices(ordered, evidence)))
 
 
 def _matters(finding: Finding, evidence: Evidence) -> bool:
@@ -81,23 +81,21 @@ def _order(finding: Finding, evidence: Evidence) -> tuple[int, float, bool, floa
     return place, -worth, finding.severity == "info", -time
 
 
-def _of_all_devices(ordered: list[Finding], evidence: Evidence) -> list[Finding]:
-    """Return one finding of those that a rule has of several devices, that of the worst."""
+def _of_all_devices(ordered: list[Finding], evidence: Evidence) -> Iterator[Finding]:
+    """Yield one finding of those that a rule has of several devices, that of the worst."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in ordered:
         if finding.device is not None:
             by_rule.setdefault(finding.id, []).append(finding)
     all_devices = len({time.device for time in evidence.device_times})
-    remaining = []
     for finding in ordered:
         same_rule = by_rule.get(finding.id, [finding])
         devices = len({other.device for other in same_rule})
         if devices > 1 and finding is same_rule[0]:
             title = f"{finding.title} (alike on {devices} of {all_devices} devices)"
-            remaining.append(msgspec.structs.replace(finding, title=title))
+            yield msgspec.structs.replace(finding, title=title)
         elif devices == 1:
-            remaining.append(finding)
-    return remaining
+            yield finding
 
 
 def _once_a_node(ordered: list[Finding]) -> tuple[Finding, ...]:

@@ -121,7 +121,7 @@ class _Measurement:
             size=size,
             cells=tuple(cells),
             fits=fits(cells),
-            trees=self._trees(cells, roofs),
+            trees=tuple(self._trees(cells, roofs)),
             roofs=roofs,
             largest_batch=largest_batch(cells, _capacity(placement.device)),
             overhead=timer_cost(),
@@ -235,11 +235,10 @@ class _Measurement:
             return None
         return min(done, key=lambda index: (-cells[index].prompt, cells[index].batch, index))
 
-    def _trees(self, cells: Sequence[GenerationCell], roofs: Roofs | None) -> tuple[StageTree, ...]:
+    def _trees(self, cells: Sequence[GenerationCell], roofs: Roofs | None) -> Iterator[StageTree]:
         index, stages = self._tree_cell(cells), self._tree_stages
         if index is None or stages is None:
-            return ()
-        trees = []
+            return
         names: tuple[Literal["prefill"], Literal["decode"]] = ("prefill", "decode")
         for stage in names:
             tree = self._runner.attempt(
@@ -247,8 +246,8 @@ class _Measurement:
                 functools.partial(stages.tree, stage, index, self._effort, roofs),
                 tells=False,
             )
-            trees += [] if tree is None else [tree]
-        return tuple(trees)
+            if tree is not None:
+                yield tree
 
     def _predictions(self, generation: Generation) -> tuple[GenerationPrediction, ...]:
         options = self._options

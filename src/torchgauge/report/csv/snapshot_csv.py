@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -80,25 +81,21 @@ def _figures(_: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
     return [plain | fragmentation | totals]
 
 
-def _stacks(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]]:
+def _stacks(snapshot: Snapshot, device: DeviceMemory) -> Iterator[dict[str, Any]]:
     held = {} if device.peak is None else {holding.stack: holding for holding in device.peak.held}
     alive = {holding.stack: holding for holding in device.alive}
     has_peak = device.peak is not None
-    records = []
     for row in dict.fromkeys((*held, *alive)):
         stack = None if row is None else snapshot.stacks[row]
-        records.append(
-            {
-                "device": device.device,
-                "peak_bytes": _held_figure(held, row, "bytes") if has_peak else None,
-                "peak_blocks": _held_figure(held, row, "blocks") if has_peak else None,
-                "end_bytes": _held_figure(alive, row, "bytes"),
-                "end_blocks": _held_figure(alive, row, "blocks"),
-                "category": "unknown" if stack is None else stack.category,
-                "stack": _text(stack),
-            }
-        )
-    return records
+        yield {
+            "device": device.device,
+            "peak_bytes": _held_figure(held, row, "bytes") if has_peak else None,
+            "peak_blocks": _held_figure(held, row, "blocks") if has_peak else None,
+            "end_bytes": _held_figure(alive, row, "bytes"),
+            "end_blocks": _held_figure(alive, row, "blocks"),
+            "category": "unknown" if stack is None else stack.category,
+            "stack": _text(stack),
+        }
 
 
 def _held_figure(held: dict[int | None, Holding], row: int | None, name: str) -> int:
