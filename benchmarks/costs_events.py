@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.support.layer_sums import by_layer
+
 from torchgauge.analyze.timeline.attribution import NONE, PHASES, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
-from torchgauge.analyze.work.event_costs import EventCosts, by_layer, event_costs
+from torchgauge.analyze.work.event_costs import EventCosts, event_costs
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.recording.recording import record
 from torchgauge.measure.timeline.ranges import Ranges

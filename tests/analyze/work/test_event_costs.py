@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from tests.support.layer_sums import by_layer
 from tests.support.recorded_trees import recorded_tree
 
 from torchgauge.analyze.timeline.attribution import (
     FORWARD,
     NONE,
     OUTSIDE,
-    PHASES,
     RECOMPUTE,
     RECOMPUTE_END,
     attribute,
@@ -49,22 +49,6 @@ def trace(*spans):
     for one in spans:
         now = lay(one, now) + 1
     return read_events(json.dumps({"traceEvents": events}).encode())
-
-
-def by_layer(costs, spans):
-    """Products, vector work, calls and unknown calls, by layer (NONE outside of all) and phase."""
-    keys, inverse = np.unique(
-        (spans.layer * len(PHASES) + spans.phase)[costs.counts], return_inverse=True
-    )
-    matmul, vector = costs.matmul[costs.counts], costs.vector[costs.counts]
-    has_work = matmul != ABSENT
-    columns = np.zeros((4, len(keys)), np.int64)
-    for row, values in enumerate((matmul * has_work, vector * has_work, 1, ~has_work)):
-        np.add.at(columns[row], inverse, values)
-    return {
-        divmod(key, len(PHASES)): tuple(sums)
-        for key, sums in zip(keys.tolist(), columns.T.tolist(), strict=True)
-    }
 
 
 def costs_of(*spans):
