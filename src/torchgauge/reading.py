@@ -59,8 +59,11 @@ def read_bytes(path: Path, bound: Bound) -> bytes:
     check_readable(path)
     try:
         with path.open("rb") as file:
-            limit = bound.limit_for(os.fstat(file.fileno()).st_size)
-            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size
+            limit = bound.limit_for(size)
+            data = file.read(min(limit, size) + 1)  # takes as much memory, whatever is there
+            if size < len(data) <= limit:  # it grows, or is a system's, of size 0
+                data += file.read(limit + 1 - len(data))
     except OSError as error:
         raise unreadable(f"'{path}'", error, path_remedy(path)) from error
     if len(data) > limit:

@@ -454,3 +454,47 @@ def test_the_memory_of_a_script_is_told_in_every_form(script, capsys, monkeypatc
     steps = page_data.table(loop, "Memory by step on cpu")
     assert steps["peak"] == [step.peak for step in loop.memory.steps]
     assert "memory watched" in [phase for phase, _, _ in page["steps"]["phases"]]
+
+
+LIMITED = """
+import resource
+from pathlib import Path
+with torch.no_grad():
+    model(torch.ones(2, 8))
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+limit = used + int(sys.argv[1]) * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+kept = []
+class Keeping(nn.Module):
+    def forward(self, x):
+        kept.append(torch.ones(2**23))  # 32 MiB a call, of 256
+        return x
+model.first = nn.Sequential(model.first, Keeping())
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(100):
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_memory_that_really_runs_out_is_told_with_what_was_alive(script):
+    done = run(script(LIMITED), "script.py", 512)
+    text = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    assert "DefaultCPUAllocator: can't allocate memory" in text
+    assert "Memory ran out on cpu" in text
+    assert "first.1 (Keeping) in the forward pass" in text
+    assert "asked for 33.55 MB" in text
+    assert "8388608 float32" in text
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_without_memory_for_a_report_the_programs_own_error_is_shown(script):
+    done = run(script(LIMITED), "script.py", 16)
+    assert done.returncode == 1
+    assert 'File "script.py", line' in done.stderr
+    assert "[report-out-of-memory]" in done.stderr

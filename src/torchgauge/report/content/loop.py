@@ -123,7 +123,7 @@ def memory_ran_out(event: OutOfMemory) -> Section:
         Row("free", units.size(event.free)),
         Row("tensors", units.size(event.total), "alive"),
     ]
-    rows += [Row(f"  {part}", units.size(size)) for part, size in event.parts.items()]
+    rows += [Row(f" {part}", units.size(size)) for part, size in event.parts.items()]
     if event.snapshot:
         rows.append(Row("snapshot", event.snapshot, f"torchgauge snapshot {event.snapshot}"))
     if event.limit is not None:
