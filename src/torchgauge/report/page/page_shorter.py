@@ -159,7 +159,7 @@ _COLUMNS = (
     Column("begin", "begin", "time"),
     Column("end", "end", "time"),
     Column("length", "length", "time", lambda marked_range: _length(marked_range)),
-    Column("calls", "overlapping", "count", lambda marked_range: _overlapping(marked_range)),
+    Column("calls", "overlapping", "count", lambda mark: mark.calls if mark.calls > 1 else None),
 )
 
 
@@ -186,10 +186,6 @@ def marks(snapshot: Snapshot, device: DeviceMemory, *, timed: bool) -> dict[str,
         "drawn": drawn,
         "table": {**marks_table, "left": len(marked_ranges) - len(longest), "nodes": []},
     }
-
-
-def _overlapping(marked_range: MarkedRange) -> int | None:
-    return marked_range.calls if marked_range.calls > 1 else None
 
 
 def _length(marked_range: MarkedRange) -> float | None:

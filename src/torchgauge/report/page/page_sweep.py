@@ -10,7 +10,7 @@ from typing import Any
 from torchgauge import units
 from torchgauge.analyze.sweep.constraints import has_enough_samples, parse
 from torchgauge.errors import InputError
-from torchgauge.records.sweep import AXES, Cell, CellSettings, Fit, Scaling, Sweep
+from torchgauge.records.sweep import AXES, Cell, Fit, Scaling, Sweep
 from torchgauge.records.verdict import Limit
 from torchgauge.report.content import sweep_words as words
 from torchgauge.report.page.page_document import figure, first_screen
@@ -49,7 +49,7 @@ def _cell(sweep: Sweep, place: int, cell: Cell) -> dict[str, Any]:
     interval = None if latency is None else latency.interval
     return {
         "label": cell.settings.label,
-        "series": _series(cell.settings),
+        "series": cell.settings.series.label,
         "settings": {name: getattr(cell.settings, name) for name in AXES},
         "batch": cell.batch,
         "status": cell.status,
@@ -90,7 +90,7 @@ def scaling(sweep: Sweep) -> list[dict[str, Any]] | None:
     limits = _limits(sweep)
     curves = [
         {
-            "series": _series(row.settings),
+            "series": row.settings.series.label,
             "words": [list(pair) for pair in words.scaling(row)],
             "latency": _fit(row.latency, 1e9, _on("time", limits)),
             "memory": _fit(row.memory, 1.0, [*_on("bytes", limits), *_capacity(row)]),
@@ -147,10 +147,6 @@ def _fit(fit: Fit | None, times: float, limits: list[dict[str, Any]]) -> dict[st
         line.append([batch, prediction.value * times, *ends])
     points = [[batch, value * times] for batch, value in fit.points]
     return {"points": points, "line": line, "limits": limits}
-
-
-def _series(settings: CellSettings) -> str:
-    return settings.series.label
 
 
 def title(sweep: Sweep) -> str:

@@ -91,7 +91,7 @@ CATEGORIES = (
     Column("memory_share", "of memory bandwidth", "share"),
 )
 BUCKETS = (
-    Column("name", "bucket", "text", lambda node: _with_layer(node)),
+    Column("name", "bucket", "text", lambda node: node.name + f" in {node.path}" * bool(node.path)),
     Column("calls", "calls", "count"),
     Column("time", "time", "time"),
     Column("share", "share of time", "share"),
@@ -204,10 +204,6 @@ def _buckets(nodes: list[Node]) -> dict[str, Any]:
     shares = [_part(node.time, total.time) for node in buckets]
     indices = [node.index for node in buckets]
     return records_table("buckets", BUCKETS, buckets, indices, share=shares, **of_host)
-
-
-def _with_layer(bucket: Node) -> str:
-    return bucket.name + (f" in {bucket.path}" if bucket.path else "")
 
 
 def traced_lines(functions: Sequence[TracedFunction]) -> dict[str, Any]:
