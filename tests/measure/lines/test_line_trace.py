@@ -1,6 +1,7 @@
 """Functions by line: hits that are counted by hand, times on a clock that the functions move."""
 
 import asyncio
+import runpy
 import sys
 import threading
 
@@ -47,6 +48,25 @@ def test_a_line_has_its_hits_and_the_time_of_what_it_calls():
     assert functions["outer"].lines[1].source == "inner(clock)"
     assert functions["outer"].file == FILE
     assert trace.missing == ()
+
+
+def test_imports_that_were_done_before_the_script_began_are_no_lines_of_it(tmp_path, monkeypatch):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\nfrom torch import (\n    nn,\n)\nimport made_for_this\n"
+        "import torch; net = nn.Linear(2, 2)\nfrom made_for_this import value\n"
+        "def work():\n    import torch\n    return value\nwork()\n"
+    )
+    (tmp_path / "made_for_this.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    trace = LineTrace()
+    with trace.tracing():
+        runpy.run_path(str(script), run_name="__main__")
+    functions = {function.name: function for function in trace.functions()}
+    assert [line.line for line in functions["<module>"].lines] == [5, 6, 7, 8, 11]
+    assert [line.line for line in functions["work"].lines] == [9, 10]
+    module = functions["<module>"]
+    assert module.time == pytest.approx(sum(line.time for line in module.lines))
 
 
 def test_of_recursion_the_innermost_call_has_the_time():

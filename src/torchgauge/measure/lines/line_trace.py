@@ -9,13 +9,14 @@ would be told as the next line's.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import PurePath
 from time import perf_counter_ns
 from types import CodeType, FrameType
@@ -108,6 +109,7 @@ class LineTrace:
         self._thread_local = threading.local()
         self._functions: list[_Function] = []
         self._on = False
+        self._imported = frozenset(sys.modules)
 
     @restoring
     def tracing(self) -> Iterator[None]:
@@ -177,6 +179,11 @@ class LineTrace:
         for function in self._functions:
             key = (function.file, function.code.co_qualname, function.code.co_firstlineno)
             merged.setdefault(key, []).append(function)
+        new = sys.modules.keys() - self._imported
+        for (file, name, _), by_thread in merged.items():
+            for line in _done_imports(file, self._imported, new) if name == MODULE else ():
+                for function in by_thread:
+                    del function.hits[line], function.times[line]
         functions = [_merged(*key, by_thread) for key, by_thread in merged.items()]
         return tuple(sorted(functions, key=lambda function: -function.time))
 
@@ -201,6 +208,27 @@ def _merged(file: str, name: str, line: int, by_thread: Iterable[_Function]) -> 
     return TracedFunction(
         file=file, name=name, line=line, calls=calls, time=sum(times.values()) * 1e-9, lines=lines
     )
+
+
+def _done_imports(file: str, before: Set[str], new: Set[str]) -> set[int]:
+    """Return the lines that only import what was imported before the program began."""
+    import_lines: set[int] = set()
+    other_lines: set[int] = set()
+    try:
+        program = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):  # being edited
+        return set()
+    for statement in ast.walk(program):
+        names: set[str] = set()
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            names = {alias.name for alias in statement.names}
+        if isinstance(statement, ast.ImportFrom):  # "." of the script's own package
+            module = statement.module or "."
+            names = {module, *(f"{module}.{name}" for name in names)}
+        if isinstance(statement, ast.stmt):
+            lines = import_lines if names & before and not names & new else other_lines
+            lines.add(statement.lineno)
+    return import_lines - other_lines
 
 
 def _end_in_child() -> None:
