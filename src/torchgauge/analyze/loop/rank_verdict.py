@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -168,11 +169,7 @@ def _of_rank(ahead: _Ahead, steps: _Steps, loop: Loop, folder: str) -> LoopVerdi
 
 
 def _difference(name: str, mean: float, interval: Interval | None) -> str:
-    reach = (
-        ""
-        if interval is None
-        else f" ({units.time(interval.low, 3)} … {units.time(interval.high, 3)})"
-    )
+    reach = "" if interval is None else f" ({units.times(interval.low, interval.high, 3)})"
     return f"{units.time(mean, 3)}{reach} more than the other ranks: {name}."
 
 
@@ -194,22 +191,10 @@ def _of_all(steps: _Steps, loops: Mapping[int, Loop]) -> LoopVerdict:
                 if loop.verdict is not None
             ),
         )
-    same_verdicts = sorted((v for v in verdicts if (v.bound, v.cause, v.fault) == key), key=_share)
+    same_verdicts = [v for v in verdicts if (v.bound, v.cause, v.fault) == key]
+    same_verdicts.sort(key=lambda verdict: verdict.share or 0.0)
     middle = same_verdicts[len(same_verdicts) // 2]
-    return LoopVerdict(
-        bound=middle.bound,
-        fault=middle.fault,
-        title=f"{middle.title}; no rank is slower than the others",
-        cause=middle.cause,
-        layer=middle.layer,
-        share=middle.share,
-        interval=middle.interval,
-        time=steps.duration,
-        steps=steps.own.shape[1],
-        evidence=middle.evidence,
-        command=middle.command,
+    title = f"{middle.title}; no rank is slower than the others"
+    return msgspec.structs.replace(
+        middle, title=title, time=steps.duration, steps=steps.own.shape[1]
     )
-
-
-def _share(verdict: LoopVerdict) -> float:
-    return verdict.share or 0.0

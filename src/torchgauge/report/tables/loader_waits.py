@@ -18,6 +18,7 @@ LABELS = {
     "sampler": ("sampler", "in this process"),
     "other": ("other", "in this process"),
 }
+_NOT_SPLIT = "Not split: workers began before the timeline, or the iterator is a library's own."
 # Shares of the steps' time below which a wait needs no section.
 NOTED = 0.01
 
@@ -37,21 +38,10 @@ def loader_name(wait: LoaderWait) -> str:
 def _section(wait: LoaderWait) -> Section:
     rows = [_waited(wait), *_parts(wait), *_workers(wait)]
     if wait.starts:
-        mean_start = units.time(wait.start / wait.starts)
-        rows.append(
-            Row(
-                "first batch",
-                mean_start,
-                f"mean of {wait.starts:,} epochs" if wait.starts > 1 else "of the only epoch",
-            )
-        )
-    notes = []
-    if wait.parts is None:
-        notes.append(
-            "Not split: the workers were started before the timeline, or the iterator is another "
-            "library's."
-        )
-    return Section(f"Waiting for data ({loader_name(wait)})", wait.how, tuple(rows), tuple(notes))
+        note = f"mean of {wait.starts:,} epochs" if wait.starts > 1 else "of the only epoch"
+        rows.append(Row("first batch", units.time(wait.start / wait.starts), note))
+    title = f"Waiting for data ({loader_name(wait)})"
+    return Section(title, wait.how, tuple(rows), (_NOT_SPLIT,) * (wait.parts is None))
 
 
 def _waited(wait: LoaderWait) -> Row:
