@@ -297,7 +297,7 @@ def _utilization(used: Utilization | None, prefix: str = "") -> Iterator[Figure]
 def _loop(loop: Loop) -> Iterator[Figure]:
     recorded = loop.median("record")
     yield Figure("loop_steps", "", "counted", "Steps of the loop", loop.count)
-    yield Figure("loop_step", "s", "measured", "Median step, nothing attached", loop.bare)
+    yield Figure("loop_step", "s", "measured", "Median step, without a profiler", loop.bare)
     yield Figure("loop_recorded_step", "s", "measured", "Median step under recording", recorded)
     for name in ("waiting", "communication"):
         yield Figure(f"loop_{name}", *_measured(RANK[name]), getattr(loop, name))

@@ -6,10 +6,10 @@ import pytest
 from tests.support.loops import loop, step_times
 
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
-from torchgauge.analyze.loop.step_shares import mean_of, share_of
+from torchgauge.analyze.loop.step_shares import mean_of, measuring_cost, share_of
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline.loader_wait import LoaderWait
-from torchgauge.records.timeline.loop import ScalarCalls
+from torchgauge.records.timeline.loop import ScalarCalls, Stretch
 from torchgauge.records.timeline.tree import DeviceUse
 from torchgauge.records.trace.host_delay import HostDelay
 
@@ -189,6 +189,37 @@ def test_no_step_is_called_undisturbed_whose_lost_core_nobody_counted():
     assert "had no core is not known" in evidence
     counted = loop_verdict(loop(step_times(preempted=(0.0,) * 40, **CLEAN), rows=ROWS))
     assert "no core" not in " ".join(counted.evidence)
+
+
+def turns(cost, drift, noise=0.0, count=12):
+    """Stretches with and without clocks that cost so much, of steps that get longer and longer."""
+    chance = np.random.default_rng(0)
+    number = 0
+
+    def stretch(phase, steps):
+        nonlocal number
+        took = []
+        for _ in range(steps):
+            number += 1
+            extra = cost if phase == "bare" else 0.0
+            took.append(0.01 + drift * number + extra + noise * chance.standard_normal())
+        took[0] += 0.005  # after a change
+        return Stretch(phase=phase, durations=tuple(took))
+
+    return (stretch("bare", 40), *map(stretch, ["paused", "bare"] * count, [4, 6] * count))
+
+
+def test_what_clocks_cost_is_told_beside_a_drift_of_the_machine():
+    found = measuring_cost(turns(0.0002, 1e-5, noise=1e-5), 0.001)
+    assert found.low < 0.0012 < found.high
+    assert found.high - found.low < 0.0001
+
+
+def test_what_clocks_cost_may_be_nothing_and_is_unknown_of_few_steps():
+    noisy = measuring_cost(turns(0.0, 0.0, noise=1e-3), 0.0)
+    assert noisy.low < 0 < noisy.high
+    assert measuring_cost(turns(0.0002, 0.0, noise=1e-5, count=3), 0.0) is None
+    assert measuring_cost((Stretch(phase="bare", durations=(0.01,) * 60),), 0.0) is None
 
 
 def test_evidence_has_no_names_of_torch_s_own_methods():

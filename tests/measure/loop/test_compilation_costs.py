@@ -58,7 +58,7 @@ def test_a_break_costs_its_own_code_and_the_restart_before_it(dynamo):
 def test_recompilations_are_told_apart_by_reason_and_counted_where_steps_count(dynamo):
     costs = CompilationCosts()
     for step, counts in enumerate((True, False, True)):
-        costs.begin(counts=counts)
+        costs.counts = counts
         dynamo.append(compiled(2.0 + step, 0.5, why=f"0/{step}: size  mismatch"))
         costs.end()
     (only,) = costs.costs()

@@ -31,11 +31,12 @@ def test_collections_count_in_steps_that_count(collect):
     with watched.watching():
         collect(clock, 7)  # before any step
         for counts in (True, False, True):
-            watched.begin(counts=counts)
+            watched.begin()
             clock.time += 100
             collect(clock, 30)
             collect(clock, 10)
-            watched.end()
+            if counts:
+                watched.end()
             collect(clock, 500)  # between steps: of the instruments
     assert gc.callbacks == before
     (delay,) = watched.delays()
@@ -53,7 +54,7 @@ def test_compilation_is_what_dynamo_counts_meanwhile(monkeypatch, collect):
     clock = FakeClock()
     watched = Interruptions(clock)
     for compiled in ((4, 1600), (4, 1600), (6, 1900)):
-        watched.begin(counts=True)
+        watched.begin()
         clock.time += 1000
         counters[0] = compiled
         watched.end()

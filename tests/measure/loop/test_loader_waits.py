@@ -93,11 +93,11 @@ def loop(loader, work=0.0, epochs=1):
     waits = LoaderWaits()
     with waits.watching():
         for _ in range(epochs):
-            waits.begin(counts=True)
+            waits.begin()
             for _ in loader:
                 time.sleep(work)
                 waits.end()
-                waits.begin(counts=True)
+                waits.begin()
             waits.end()
     (wait,) = waits.waits()
     return wait
@@ -364,7 +364,7 @@ def test_spawned_workers_give_the_same_and_are_timed():
 
     waits = LoaderWaits()
     with waits.watching():
-        waits.begin(counts=True)
+        waits.begin()
         torch.manual_seed(5)
         watched = list(loader())
         waits.end()

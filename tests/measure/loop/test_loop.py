@@ -1,6 +1,8 @@
 """The timeline of a loop that this test writes as users do."""
 
 import ast
+import collections
+import contextlib
 import gc
 import queue
 import statistics
@@ -18,9 +20,10 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
 import torchgauge as tg
+from torchgauge import units
 from torchgauge.analyze.timeline.residual import StampCost
 from torchgauge.measure.loop import loop_record, loop_recorder, mark
-from torchgauge.measure.loop.schedule import STAMPED
+from torchgauge.measure.loop.schedule import CLOCKED, PAUSED, SETTLED, STAMPED, TURNS
 from torchgauge.records import codec
 from torchgauge.records.timeline.node import base_name
 
@@ -119,6 +122,54 @@ def test_the_steps_of_a_loop_follow_one_another():
     assert recording.bare == run.record.bare
     interval = recording.bare_interval  # none where steps resemble their neighbours too much
     assert interval is None or interval.low <= recording.bare <= interval.high
+
+
+LONGER = 21 + SETTLED + TURNS * (PAUSED + CLOCKED)
+
+
+@pytest.mark.parametrize("loop", [train, infer])
+def test_the_clocks_are_left_out_of_some_steps_by_turns_and_their_cost_is_told(loop):
+    model = Net()
+    with tg.timeline(model) as run:
+        loop(model, LONGER)
+    record = run.record
+    assert phases(run)[8:] == [
+        ("bare", SETTLED),
+        *[("paused", PAUSED), ("bare", CLOCKED)] * TURNS,
+        # The last step of the loop has begun another stretch, if any.
+    ]
+    paused = {
+        number
+        for number, phase in enumerate(
+            (phase for phase, count in phases(run) for _ in range(count)), start=1
+        )
+        if phase == "paused"
+    }
+    assert paused.isdisjoint(record.step_times.steps)
+    assert max(record.step_times.steps) == LONGER
+    for kind in ("forward", *(["backward", "optimizer"] if loop is train else [])):
+        assert min(record.step_times.seconds(kind)) > 0
+    cost = record.measuring_cost
+    assert cost is None or cost.low < cost.high
+    text = " ".join(str(run).split())
+    assert ("without, which are but counted" in text) == (cost is not None)
+
+
+def test_what_the_clocks_cost_is_unknown_of_a_short_loop():
+    model = Net()
+    with tg.timeline(model) as run:
+        train(model)
+    assert run.record.measuring_cost is None
+    assert "too few independent steps" in " ".join(str(run).split())
+
+
+def test_where_steps_end_differently_all_of_a_sudden_the_clocks_are_back():
+    model = Net()
+    with tg.timeline(model) as run:
+        infer(model, 21 + SETTLED + PAUSED - 1)  # while they pause
+        train(model, 60)
+    assert run.record.by == "optimizer"
+    assert min(run.record.step_times.forward) > 0
 
 
 def test_a_step_is_the_layers_and_what_is_in_none():
@@ -754,3 +805,51 @@ def test_a_long_loop_has_no_more_collections_than_without():
     bare = grown_count(lambda each: train(model, steps=400, each=each))
     # As much as brings Python to collect once more, were it not for what stays once for all.
     assert grown_count(watched) - bare < gc.get_threshold()[0]
+
+
+def collections_in(explore):
+    """Return how often Python collects garbage in a loop that keeps many small containers."""
+    seen, replay = [], collections.deque(maxlen=2000)
+    model = Net()
+
+    def remember():
+        replay.extend([{"observation": [number], "done": (number,)} for number in range(200)])
+
+    gc.collect()
+    with explore(model):
+        gc.callbacks.append(lambda phase, _: seen.append(phase))
+        try:
+            train(model, steps=LONGER, each=remember)
+        finally:
+            gc.callbacks.pop()
+    return seen.count("start")
+
+
+def test_a_loop_of_many_containers_is_collected_as_often_as_without():
+    runs = []
+
+    def watched(model):
+        runs.append(tg.timeline(model))
+        return runs[0]
+
+    bare = collections_in(lambda _: contextlib.nullcontext())
+    assert bare > 5
+    assert abs(collections_in(watched) - bare) <= 2
+    told = [one.calls for one in runs[0].record.host_delays if one.cause == "garbage collection"]
+    assert sum(told) <= bare
+
+
+def test_the_tree_s_data_loading_is_told_apart_from_its_share_of_all_steps():
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with tg.timeline(model) as run:
+        for batch in DataLoader([torch.ones(8)] * LONG * 4, 4):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            optimizer.step()
+    record = run.record
+    assert record.loading == sum(wait.share for wait in record.loader_waits)
+    share = units.percent(record.loading)
+    text = " ".join(str(run).split())
+    assert "Here data loading is that of the recorded steps; of the " in text
+    assert f" steps without a profiler it takes {share}." in text

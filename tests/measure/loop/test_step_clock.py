@@ -1,7 +1,9 @@
 """What steps did, by a clock and a counter of waiting for cores that the test moves."""
 
 import gc
+import os
 import threading
+import time
 
 import pytest
 import torch
@@ -28,7 +30,7 @@ def ns(times, kind):
 
 def test_every_moment_of_a_step_counts_once(clock):
     watched = StepClock(clock)
-    watched.begin(counts=True)
+    watched.begin()
     clock.time += 1  # outside
     forward = watched.enter("forward")
     clock.time += 10
@@ -47,15 +49,15 @@ def test_every_moment_of_a_step_counts_once(clock):
         "loading": 0, "forward": 30, "backward": 1000, "optimizer": 0, "waiting": 0,
         "collecting": 100, "outside": 3,
     }  # fmt: skip
-    assert times.preempted is None  # of short steps
 
 
 def test_only_steps_that_count_and_their_thread_are_timed(clock):
     watched = StepClock(clock)
     for number, counts in enumerate((False, True, False, True), 2):
-        watched.begin(counts=counts)
+        watched.begin()
         clock.time += number
-        watched.end()
+        if counts:
+            watched.end()
     assert watched.times().steps == (3, 5)
     assert ns(watched.times(), "outside") == [3, 5]
     entered = []
@@ -67,33 +69,74 @@ def test_only_steps_that_count_and_their_thread_are_timed(clock):
     assert watched.times() is None
 
 
-def test_time_without_a_core_is_in_no_kind(clock, monkeypatch):
-    delays = iter([0, 0, 3_000_000, 3_000_000])
-    watched = StepClock(clock)
-    monkeypatch.setattr(watched._delay, "read", lambda: next(delays))
-    watched.begin(counts=True)
-    clock.time += step_clock.SHORTEST_WITH_DELAY
-    watched.end()  # as long as that: from the next on the delay is read
-    watched.forget()
-    watched.begin(counts=False)
-    clock.time += step_clock.SHORTEST_WITH_DELAY
-    watched.end()
-    watched.begin(counts=True)
+class Thread:
+    """Computes, waits for something and has no core as the test says, in ns."""
+
+    def __init__(self, clock, monkeypatch):
+        self.clock, self.computed, self.lost, self.readings = clock, 0, 0, 0
+        monkeypatch.setattr(os, "pread", self.pread)
+        monkeypatch.setattr(time, "thread_time_ns", lambda: self.computed)
+        self.watched = StepClock(clock)
+
+    def spend(self, *, computed=0, waited=0, lost=0):
+        self.computed += computed
+        self.lost += lost
+        self.clock.time += computed + waited + lost
+
+    def pread(self, *_):
+        self.readings += 1
+        return f"0 {self.lost} 0".encode()
+
+
+def test_time_without_a_core_is_in_no_kind_of_short_steps_too(clock, monkeypatch):
+    thread = Thread(clock, monkeypatch)
+    watched = thread.watched
+    watched.begin()
+    thread.spend(lost=7_000_000)  # in a step that does not count
+    watched.begin()
     depth = watched.enter("forward")
-    clock.time += 5_000_000
+    thread.spend(computed=100_000, lost=300_000)
+    watched.leave(depth)
+    depth = watched.enter("loading")
+    thread.spend(waited=200_000)
     watched.leave(depth)
     watched.end()
     times = watched.times()
-    assert ns(times, "forward") == [2_000_000]
-    assert times.preempted == (0.003,)
-    assert times.durations == (0.005,)
+    assert ns(times, "forward") == [100_000]
+    assert ns(times, "loading") == [200_000]
+    assert times.preempted == pytest.approx((0.0003,))
+    assert times.durations == pytest.approx((0.0006,))
+
+
+def test_the_system_is_asked_for_lost_time_only_where_the_thread_stood_still(clock, monkeypatch):
+    thread = Thread(clock, monkeypatch)
+    for number in range(10):
+        if number == 1:
+            before = thread.readings
+        thread.watched.begin()
+        depth = thread.watched.enter("forward")
+        thread.spend(computed=1_000_000, waited=1_000)
+        thread.watched.leave(depth)
+        thread.watched.end()
+    assert thread.readings == before
+    assert sum(thread.watched.times().preempted) == 0
+
+
+def test_lost_time_is_unknown_where_the_system_does_not_tell(clock, monkeypatch):
+    watched = StepClock(clock)
+    monkeypatch.setattr(watched._delay, "open", lambda: None)
+    watched.begin()
+    clock.time += 5_000_000
+    watched.end()
+    assert watched.times().preempted is None
+    assert ns(watched.times(), "outside") == [5_000_000]
 
 
 def test_a_long_loop_keeps_every_other_step(clock, monkeypatch):
     monkeypatch.setattr(step_clock, "MOST_STEPS", 4)
     watched = StepClock(clock)
     for _ in range(2, 20):
-        watched.begin(counts=True)
+        watched.begin()
         watched.end()
     assert watched.times().steps == (4, 8, 12, 16)
 
@@ -113,7 +156,7 @@ def test_what_a_training_step_does_is_seen_and_torch_is_left_as_it_was():
         watched.calls(model)
         watched.calls(model)
         for batch in DataLoader([torch.ones(4)] * 3):
-            watched.begin(counts=True)
+            watched.begin()
             model(batch).sum().backward()
             optimizer.step()
             gc.collect()
@@ -149,7 +192,7 @@ def test_keeps_no_objects_that_make_python_collect_garbage(clock):
     for number in range(300):
         if number == 100:
             before = gc.get_count()[0]
-        watched.begin(counts=True)
+        watched.begin()
         clock.time += 1
         watched.leave(watched.enter("forward"))
         watched.end()
@@ -160,7 +203,7 @@ def test_keeps_no_objects_that_make_python_collect_garbage(clock):
 def test_a_collection_between_two_steps_is_in_neither(clock):
     watched = StepClock(clock)
     for _ in range(2):
-        watched.begin(counts=True)
+        watched.begin()
         clock.time += 10
         watched.end()
         watched._collected("start", {})

@@ -22,6 +22,7 @@ from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.record import Interval
 from torchgauge.records.timeline import tables
 from torchgauge.records.work.roofline import Roofline
+from torchgauge.records.work.utilization import Utilization
 from torchgauge.report.content.findings import MAX_FINDINGS
 from torchgauge.report.page.html import page, render
 from torchgauge.visible import visible
@@ -254,7 +255,7 @@ def test_a_loop_has_a_page_of_its_steps(tmp_path):
     found = data(text)["parts"]
     assert found["steps"]["durations"] == [20_000_000, 10_000_000, 10_000_000, 15_000_000]
     assert found["steps"]["phases"] == [
-        ["nothing attached", 3, 40_000_000],
+        ["without a profiler", 3, 40_000_000],
         ["recorded", 1, 15_000_000],
     ]
     assert found["overview"]["figures"][0]["value"] == "10.00 ms"
@@ -295,12 +296,13 @@ def test_a_node_is_a_finding_once():
 def test_a_loop_says_its_phases_throughput_and_what_matters():
     record = loop()
     shown = parts(record)["overview"]
-    assert shown["figures"][1]["value"] == "100.0 steps/s"
+    assert [figure["label"] for figure in shown["figures"]][:2] == ["time of a step", "clocks"]
     assert shown["findings"][0]["title"].startswith("block.conv takes 30 %")
     assert shown["phases"] is None  # inference alone has one phase
-    with_batch = msgspec.structs.replace(record, batch=16)
-    throughput = parts(with_batch)["overview"]["figures"][1]
-    assert (throughput["value"], throughput["how"]) == ("1,600 samples/s", "estimated")
+    used = Utilization(model_flops=6, executed_flops=6, seconds=0.016, samples_per_second=1000.0)
+    figures = parts(msgspec.structs.replace(record, utilization=used))["overview"]["figures"]
+    throughput = next(figure for figure in figures if figure["label"] == "samples")
+    assert (throughput["value"], throughput["how"]) == ("1,000 samples/s", "measured")
     rows = tuple(
         msgspec.structs.replace(row, phase="backward") if row.name == "aten::addmm" else row
         for row in record.tree.rows

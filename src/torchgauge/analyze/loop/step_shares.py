@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from torchgauge import units
 from torchgauge.analyze.statistics.autocorrelation import cautious, initial_positive_sequence
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
-from torchgauge.records.timeline.loop import STEP_KINDS, Loop, StepKind, StepTimes
+from torchgauge.records.timeline.loop import STEP_KINDS, Loop, StepKind, StepTimes, Stretch
 from torchgauge.records.trace.host_delay import LOADING
 from torchgauge.visible import one_line
 
@@ -48,7 +49,7 @@ def share_of(part: npt.ArrayLike, steps: npt.ArrayLike) -> tuple[float, Interval
 
 def with_loader_waits(shares: Shares, loop: Loop) -> Shares:
     """Return the shares with loading as the loaders' own record has it, and the others beside."""
-    waited = sum(wait.share for wait in loop.loader_waits)
+    waited = loop.loading or 0.0
     loading = shares["loading"][0]
     if not (0 < waited < 1 and 0 < loading < 1):
         return shares
@@ -76,6 +77,18 @@ def mean_of(values: npt.ArrayLike, tail: float = TAIL) -> tuple[float, Interval 
     return mean, None if reach is None else Interval(
         low=mean - reach, high=mean + reach, scope="process"
     )
+
+
+def measuring_cost(stretches: Sequence[Stretch], between: float) -> Interval | None:
+    """Return the seconds that clocks take a step, `between` two steps too, by steps without."""
+    costs = []
+    for before, paused, after in zip(stretches, stretches[1:], stretches[2:], strict=False):
+        without = paused.durations[1:]
+        near = before.durations[-len(without) :], after.durations[1 : 1 + len(without)]
+        if paused.phase == "paused" and all(near):
+            longer = statistics.mean(map(statistics.median, near)) - statistics.median(without)
+            costs.append(longer + between)
+    return mean_of(costs)[1] if costs else None
 
 
 def _reach(deviations: _Floats, tail: float = TAIL) -> float | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,15 +16,6 @@ from torchgauge.records.trace.host_delay import Cause, HostDelay
 
 _NAMES: dict[Cause, str] = {"garbage collection": "gc", "compilation": "torch.compile"}
 _RESUMED = "torch_dynamo_resume_in_"
-
-
-@dataclasses.dataclass
-class _Total:
-    """Of all steps until now: calls and ns, and ns of the longest (of compilation, a step's)."""
-
-    calls: int = 0
-    time: int = 0
-    longest: int = 0
 
 
 class Interruptions:
@@ -41,11 +32,9 @@ class Interruptions:
     def forget(self) -> None:
         """Count from now on."""
         self._steps = self._duration = 0
-        self._counts = False
-        self._totals: dict[Cause, _Total] = {cause: _Total() for cause in _NAMES}
+        # Calls, ns, and ns of the longest (of compilation, a step's).
+        self._totals: dict[Cause, tuple[int, int, int]] = dict.fromkeys(_NAMES, (0, 0, 0))
         self._collections: list[int] = []
-        self._compiled = (0, 0)
-        self._began = 0
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -56,19 +45,14 @@ class Interruptions:
         finally:
             gc.callbacks.remove(self._collected)
 
-    def begin(self, *, counts: bool) -> None:
-        """Take note that a step begins, which counts or does not."""
-        self._counts = counts
-        if not counts:
-            return
+    def begin(self) -> None:
+        """Take note that a step begins."""
         self._collections.clear()
         self._compiled = _compiled()
         self._began = self._now()
 
     def end(self) -> None:
-        """Take note that the step has ended."""
-        if not self._counts:
-            return
+        """Take note that a step that counts has ended."""
         self._steps += 1
         self._duration += self._now() - self._began
         collections = list(self._collections)
@@ -83,14 +67,14 @@ class Interruptions:
             HostDelay(
                 cause=cause,
                 name=_NAMES[cause],
-                calls=total.calls,
-                time=total.time * 1e-9,
-                longest=total.longest * 1e-9,
+                calls=calls,
+                time=time * 1e-9,
+                longest=longest * 1e-9,
                 steps=self._steps,
                 duration=self._duration * 1e-9,
             )
-            for cause, total in self._totals.items()
-            if total.time
+            for cause, (calls, time, longest) in self._totals.items()
+            if time
         )
 
     def _collected(self, phase: str, _details: dict[str, Any]) -> None:
@@ -101,10 +85,8 @@ class Interruptions:
             self._collecting = None
 
     def _add(self, cause: Cause, calls: int, times: list[int]) -> None:
-        total = self._totals[cause]
-        total.calls += calls
-        total.time += sum(times)
-        total.longest = max(total.longest, *times, 0)
+        count, time, longest = self._totals[cause]
+        self._totals[cause] = count + calls, time + sum(times), max(longest, *times, 0)
 
 
 def _compiled() -> tuple[int, int]:
@@ -116,12 +98,6 @@ def _compiled() -> tuple[int, int]:
     return graphs, round(dynamo.calculate_time_spent()["total_wall_time"] * 1e9)
 
 
-@dataclasses.dataclass
-class _Cost:
-    count: int = 0
-    time: float = 0.0
-
-
 class CompilationCosts:
     """Adds up Dynamo's own metrics of the steps that count.
 
@@ -129,14 +105,11 @@ class CompilationCosts:
     """
 
     def __init__(self) -> None:
-        self._costs: dict[tuple[str, str, str], _Cost] = {}
-        self._counts = True
+        # Calls and seconds by cause, reason and place.
+        self._costs: dict[tuple[Any, str, str], list[Any]] = defaultdict(lambda: [0, 0.0])
+        self.counts = True  # not a step in which wrappers changed
         metrics = _metrics()
         self._last = max((entry.start_time or 0.0 for entry in metrics), default=0.0)
-
-    def begin(self, *, counts: bool) -> None:
-        """Take note that a step begins: one in which wrappers changed does not count."""
-        self._counts = counts
 
     def end(self) -> None:
         """Take note of what was compiled since the last step."""
@@ -144,21 +117,15 @@ class CompilationCosts:
         if not new:
             return
         self._last = max(entry.start_time for entry in new)
-        if self._counts:
+        if self.counts:
             for entry in new:
                 self._add(entry)
 
     def costs(self) -> tuple[CompilationCost, ...]:
         """Return the costs, the largest first."""
         costs = [
-            CompilationCost(
-                cause=cause,  # type: ignore[arg-type]
-                reason=reason,
-                place=place,
-                count=cost.count,
-                time=cost.time,
-            )
-            for (cause, reason, place), cost in self._costs.items()
+            CompilationCost(cause=cause, reason=reason, place=place, count=calls, time=time)
+            for (cause, reason, place), (calls, time) in self._costs.items()
         ]
         return tuple(sorted(costs, key=lambda cost: -cost.time))
 
@@ -172,19 +139,16 @@ class CompilationCosts:
             break_place = _break_place(breaks[0])
             if break_place:
                 time -= before
-                self._cost("graph break", break_sentence(breaks[0]), break_place).time += before
+                self._costs["graph break", break_sentence(breaks[0]), break_place][1] += before
         if entry.recompile_reason:
             reason = " ".join(entry.recompile_reason.partition(": ")[2].split())
-            cost = self._cost("recompilation", reason, place)
+            key = "recompilation", reason, place
         elif (entry.co_name or "").startswith(_RESUMED):
-            cost = self._cost("graph break", _break_reason(entry), place)
+            key = "graph break", _break_reason(entry), place
         else:
-            cost = self._cost("first", "", place)
-        cost.count += 1
-        cost.time += time
-
-    def _cost(self, cause: str, reason: str, place: str) -> _Cost:
-        return self._costs.setdefault((cause, reason, place), _Cost())
+            key = "first", "", place
+        self._costs[key][0] += 1
+        self._costs[key][1] += time
 
 
 def _metrics() -> list[Any]:

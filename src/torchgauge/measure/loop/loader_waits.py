@@ -38,6 +38,14 @@ def in_loader() -> bool:
 never_compiled(in_loader)
 
 
+def _inside(original: Callable[..., Any], owner: Any) -> Any:
+    _local.inside = True
+    try:
+        return original(owner)
+    finally:
+        _local.inside = False
+
+
 @dataclasses.dataclass
 class _Progress:
     """An iterator's batches that have arrived, and times of the present call."""
@@ -52,13 +60,14 @@ class _Progress:
 class LoaderWaits:
     """Counts the waits of the steps between `begin` and `end`, on the thread that steps.
 
-    `spans` are the calls of iterators in the present step: thread, begin and end in ns.
+    `spans` are the calls of iterators in the present step: thread, begin and end in ns. While
+    `paused` it notes the first batches of epochs, and when those of workers arrive.
     """
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
         self._now = now
         self._owner = Owner()
-        self._on = False
+        self._on = self.paused = False
         self._progress: weakref.WeakKeyDictionary[Any, _Progress] = weakref.WeakKeyDictionary()
         self._starts: dict[Key, list[int]] = defaultdict(lambda: [0, 0])
         self.forget()
@@ -66,22 +75,19 @@ class LoaderWaits:
     def forget(self) -> None:
         """Count the steps from now on."""
         self._steps = self._duration = self._began = 0
-        self._counts = False
         self.spans: list[tuple[int, int, int]] = []
         self._step: dict[tuple[int, Key], WaitTotals] = defaultdict(WaitTotals)
         self._totals: dict[Key, WaitTotals] = defaultdict(WaitTotals)
 
-    def begin(self, *, counts: bool) -> None:
-        """Take note that a step begins, which counts or does not."""
-        self._counts = counts
+    def begin(self) -> None:
+        """Take note that a step begins."""
+        self.paused = False
         self._step.clear()
         self.spans.clear()
         self._began = self._now()
 
     def end(self) -> None:
-        """Take note that the step has ended."""
-        if not self._counts:
-            return
+        """Take note that a step that counts has ended."""
         self._steps += 1
         self._duration += self._now() - self._began
         thread = threading.get_ident()
@@ -135,12 +141,8 @@ class LoaderWaits:
         def __iter__(loader: Any) -> Any:  # noqa: N807
             if not self._watches():
                 return original(loader)
-            _local.inside = True
             began = self._now()
-            try:
-                iterator = original(loader)
-            finally:
-                _local.inside = False
+            iterator = _inside(original, loader)
             progress = self._progress_of(iterator)
             if progress is not None:
                 took = self._now() - began
@@ -156,18 +158,18 @@ class LoaderWaits:
             if not self._watches():
                 return original(iterator)
             progress = self._progress_of(iterator)
+            if self.paused and progress.began is None:
+                return _inside(original, iterator)
             progress.sampling = progress.sampled = 0
             _local.pinned, _local.pinning = (0, 0), False
-            _local.inside = True
             ended = False
             computed, began = time.thread_time_ns(), self._now()
             try:
-                return original(iterator)
+                return _inside(original, iterator)
             except StopIteration:
                 ended = True
                 raise
             finally:
-                _local.inside = False
                 end = self._now()
                 self.spans.append((threading.get_ident(), began, end))
                 if not iterator._num_workers:
@@ -179,7 +181,7 @@ class LoaderWaits:
     def _next_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def _next_index(iterator: Any) -> Any:
             progress = self._progress.get(iterator)
-            if progress is None:
+            if progress is None or self.paused:
                 return original(iterator)
             began = self._now()
             try:

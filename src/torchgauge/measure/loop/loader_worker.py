@@ -31,19 +31,6 @@ class TimedIndex(int):
     received = pinned = 0
     first = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = (self.task_start, self.collating, self.sent, self.idle, self.cpu, self.first)
-        return _timed_index, (int(self), *state)
-
-
-def _timed_index(
-    number: int, task_start: int, collating: int, sent: int, idle: int, cpu: int, first: bool
-) -> TimedIndex:
-    index = TimedIndex(number)
-    index.task_start, index.collating, index.sent = task_start, collating, sent
-    index.idle, index.cpu, index.first = idle, cpu, first
-    return index
-
 
 def collating(since: int, until: int) -> int:
     """Return when this thread last began to collate; `until` where that was not after `since`."""

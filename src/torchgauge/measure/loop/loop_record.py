@@ -12,6 +12,7 @@ import msgspec
 
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
+from torchgauge.analyze.loop.step_shares import measuring_cost
 from torchgauge.analyze.statistics.median import median_interval
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.loop_tree import LoopTable, joined, loop_table
@@ -55,7 +56,10 @@ def loop_record(
     except TorchgaugeError as error:
         warnings.append(MeasurementWarning.from_error(error, "timeline"))
     except Exception as error:  # noqa: BLE001 - the user's loop must not fail by its measurement
-        warnings.append(MeasurementWarning.from_error(_unreadable(error), "timeline"))
+        text = f"The recording of the loop could not be read: {type(error).__name__}: {error}"
+        remedy = "Please report this defect."
+        unreadable = MeasurementError(text, id="recording-unreadable", remedy=remedy)
+        warnings.append(MeasurementWarning.from_error(unreadable, "timeline"))
     watched = len(Loop.durations_of(steps.times(), "memory"))
     recorded = watched if recording is None else recording.table.host.shape[1]
     bare = Loop.durations_of(steps.times(), "bare")
@@ -81,6 +85,7 @@ def loop_record(
         memory=None if steps.memory is None else steps.memory.memory,
         compilation_costs=steps.compilation_costs.costs(),
         loader_waits=steps.loader_waits.waits(),
+        measuring_cost=measuring_cost(steps.times(), steps.between),
         rank=rank(),
         interrupted=interrupted,
         warnings=tuple(warnings),
@@ -216,15 +221,6 @@ def _slowed(name: str) -> MeasurementWarning:
         message=f"Another profiler was active: {name}. It changes what it watches.",
         probe="timeline",
         remedy="Measure without it.",
-    )
-
-
-def _unreadable(error: Exception) -> MeasurementError:
-    return MeasurementError(
-        f"The recording of the loop could not be read: {type(error).__name__}: {error}",
-        id="recording-unreadable",
-        cause="This is a defect of torchgauge.",
-        remedy="Please report it.",
     )
 
 

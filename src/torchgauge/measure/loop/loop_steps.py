@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import itertools
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -94,8 +96,9 @@ class LoopSteps:
         stays, self._thread = self._thread is threading.current_thread(), threading.current_thread()
         if self.memory is not None and self.phase == "memory":
             self._undisturbed(functools.partial(self.memory.end_step, self.count + 1))
-        took = self._now() - self._began
-        for watcher in self.watchers:
+        self._ended = self._now()
+        took = self._ended - self._began
+        for watcher in self.watchers if self._counts else ():
             watcher.end()
         self.compilation_costs.end()
         if not self.recorder.is_free:
@@ -108,7 +111,7 @@ class LoopSteps:
             return
         if self.phase == "stamp":
             self._undisturbed(self._take_stamps)
-        if self.phase != "bare":
+        if self.phase not in ("bare", "paused"):
             self._modules.forget_gone()
         self._note(took)
         before = self.phase
@@ -130,10 +133,16 @@ class LoopSteps:
             self.phase = phase
 
     def _begin_step(self, *, counts: bool) -> None:
-        for watcher in self.watchers:
-            watcher.begin(counts=counts)
-        self.compilation_costs.begin(counts=counts or self.count < 2)
+        self._counts = counts
+        if self.phase == "paused":
+            self.clock.number += 1
+        else:
+            for watcher in self.watchers:
+                watcher.begin()
+            self.compilation_costs.counts = counts or self.count < 2
         self._began = self._now()
+        if counts and len(self._gaps) < MOST_TIMES:
+            self._gaps.append(self._began - self._ended)
 
     def restart(self) -> None:
         """Forget the steps until now: what ends now is the first.
@@ -143,6 +152,7 @@ class LoopSteps:
         """
         between: tuple[Phase, ...] = ("bare",) if self.recorder.records else ()
         self._undisturbed(self.recorder.desert)
+        self._undisturbed(self.clock.resume)
         self._forget()
         self.phase = "bare"
         if self._schedule.skip:
@@ -180,6 +190,8 @@ class LoopSteps:
             if watcher is not None:
                 watcher.forget()
         self._began = 0
+        self._counts = False
+        self._gaps = array.array("q")
 
     def _undisturbed(self, action: Callable[[], None]) -> None:
         """Do it whole before a Ctrl-C counts; no failure or object of it is the user's loop's."""
@@ -198,6 +210,10 @@ class LoopSteps:
         self.stretches[-1][1].append(took)
 
     def _change(self) -> None:
+        if self.phase == "paused":
+            self.clock.pause()
+            self.loader_waits.paused = True
+            return
         if self.phase in RECORDING:
             if not self.recorder.records:
                 self._start()
@@ -220,6 +236,7 @@ class LoopSteps:
         if self.memory is not None and self.phase == "memory":
             self.recorder.put_around(self.memory.watching(self.count))
             return
+        self.clock.resume()
         self.recorder.put_around(self._stamps.watching() if self.phase == "settle" else None)
 
     def _start(self) -> None:
@@ -250,12 +267,22 @@ class LoopSteps:
         self.phase = "bare"
         self.recorder.put_around(None)
         if not isinstance(error, TorchgaugeError):
-            error = _failed(error)
+            error = MeasurementError(
+                f"Recording the loop failed: {text_of(error)}",
+                id="recording-failed",
+                cause="torch's profiler, the temporary folder or a program's object raised it.",
+                remedy="Check that the temporary folder has space, and record fewer steps.",
+            )
         self.warnings.append(MeasurementWarning.from_error(error, "timeline"))
 
     def _fits(self) -> int:
         needs = self.recorder.needs.memory if self.recorder.needs is not None else 1
         return self._memory // max(needs, 1)
+
+    @property
+    def between(self) -> float:
+        """The seconds that clocks and counting take between two steps, in none of them."""
+        return statistics.median(self._gaps) * 1e-9 if self._gaps else 0.0
 
     def times(self) -> tuple[Stretch, ...]:
         """Return the steps' durations in seconds, in stretches of one phase."""
@@ -263,12 +290,3 @@ class LoopSteps:
             Stretch(phase=phase, durations=tuple(nanoseconds * 1e-9 for nanoseconds in took))
             for phase, took in self.stretches
         )
-
-
-def _failed(error: Exception) -> TorchgaugeError:
-    return MeasurementError(
-        f"Recording the loop failed: {text_of(error)}",
-        id="recording-failed",
-        cause="torch's profiler, the temporary folder or an object of the program raised it.",
-        remedy="Check that the folder for temporary files has space, and record fewer steps.",
-    )

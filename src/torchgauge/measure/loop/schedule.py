@@ -11,6 +11,8 @@ from torchgauge.records.timeline.loop import Phase
 
 RECORDING: tuple[Phase, ...] = ("warmup", "record")
 STAMPED = 10
+# Steps before the first are without the clocks, so many of them, so many with them again, by turns.
+SETTLED, PAUSED, CLOCKED, TURNS = 40, 4, 6, 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Schedule:
     fit into the memory.
 
     Attributes:
-        skip: Steps at the beginning, with nothing attached.
+        skip: Steps at the beginning, without a profiler.
         warmup: Steps under the profiler that are not read.
         record: Steps that are recorded; None takes as many as fit.
         repeat: How often all that is done.
@@ -74,8 +76,8 @@ class Schedule:
         Module calls are wrapped one step before a recording, so that a compiled model compiles
         itself anew there and not in it. Between two recordings is a step without: a span that is
         open when one ends, as the optimizer's is, must end before the next begins, or torch writes
-        into what it has freed. After them come stamped steps, behind one in which their wrapper
-        settles.
+        into what it has freed. Behind them are a step in which the stamps' wrapper settles, stamped
+        ones, and of a long loop some by turns without and with the clocks.
         """
         for cycle in range(self.repeat):
             yield from _times("bare", self.skip - 1)
@@ -94,6 +96,10 @@ class Schedule:
             yield from _times("record", steps)
         yield "settle"
         yield from _times("stamp", STAMPED)
+        yield from _times("bare", SETTLED)
+        for _ in range(TURNS):
+            yield from _times("paused", PAUSED)
+            yield from _times("bare", CLOCKED)
         yield from itertools.repeat("bare")
 
     def watched(self) -> Iterator[Phase]:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import InputError
 from torchgauge.files import check_readable, is_file, is_folder, path_remedy
 from torchgauge.folders import PACKAGE, working_folder
 from torchgauge.forks import Owner
@@ -72,15 +72,6 @@ def run_program(
         owner.end_fork()
         interrupts.__enter__()
         timeline.__exit__(type(error) if error else None, error, None)
-    except MemoryError as lacking:
-        if error is not None:
-            show(error)
-        raise MeasurementError(
-            "No memory is left for the report of the loop.",
-            id="report-out-of-memory",
-            cause="The program still holds what it had when its memory ran out.",
-            remedy="Give the process more, or end the loop earlier.",
-        ) from lacking
     finally:
         sys.argv, sys.path[:] = argv, path
     record = timeline.record if lines is None else lines.added(timeline.record)

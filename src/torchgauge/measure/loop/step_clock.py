@@ -39,8 +39,8 @@ _COLUMNS = 2 + len(STEP_KINDS)
 _OUTSIDE: StepKind = "outside"
 # The bucket of what an optimizer's closure does beside calls of the model and backward passes.
 CLOSURE = "closure"
-# ns: in shorter steps reading how long the thread had no core, 2 µs each time, would cost too much.
-SHORTEST_WITH_DELAY = 2_000_000
+# ns for which a thread stood still before it is asked how long it had no core, which takes 1 µs.
+SHORTEST_PAUSE = 20_000
 
 
 class StepClock:
@@ -50,7 +50,7 @@ class StepClock:
     """
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
-        self._now = now
+        self._now, self._computed = now, time.thread_time_ns
         self._thread: int | None = None
         self.backward_ended: Callable[[], object] = lambda: None
         self._roots: set[type[nn.Module]] = set()
@@ -60,38 +60,33 @@ class StepClock:
 
     def forget(self) -> None:
         """Take times from now on."""
-        self._counts = False
-        self._number = self._stride = 1
+        self.number = self._stride = 1
         self._steps = array.array("q")  # kept objects make Python collect garbage
         self._stack: list[StepKind] = []
         self._times: dict[StepKind, int] = dict.fromkeys(STEP_KINDS, 0)
-        self._reads_delay: bool | None = None
+        self._since = self._computed_until = self._preempted = 0
         self._begin()
 
-    def begin(self, *, counts: bool) -> None:
-        """Take note that a step begins, which counts or does not."""
-        self._counts = counts
-        self._number += 1
-        self._thread = threading.get_ident()
-        if counts and self._reads_delay is None:
-            self._reads_delay = sum(self._times.values()) >= SHORTEST_WITH_DELAY
+    def begin(self) -> None:
+        """Take note that a step begins."""
+        self.number += 1
+        if self._thread != threading.get_ident():
+            self._thread = threading.get_ident()
+            self._delay.open()
         self._begin()
 
     def _begin(self) -> None:
         self._stack[:] = (_OUTSIDE,)
-        for kind in STEP_KINDS:
-            self._times[kind] = 0
-        self._preempted = 0
-        self._delay_until = self._delay.read() if self._counts and self._reads_delay else None
-        self._since = self._now()
+        self._switch()  # what was lost before is not the step's
+        self._times, self._preempted = dict.fromkeys(STEP_KINDS, 0), 0
 
     def end(self) -> None:
-        """Take note that the step has ended."""
+        """Take note that a step that counts has ended."""
         self._switch()
-        if not self._counts or self._number % self._stride:
+        if self.number % self._stride:
             return
-        preempted = -1 if self._delay_until is None else self._preempted
-        self._steps.extend((self._number, preempted, *self._times.values()))
+        preempted = -1 if self._delay.file is None else self._preempted
+        self._steps.extend((self.number, preempted, *self._times.values()))
         if len(self._steps) > MOST_STEPS * _COLUMNS:
             self._stride *= 2
             steps = zip(*[iter(self._steps)] * _COLUMNS, strict=True)
@@ -142,25 +137,35 @@ class StepClock:
 
     def _switch(self) -> None:
         now = self._now()
-        took = now - self._since
-        if self._delay_until is not None and (delay := self._delay.read()) is not None:
-            preempted = min(delay - self._delay_until, took)
+        took, computed = now - self._since, self._computed()
+        still = took - (computed - self._computed_until)
+        if still > SHORTEST_PAUSE:
+            preempted = min(self._delay.new_delay(), still)
             self._preempted += preempted
             took -= preempted
-            self._delay_until = delay
         self._times[self._stack[-1]] += took
-        self._since = now
+        self._since, self._computed_until = now, computed
 
     def stop(self) -> None:
         """Count nothing any more, as in a forked process."""
         self._thread = None
+
+    def pause(self) -> None:
+        """Time nothing, and have modules called as without, until `resume` and the next `begin`."""
+        self._watching.close()
+        self.stop()
+
+    def resume(self) -> None:
+        """Have modules timed again."""
+        self._watching.close()
+        self._watching.enter_context(wrapped(self._forward, only=self._roots))
 
     def calls(self, module: nn.Module) -> None:
         """Take note of a module that the loop itself calls: its class is timed from now on."""
         kind = type(module)
         if kind not in self._roots:
             self._roots.add(kind)
-            self._watching.enter_context(wrapped(self._forward, [module], only=(kind,)))
+            self._watching.enter_context(wrapped(self._forward, only=(kind,)))
 
     @restoring
     def watching(self) -> Iterator[None]:
@@ -224,7 +229,8 @@ class StepClock:
         torch calls what is queued at the end of a backward pass in this order, and
         DistributedDataParallel queues its waiting when it has seen all gradients.
         """
-        if not _distributed() or not isinstance(outputs, tuple | list):
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if not distributed or not isinstance(outputs, tuple | list):
             return None
         node = getattr(outputs[0], "grad_fn", None) if outputs else None
         if node is None:
@@ -275,10 +281,6 @@ never_traced(StepClock._optimizer_begins)  # noqa: SLF001
 never_traced(StepClock._optimizer_ends)  # noqa: SLF001
 
 
-def _distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
 def _watched() -> Iterator[tuple[Any, str, StepKind]]:
     """Yield what is timed: where it is, its name and its kind."""
     yield torch.autograd, "_engine_run_backward", "backward"
@@ -290,29 +292,30 @@ def _watched() -> Iterator[tuple[Any, str, StepKind]]:
 
 
 class _RunDelay:
-    """How long the calling thread has waited for a core until now, as Linux counts it."""
+    """How long a thread has waited for a core, as Linux counts it."""
 
     def __init__(self) -> None:
-        self._thread: int | None = None
-        self._file: int | None = None
+        self.file: int | None = None  # None where the system does not tell
+        self._total = 0
 
-    def read(self) -> int | None:
-        """Return ns; None where the system does not report it."""
-        thread = threading.get_native_id()
-        if thread != self._thread:
-            self.close()
-            self._thread = thread
-            with contextlib.suppress(OSError):
-                self._file = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
-        if self._file is None:
-            return None
+    def open(self) -> None:
+        """Count for the calling thread, from now on."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self.file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        self.new_delay()
+
+    def new_delay(self) -> int:
+        """Return the ns since the last call."""
+        before = self._total
         try:
-            return int(os.pread(self._file, 100, 0).split()[1])
+            self._total = 0 if self.file is None else int(os.pread(self.file, 100, 0).split()[1])
         except (OSError, IndexError, ValueError):
-            return None
+            self.close()
+        return self._total - before
 
     def close(self) -> None:
-        """Close the file; the next reading opens it again."""
-        if self._file is not None:
-            os.close(self._file)
-        self._file = self._thread = None
+        """Close the file."""
+        if self.file is not None:
+            os.close(self.file)
+        self.file, self._total = None, 0

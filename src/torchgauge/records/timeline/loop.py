@@ -90,7 +90,7 @@ class StepTimes(Record, frozen=True, kw_only=True):
         collecting: In Python's garbage collection.
         outside: In the rest of the loop.
         preempted: In which the thread could have run and had no core, whatever it was doing. None
-            where the system does not tell, and of short steps: it is in the other kinds then.
+            where the system does not tell: it is in the other kinds then.
     """
 
     steps: tuple[int, ...]
@@ -122,14 +122,16 @@ class StepTimes(Record, frozen=True, kw_only=True):
 
 
 SCHEMA = "torchgauge.loop/1"
-Phase = Literal["bare", "ready", "estimate", "warmup", "record", "settle", "stamp", "memory"]
+Phase = Literal[
+    "bare", "ready", "estimate", "warmup", "record", "settle", "stamp", "memory", "paused"
+]
 
 
 class Stretch(Record, frozen=True, kw_only=True):
     """Steps of one kind, one after the other: their durations in seconds.
 
-    "bare" steps ran with nothing attached; "estimate" and "warmup" under the profiler, as did those
-    that were "record"ed; in "stamp" steps the times of layers were taken. In "ready" and "settle"
+    "bare" steps ran without a profiler, "paused" ones without clocks too, "estimate", "warmup" and
+    "record" under it; in "stamp" steps the times of layers were taken. In "ready" and "settle"
     steps what the next ones need was in place and not in use; "memory" was watched in its steps.
     """
 
@@ -199,7 +201,8 @@ class Loop(Exported, frozen=True, kw_only=True):
     bare and stamped steps. `compilation_costs` are of the first step and of those without a change
     of wrappers. `memory` is of watched steps, on request alone; so are moments of `out_of_memory`
     but that which ended the loop. `program` is what ran, as its user wrote it; empty where that is
-    not known. `verdict` is what bounds the steps.
+    not known. `verdict` is what bounds the steps. `measuring_cost` are seconds that its clocks take
+    in and after a step, an interval about the mean; None where too few steps were without.
     """
 
     schema: str = SCHEMA
@@ -223,6 +226,7 @@ class Loop(Exported, frozen=True, kw_only=True):
     compilation_costs: tuple[CompilationCost, ...] = ()
     memory: LoopMemory | None = None
     out_of_memory: tuple[OutOfMemory, ...] = ()
+    measuring_cost: Interval | None = None
     rank: Rank | None = None
     functions: tuple[TracedFunction, ...] | None = None
     findings: tuple[Finding, ...] = ()
@@ -257,6 +261,11 @@ class Loop(Exported, frozen=True, kw_only=True):
         return self.batch * calls if calls else None
 
     @property
+    def loading(self) -> float | None:
+        """The share of the steps without a profiler that DataLoaders take; None without one."""
+        return sum(wait.share for wait in self.loader_waits) if self.loader_waits else None
+
+    @property
     def copied(self) -> float | None:
         """Seconds of a step in which a device received copies from the host; None without one."""
         if self.tree is None or not self.tree.devices:
@@ -271,25 +280,17 @@ class Loop(Exported, frozen=True, kw_only=True):
 
     def median(self, phase: Phase) -> float | None:
         """Return the median duration of the steps of a phase, in seconds; None without any."""
-        return self.median_of(self.stretches, phase)
-
-    @staticmethod
-    def median_of(stretches: tuple[Stretch, ...], phase: Phase) -> float | None:
-        """Return the median duration of the steps of a phase, in seconds; None without any.
-
-        Of bare steps the first after a change does not count: caches are cold then.
-        """
-        durations = Loop.durations_of(stretches, phase)
+        durations = Loop.durations_of(self.stretches, phase)
         return statistics.median(durations) if durations else None
 
     @staticmethod
     def durations_of(stretches: tuple[Stretch, ...], phase: Phase) -> list[float]:
-        """Return the durations of which `median_of` is the median, in seconds."""
+        """Return these, in seconds; of bare and paused steps the first of a stretch is left out."""
         return [
             duration
             for stretch in stretches
             if stretch.phase == phase
-            for duration in stretch.durations[phase == "bare" :]
+            for duration in stretch.durations[phase in ("bare", "paused") :]
         ]
 
     @property

@@ -94,7 +94,7 @@ class Utilization(Record, frozen=True, kw_only=True):
         tokens_per_second: None where the inputs do not say how many tokens they hold.
         samples_per_second: None where they do not say how many samples.
         at_least: Whether operators without formula ran, which have no FLOPs here.
-        clock: What the time is of: steps with nothing attached, or recorded under a profiler.
+        clock: What the time is of: bare steps, or recorded under a profiler.
         reason: Why a figure is unknown; empty where all are known.
     """
 

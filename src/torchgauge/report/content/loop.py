@@ -8,6 +8,8 @@ from torchgauge import units
 from torchgauge.analyze.memory.memory_remedies import memory_remedies
 from torchgauge.records.memory.memory import OutOfMemory, RunningPhase
 from torchgauge.records.timeline.loop import Captured, Loop
+from torchgauge.records.timeline.tree import Tree
+from torchgauge.records.trace.host_delay import LOADING
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import most_important, verdict_items
 from torchgauge.report.content.section import Row, Section, utilization
@@ -89,12 +91,24 @@ def _times(loop: Loop, options: doc.Options) -> Iterator[doc.Block]:
         yield costs_table(loop.compilation_costs)
     if loop.tree is not None:
         yield doc.Tree(loop.tree, options)
+        if note := loading_note(loop, loop.tree):
+            yield doc.Note(note, "faint")
         yield from categories(loop.tree)
+
+
+def loading_note(loop: Loop, tree: Tree) -> str:
+    """Say that the tree's data loading is not of the steps that its share elsewhere is of."""
+    if loop.loading is None or all((r.kind, r.name) != ("bucket", LOADING) for r in tree.rows):
+        return ""
+    count = f"{loop.loader_waits[0].steps:,} steps without a profiler"
+    share = units.percent(loop.loading)
+    return f"Here {LOADING} is that of the recorded steps; of the {count} it takes {share}."
 
 
 def steps(loop: Loop) -> Section:
     """Return how long the steps took, and how many were captured."""
-    rows = [Row("bare", units.time(loop.bare), "median, nothing attached")]
+    bare = Row("bare", units.time(loop.bare), "median, without a profiler")
+    rows = [bare, *[_measuring(loop)] * (loop.memory is None)]
     recorded = loop.median("record")
     if recorded is not None:
         rows.append(Row("recorded", units.time(recorded), "median"))
@@ -112,6 +126,17 @@ def steps(loop: Loop) -> Section:
     return Section("Steps", "measured", tuple(rows))
 
 
+def _measuring(loop: Loop) -> Row:
+    """Return what the clocks take of a step."""
+    cost = loop.measuring_cost
+    if cost is None:
+        return Row("clocks", "unknown", "a step; too few independent steps without them")
+    count = len(loop.durations_of(loop.stretches, "paused"))
+    interval = units.times(cost.low, cost.high, 3)
+    note = f"a step: {interval}, by {count:,} without, which are but counted"
+    return Row("clocks", units.time((cost.low + cost.high) / 2, 3), note)
+
+
 def memory_ran_out(event: OutOfMemory) -> Section:
     """Return where memory ran out, and what it was used for."""
     ended = {True: "the program went on", False: "it ended the program", None: ""}[event.caught]
@@ -123,7 +148,7 @@ def memory_ran_out(event: OutOfMemory) -> Section:
         Row("free", units.size(event.free)),
         Row("tensors", units.size(event.total), "alive"),
     ]
-    rows += [Row(f" {part}", units.size(size)) for part, size in event.parts.items()]
+    rows += [Row(f"  {part}", units.size(size)) for part, size in event.parts.items()]
     if event.snapshot:
         rows.append(Row("snapshot", event.snapshot, f"torchgauge snapshot {event.snapshot}"))
     if event.limit is not None:

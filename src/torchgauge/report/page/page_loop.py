@@ -14,6 +14,7 @@ from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.findings import findings_of
+from torchgauge.report.content.loop import loading_note
 from torchgauge.report.page import page_profile, page_tables, page_tree
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
@@ -39,7 +40,8 @@ _WAITS = (
 )
 # Of steps, in words.
 _STEPS: dict[Phase, str] = {
-    "bare": "nothing attached",
+    "bare": "without a profiler",
+    "paused": "without clocks",
     "ready": "getting ready",
     "estimate": "estimating the cost",
     "warmup": "profiler warming up",
@@ -84,33 +86,20 @@ def _verdict(loop: Loop) -> list[dict[str, Any]]:
 
 
 def _figures(loop: Loop) -> list[dict[str, str]]:
-    """Return the summary's rows, and the throughput of bare steps."""
+    """Return the summary's rows, and the rates of a step."""
     section = loop_report.steps(loop)
     figures = [
         figure(_LABELS.get(row.label, row.label), row.value, row.note, section.how, "steps")
         for row in section.rows
     ]
-    if loop.bare:
-        figures.insert(1, _throughput(loop, loop.bare))
     if loop.utilization is not None:
         used = time_sections.utilization(loop.utilization, rates=True)
         figures += [
-            figure(row.label, row.value, row.note, used.how, "steps")
+            figure(row.label, row.value, row.note, row.how or used.how, "steps")
             for row in used.rows
-            if row.label in ("MFU", "HFU")
+            if row.label in used.headlines
         ]
     return figures
-
-
-def _throughput(loop: Loop, bare: float) -> dict[str, str]:
-    """Return samples a second by the batch of the first calls; without one, steps a second."""
-    samples = loop.samples
-    if samples:
-        value, how = units.rate(samples / bare, "samples"), "estimated"
-        note = f"{samples:,} samples, as in the first calls, ÷ a bare step"
-    else:
-        value, note, how = units.rate(1 / bare, "steps"), "1 ÷ a bare step", "measured"
-    return figure("throughput", value, note, how, "steps")
 
 
 def phases(tree: Tree | None) -> dict[str, Any] | None:
@@ -132,7 +121,8 @@ def tree(loop: Loop) -> dict[str, Any] | None:
     """Return the tree of a step, and why it is longer or shorter than the steps were."""
     if loop.tree is None:
         return None
-    return {**page_tree.columns(loop.tree), "note": _tree_note(loop, loop.tree)}
+    notes = filter(None, (_tree_note(loop, loop.tree), loading_note(loop, loop.tree)))
+    return {**page_tree.columns(loop.tree), "note": " ".join(notes)}
 
 
 def _tree_note(loop: Loop, step: Tree) -> str:
