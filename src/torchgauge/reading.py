@@ -59,11 +59,8 @@ def read_bytes(path: Path, bound: Bound) -> bytes:
     check_readable(path)
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            limit = bound.limit_for(size)
-            data = file.read(min(limit, size) + 1)  # takes as much memory, whatever is there
-            if size < len(data) <= limit:  # it grows, or is a system's, of size 0
-                data += file.read(limit + 1 - len(data))
+            limit = bound.limit_for(os.fstat(file.fileno()).st_size)
+            data = file.read(limit + 1)
     except OSError as error:
         raise unreadable(f"'{path}'", error, path_remedy(path)) from error
     if len(data) > limit:

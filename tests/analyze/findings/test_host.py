@@ -134,6 +134,7 @@ def test_time_counts_for_the_innermost_cause_alone():
         (SINGLE, (90, 90, 90, 90), "num_workers=4"),
         (WORKERS, (90, 90, 90, 90), "do not keep up"),
         (WORKERS, (95, 20, 20, 20), "persistent_workers=True"),
+        ("enumerate(DataLoader)#My_SingleProcessIter.__next__", (90, 90, 90, 90), "ready before"),
     ],
 )
 def test_the_remedy_for_slow_loading_is_by_its_case(name, lengths, expected):

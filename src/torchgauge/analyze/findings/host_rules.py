@@ -28,6 +28,7 @@ class Delay(NamedTuple):
             a typical step's, which rare delays may exceed.
         share: The share of the window, or of the time of all these steps, that it costs.
         waits: Whether that is a device's time.
+        has_workers: Of waits for batches, whether processes of their own make them.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Delay(NamedTuple):
     cost: float
     share: float
     waits: bool
+    has_workers: bool | None
 
     @property
     def text(self) -> str:
@@ -55,8 +57,9 @@ def delayed_by(evidence: Evidence, cause: Cause) -> Delay | None:
         return None
     cost = sum(delay.cost / delay.steps for delay in delays)
     duration = delays[0].duration or evidence.time
+    longest = max(delays, key=lambda delay: delay.cost)
     return Delay(
-        max(delays, key=lambda delay: delay.cost).name,
+        longest.name,
         sum(delay.calls for delay in delays),
         sum(delay.time for delay in delays),
         max(delay.longest for delay in delays),
@@ -64,6 +67,7 @@ def delayed_by(evidence: Evidence, cause: Cause) -> Delay | None:
         min(cost, evidence.time),
         share(sum(delay.cost for delay in delays), duration),
         any(delay.idle is not None for delay in delays),
+        longest.has_workers,
     )
 
 

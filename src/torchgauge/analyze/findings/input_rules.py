@@ -10,7 +10,7 @@ from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.loader_wait import LoaderWait
-from torchgauge.records.timeline.node import Node
+from torchgauge.records.timeline.loop import Loop
 from torchgauge.records.trace.host_delay import LOADING
 
 # Parts that one change makes shorter, with what it is called in evidence.
@@ -117,86 +117,73 @@ ENOUGH = 3
 )
 def input_pipeline(evidence: Evidence) -> Iterator[Finding]:
     """Find waits for a DataLoader: the step would be shorter if batches were there in time."""
-    waits = () if evidence.loop is None else evidence.loop.loader_waits
-    if any(wait.calls for wait in waits):
-        yield from _of_bare_steps(evidence, waits)
+    loop = evidence.loop
+    if loop is not None and any(wait.calls for wait in loop.loader_waits):
+        yield from _of_bare_steps(evidence, loop)
         return
     delay = delayed_by(evidence, LOADING)
     if delay is None or delay.share < NOTICEABLE or _is_outlier(delay):
         return
-    bucket = _bucket(evidence)
-    yield input_pipeline.finding(
-        severity(delay.share),
-        title=title(evidence, delay, "data loading"),
-        evidence=f"{delay.text}{_pageable_text(evidence)}.",
-        remedy=_remedy(evidence, delay),
-        time=delay.cost,
-        worth=delay.cost,
-        node=bucket,
+    view = "devices" if evidence.device_times else "tree"
+    subject = title(evidence, delay, "data loading")
+    yield _waiting(evidence, delay.share, subject, delay.text, _remedy(delay), delay.cost, view)
+
+
+def _waiting(
+    evidence: Evidence, part: float, subject: str, text: str, remedy: str, cost: float, view: str
+) -> Finding:
+    pageable = _pageable(evidence)
+    copied = f"; {units.time(pageable)} of copies to the device from pageable memory"
+    return input_pipeline.finding(
+        severity(part),
+        title=subject,
+        evidence=f"{text}{copied * bool(pageable)}.",
+        remedy=f"{remedy}{' pin_memory=True has it copied beside the step.' * bool(pageable)}",
+        time=cost,
+        worth=cost,
+        node=next((node for node in evidence.nodes if node.name == LOADING), None),
         path="",
-        view="devices" if evidence.device_times else "tree",
+        view=view,
     )
 
 
-def _of_bare_steps(evidence: Evidence, waits: tuple[LoaderWait, ...]) -> Iterator[Finding]:
+def _of_bare_steps(evidence: Evidence, loop: Loop) -> Iterator[Finding]:
     """Yield the finding of a loop's waits, which are of steps without a profiler."""
-    first = waits[0]  # the longest
-    part = sum(wait.share for wait in waits)
+    first, part = loop.loader_waits[0], loop.loading or 0.0  # the longest, and all
     usual = part - share(first.longest, first.duration)
     if part < NOTICEABLE or (not first.workers and first.calls >= ENOUGH and usual < NOTICEABLE):
         return
-    cores = evidence.loop.environment.machine.usable_cores if evidence.loop is not None else 1
-    pinning = _pinning(evidence)
-    remedy = split_remedy(first, cores) or (
+    remedy = split_remedy(first, loop.environment.machine.usable_cores) or (
         "Watch the loop from before its workers start, or see whether more of them help."
     )
-    bucket = _bucket(evidence)
-    cost = min(sum(wait.time / wait.steps for wait in waits), evidence.time)
-    yield input_pipeline.finding(
-        severity(part),
-        title=f"Data loading takes {units.percent(part)} of the step",
-        evidence=f"{split_text(first)}{_pageable_text(evidence)}.",
-        remedy=f"{remedy}{pinning}",
-        time=cost,
-        worth=cost,
-        node=bucket,
-        path="",
-        view="tree",
-    )
-
-
-def _bucket(evidence: Evidence) -> Node | None:
-    return next((node for node in evidence.nodes if node.name == LOADING), None)
+    subject = f"Data loading takes {units.percent(part)} of the step"
+    cost = min(sum(wait.time / wait.steps for wait in loop.loader_waits), evidence.time)
+    yield _waiting(evidence, part, subject, split_text(first), remedy, cost, "tree")
 
 
 def _is_outlier(delay: Delay) -> bool:
     """Whether it is one slow call of a loader that does the same work in each of them."""
     usual_share = delay.share * (1 - delay.longest / delay.time)
-    return "_SingleProcess" in delay.name and delay.calls >= ENOUGH and usual_share < NOTICEABLE
+    return delay.has_workers is False and delay.calls >= ENOUGH and usual_share < NOTICEABLE
 
 
-def _remedy(evidence: Evidence, delay: Delay) -> str:
-    pinning = _pinning(evidence)
-    if "_SingleProcess" in delay.name:
+def _remedy(delay: Delay) -> str:
+    if delay.has_workers is False:
         return (
             "Load in worker processes beside the step: DataLoader(num_workers=4, "
-            f"persistent_workers=True), then see if more help.{pinning}"
+            "persistent_workers=True), then see if more help."
         )
-    if "_MultiProcessing" not in delay.name:
-        return f"Have batches ready before they are needed: DataLoader(num_workers=…).{pinning}"
+    if delay.has_workers is None:
+        return "Have batches ready before they are needed: DataLoader(num_workers=…)."
     if delay.calls >= ENOUGH and delay.longest > delay.time / 2:
         return (
             "Most of it is one batch, as when workers start or a file is opened: "
-            f"persistent_workers=True, a larger prefetch_factor.{pinning}"
+            "persistent_workers=True, a larger prefetch_factor."
         )
     return (
         "The workers do not keep up: more of them (num_workers), cheaper decoding and augmentation "
-        f"(fewer samples one by one, or on the device), data that are decoded already.{pinning}"
+        "(fewer samples one by one, or on the device), data that are decoded already."
     )
-
-
-def _pinning(evidence: Evidence) -> str:
-    return " pin_memory=True has it copied beside the step." if _pageable(evidence) else ""
 
 
 def _pageable(evidence: Evidence) -> float:
@@ -204,8 +191,3 @@ def _pageable(evidence: Evidence) -> float:
     return sum(
         calls.time for calls in evidence.kernels if calls.kernel.pageable and "HtoD" in calls.name
     )
-
-
-def _pageable_text(evidence: Evidence) -> str:
-    time = _pageable(evidence)
-    return f"; {units.time(time)} of copies to the device from pageable memory" if time else ""

@@ -20,6 +20,7 @@ from torchgauge.analyze.timeline.call_tree import Call, CallTree, place
 from torchgauge.readers.kineto.categories import PYTHON
 from torchgauge.readers.nesting import ROUNDING, Nesting, nest
 from torchgauge.records.trace.events import ABSENT, Codes, Events, Integers, Rows
+from torchgauge.records.trace.host_delay import LOADER
 
 Phase = Literal["forward", "backward", "recompute", "optimizer", "zero_grad", "outside"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -30,7 +31,6 @@ _LAYER = re.compile(r"tg#(\d+)")
 RECOMPUTE_END = "tg!"
 _NODE = "autograd::engine::evaluate_function: "
 MARK = re.compile(r"tg:(\d+)")
-LOADER = "enumerate(DataLoader)#"
 HOST = ("cpu_op", "user_annotation")
 NONE = -1
 

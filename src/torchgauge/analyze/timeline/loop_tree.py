@@ -14,7 +14,7 @@ import numpy as np
 
 from torchgauge.analyze.host.host_delays import ALLOCATIONS
 from torchgauge.analyze.lanes.recorded_lanes import step_timeline
-from torchgauge.analyze.timeline.attribution import LOADER, MARK, NONE, OUTSIDE, Spans, attribute
+from torchgauge.analyze.timeline.attribution import MARK, NONE, OUTSIDE, Spans, attribute
 from torchgauge.analyze.timeline.call_tree import CallTree
 from torchgauge.analyze.timeline.device_time import COMMUNICATION, Intervals, union
 from torchgauge.analyze.timeline.steps import Steps, marked
@@ -24,7 +24,7 @@ from torchgauge.analyze.work.recorded_products import recorded_products
 from torchgauge.analyze.work.utilization import Products
 from torchgauge.records.timeline.tree import Timeline
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers
-from torchgauge.records.trace.host_delay import LOADING, Cause, HostDelay
+from torchgauge.records.trace.host_delay import LOADER, LOADING, Cause, HostDelay
 
 STEP = re.compile(r"tg@\d+")
 _COMMUNICATION_PREFIXES = ("gloo:", "nccl:", "mpi:", "ucc:", "c10d::")

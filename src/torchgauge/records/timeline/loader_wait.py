@@ -81,7 +81,7 @@ class LoaderWait(Record, frozen=True, kw_only=True):
         loads: What each worker did for these batches.
         starts: How often an iterator was begun, in all steps.
         start: Seconds from there to the first batch, of all of these.
-        steps: The steps that count: those in which nothing was attached.
+        steps: The steps that count: those without a profiler.
         duration: Seconds of these steps.
     """
 
@@ -118,11 +118,8 @@ class LoaderWait(Record, frozen=True, kw_only=True):
     @property
     def needed_cores(self) -> float | None:
         """How many cores would make the batches in time; None where unknown."""
-        used = self.duration - self.time
         batches = sum(load.batches for load in self.loads) if self.workers else self.calls
-        if self.cpu is None or not batches or not self.calls or used <= 0:
-            return None
-        return self.cpu / batches / (used / self.calls)
+        return self._of_use(self.cpu, batches)
 
     @property
     def needed(self) -> int | None:
@@ -130,14 +127,15 @@ class LoaderWait(Record, frozen=True, kw_only=True):
 
         Their time for a batch over the time in which the loop uses one. None where unknown.
         """
-        used = self.duration - self.time
-        if self.loads:
-            batches = sum(load.batches for load in self.loads)
-            work = sum(load.busy for load in self.loads)
-        elif self.parts is not None and not self.workers:
+        batches, work = sum(load.batches for load in self.loads), sum(x.busy for x in self.loads)
+        if self.parts is not None and not self.workers:
             batches, work = self.calls, self.parts.decode + self.parts.collate
-        else:
+        workers = self._of_use(work, batches)
+        return None if workers is None else max(math.ceil(workers), 1)
+
+    def _of_use(self, work: float | None, batches: int) -> float | None:
+        """Return the work for a batch over the time in which the loop uses one."""
+        used = self.duration - self.time
+        if work is None or not batches or not self.calls or used <= 0:
             return None
-        if not batches or not self.calls or used <= 0:
-            return None
-        return max(math.ceil(work / batches / (used / self.calls)), 1)
+        return work / batches / (used / self.calls)

@@ -18,6 +18,8 @@ Cause = Literal[
 
 # Also the name of the bucket of a loop's tree.
 LOADING: Literal["data loading"] = "data loading"
+LOADER = "enumerate(DataLoader)#"  # the class of the iterator follows
+_HAS_WORKERS = {"_SingleProcessDataLoaderIter": False, "_MultiProcessingDataLoaderIter": True}
 
 
 class HostDelay(Record, frozen=True, kw_only=True):
@@ -52,3 +54,8 @@ class HostDelay(Record, frozen=True, kw_only=True):
     def cost(self) -> float:
         """Seconds that it costs the device, or the host where no device is in the file."""
         return self.time if self.idle is None else self.idle
+
+    @property
+    def has_workers(self) -> bool | None:
+        """Whether processes of their own make the batches waited for; None where not known."""
+        return _HAS_WORKERS.get(self.name.removeprefix(LOADER).partition(".")[0])
