@@ -223,19 +223,6 @@ def test_nodes_order_work_that_branches_end_in_another_order():
     assert (figures.work, figures.joined) == (3, 1)
 
 
-def test_grids_that_differ_are_of_another_graph():
-    events = captured(("aten::mm", "gemm"))
-    for event in events:
-        if "kernel" in event["args"]:
-            event["args"]["grid"] = [4, 1, 1]
-    for grid, joins in (([4, 1, 1], 1), ([8, 1, 1], 0)):
-        replay = read(
-            call("hipGraphLaunch", 0, correlation=1) | {"dur": 50},
-            kernel("gemm", 60, 5, 1, grid=grid),
-        )
-        assert operators_of(replay, [read(events)])[1].joined == joins
-
-
 def test_what_is_around_the_launch_stays_around_its_operators():
     replay = read(mark("tg#0", 0, 60), replayed("gemm", at=5))
     events, _ = joined(replay, [read(captured(("aten::mm", "gemm")))])

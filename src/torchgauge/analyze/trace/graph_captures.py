@@ -3,8 +3,7 @@
 One call launches all work of a graph, so a recording of replays has no operators for it. The
 recording of the capture has them, with calls that queued the same work and ran none of it. Both
 have it in the same order: by node where the replay numbers nodes, else by time. That a capture is
-of this graph is told by its kernels and their grids: one that does not name them (CUPTI's) is of
-none.
+of this graph is told by its kernels: one that does not name them (CUPTI's) is of none.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,19 +30,10 @@ _KIND = dict(zip(("Launch", "Memcpy", "Memset"), KINDS, strict=True))
 
 
 class Node(NamedTuple):
-    """A piece of work of a graph; the grid is empty where the recording does not say it.
-
-    So is the name of a copy or a memory set.
-    """
+    """A piece of work of a graph; a copy or a memory set has no kernel."""
 
     kind: str
     kernel: str
-    grid: tuple[int, ...]
-
-    def fits(self, other: Node) -> bool:
-        """Return whether they may be the same."""
-        same_grid = not self.grid or not other.grid or self.grid == other.grid
-        return self[:2] == other[:2] and same_grid
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,7 +93,7 @@ def _capture(
 ) -> Capture:
     launches, begin = events.launches, window[0]
     nodes = tuple(
-        Node(_queued_kind(events, row), str(launches.kernel[index] or ""), _grid(launches, index))
+        Node(_queued_kind(events, row), str(launches.kernel[index] or ""))
         for row, index in zip(queued.tolist(), entry.tolist(), strict=True)
     )
     middle = events.start[queued] + events.duration[queued] // 2
@@ -142,11 +133,6 @@ def _queued_kind(events: Events, row: int) -> str:
     return _KIND[next(filter(None, match.groups()))] if match else ""
 
 
-def _grid(table: Any, index: int) -> tuple[int, ...]:
-    grid = tuple(table.grid[index].tolist())
-    return () if ABSENT in grid else grid
-
-
 class Replay(NamedTuple):
     """A launch of a graph: the call's row, and its work in order, as entries of `device_work`."""
 
@@ -169,12 +155,9 @@ def replays(events: Events) -> list[Replay]:
         numbered = len(set(keys[0].tolist())) == len(entries)
         entries = entries[np.argsort(keys[0] if numbered else keys[1], kind="stable")]
         nodes = tuple(
-            Node(
-                str(events.category[row]),
-                str(events.name[row]) if events.category[row] == KINDS[0] else "",
-                _grid(table, index),
-            )
-            for index, row in zip(entries.tolist(), table.row[entries].tolist(), strict=True)
+            Node(kind, str(events.name[row]) if kind == KINDS[0] else "")
+            for row in table.row[entries].tolist()
+            for kind in (str(events.category[row]),)
         )
         if nodes:
             launches.append(Replay(call, entries, nodes))
@@ -244,21 +227,17 @@ def _order(capture: Capture, nodes: tuple[Node, ...]) -> Rows | None:
     Of a graph with branches works ends in another order: equal kernels in it may be exchanged, and
     are joined where their operators are alike.
     """
-    if len(nodes) != len(capture.nodes):
-        return None
-    if all(node.fits(other) for node, other in zip(capture.nodes, nodes, strict=True)):
+    if nodes == capture.nodes:
         return np.arange(len(nodes))
+    if Counter(nodes) != Counter(capture.nodes):
+        return None
     order = np.full(len(nodes), NONE)
-    for name in {node[:2] for node in nodes}:
+    for node in set(nodes):
         captured, replayed = (
-            [number for number, node in enumerate(graph) if node[:2] == name]
+            [number for number, other in enumerate(graph) if other == node]
             for graph in (capture.nodes, nodes)
         )
-        pairs = zip(captured, replayed, strict=False)
-        fit = all(capture.nodes[node].fits(nodes[other]) for node, other in pairs)
-        if len(captured) != len(replayed) or not any(name[1:]) or not fit:
-            return None
-        if len(set(map(capture.around, captured))) == 1:
+        if node.kernel and len(set(map(capture.around, captured))) == 1:
             order[replayed] = captured
     return order
 

@@ -48,7 +48,7 @@ def launches(row: Rows, correlation: Integers) -> Launches:
     """Return the table of launches with these rows."""
     absent = np.full(len(row), ABSENT)
     kernel = Coded[str](absent.astype(np.int32), ())
-    return Launches(row, correlation, absent, kernel, grid=np.full((len(row), 3), ABSENT))
+    return Launches(row, correlation, absent, kernel)
 
 
 def device_work(row: Rows, **known_columns: Any) -> DeviceWork:

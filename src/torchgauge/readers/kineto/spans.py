@@ -43,7 +43,7 @@ class Spans:
                 *("external_id", "index", "older_index", "sequence", "forward_thread"),
                 *("dims", "strides", "types", "inputs", "modules", "layer_class"),
             ),
-            "launches": Table("correlation", "external_id", "kernel", "grid"),
+            "launches": Table("correlation", "external_id", "kernel"),
             "device_work": Table(
                 *(
                     "device",

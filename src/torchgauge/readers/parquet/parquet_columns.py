@@ -86,10 +86,9 @@ def _operator_columns() -> Iterator[Column]:
 
 def _kernel_columns() -> Iterator[Column]:
     yield Column("kernel", TEXT, ((LAUNCH, "kernel"),))
-    for axis, letter in enumerate("xyz"):
-        yield Column(f"grid_{letter}", INTEGER, ((DEVICE, "grid"), (LAUNCH, "grid")), axis)
-    for axis, letter in enumerate("xyz"):
-        yield Column(f"block_{letter}", INTEGER, ((DEVICE, "block"),), axis)
+    for field in ("grid", "block"):
+        for axis, letter in enumerate("xyz"):
+            yield Column(f"{field}_{letter}", INTEGER, ((DEVICE, field),), axis)
     for field in ("registers", "shared_memory", "graph_node"):
         yield Column(field, INTEGER, ((DEVICE, field),))
     for field in ("blocks_per_sm", "warps_per_sm", "occupancy"):

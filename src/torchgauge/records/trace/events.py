@@ -80,14 +80,13 @@ class Operators:
 class Launches:
     """Runtime and driver calls of the host; `correlation` names the device work they started.
 
-    `kernel` is what they launched, with its `grid` (n × 3), where the recorder says it (AMD's).
+    `kernel` is what they launched, where the recorder says it (AMD's).
     """
 
     row: Rows
     correlation: Integers
     external_id: Integers
     kernel: Coded[str]
-    grid: Integers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

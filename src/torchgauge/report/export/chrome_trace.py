@@ -35,12 +35,7 @@ KEYS = {
         "modules": "Module Hierarchy",
         "layer_class": "Class",
     },
-    "launches": {
-        "external_id": "External id",
-        "correlation": "correlation",
-        "kernel": "kernel",
-        "grid": "grid",
-    },
+    "launches": {"external_id": "External id", "correlation": "correlation", "kernel": "kernel"},
     "device_work": {
         "device": "device",
         "stream": "stream",
