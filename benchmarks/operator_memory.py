@@ -51,12 +51,10 @@ class Calls:
     """Compares every call of an operator, as a dispatch mode."""
 
     def __init__(self, threads: int) -> None:
-        from torchgauge.measure.work.internals import has_amx
-
         self.hook: Any = ctypes.CDLL(None)
         for function in ("allocation_live", "allocation_peak"):
             getattr(self.hook, function).restype = ctypes.c_size_t
-        self.threads, self.has_amx = threads, has_amx()
+        self.threads = threads
         self.calls = Counter[str]()
         self.unknown = Counter[str]()
         self.off = dict[str, list[float]]()
@@ -88,7 +86,7 @@ class Calls:
         if any("strided" not in str(x.layout) for x in tensors((args, kwargs, outputs))):
             return outputs
         self.calls[name] += 1
-        if workspaces.is_unknown(name, args, has_amx=self.has_amx):
+        if workspaces.is_unknown(name, args):
             self.unknown[name] += 1
             return outputs
         storages = {x.untyped_storage().data_ptr() for x in tensors((args, kwargs))}

@@ -145,7 +145,10 @@ def test_a_step_under_autocast_keeps_its_parameters(target, capsys):
     training = json.loads(counted(capsys, target("make"), *asked, "bf16"))["training"]
     weights = 4 * (8 * 16 + 16 + 16 * 4 + 4)
     assert training["gradients"]["by_dtype"] == {"float32": weights}
-    assert training["optimizers"]["sgd"]["at_peak"]["parameters"] == weights
+    assert training["parameters"]["bytes"] == weights
+    # What its products hold inside is unknown in half precision.
+    assert training["optimizers"]["sgd"].get("total") is None
+    assert training["optimizers"]["sgd"]["lower_bound"] >= 2 * weights
 
 
 @pytest.mark.thorough

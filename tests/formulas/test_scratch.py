@@ -31,7 +31,6 @@ def test_a_convolution_copies_its_output_into_blocks_of_channels():
 def test_a_convolution_that_is_a_product_takes_nothing():
     x, weight = torch.empty(2, 32, 8, 8), torch.empty(48, 32, 1, 1)
     assert scratch("aten::convolution", convolution(x, weight)) == 0
-    assert scratch("aten::convolution", convolution(x.bfloat16(), weight.bfloat16())) > 0
 
 
 def test_the_backward_of_a_convolution_holds_copies_of_both_operands():
@@ -277,8 +276,8 @@ def test_bags_of_an_embedding_are_found_for_each_index():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_what_onednn_holds_in_half_precision_is_unknown_with_amx(dtype):
-    # Of 1,280 products in bfloat16 the rule of other CPUs was off in 728 on one with AMX.
+def test_what_onednn_holds_in_half_precision_is_unknown(dtype):
+    # Of 1,280 products in bfloat16 a rule measured on one CPU was off in 728 on one with AMX.
     x, weight = torch.empty(4, 8), torch.empty(8, 8)
     image, kernel = torch.empty(2, 32, 8, 8), torch.empty(48, 32, 3, 3)
     calls = {
@@ -291,19 +290,5 @@ def test_what_onednn_holds_in_half_precision_is_unknown_with_amx(dtype):
     }
     for name, arguments in calls.items():
         half = [one.to(dtype) if isinstance(one, torch.Tensor) else one for one in arguments]
-        assert not is_unknown(name, arguments, has_amx=True)
-        assert not is_unknown(name, half)
-        assert is_unknown(name, half, has_amx=True), name
-    assert not is_unknown("aten::add", (x.to(dtype), x.to(dtype)), has_amx=True)
-
-
-def test_products_in_half_precision_take_blocks_of_every_thread():
-    x, weight = torch.empty(512, 768).bfloat16(), torch.empty(768, 768).bfloat16()
-    block = 256 * 64 * 4 + 512 * 64 * 2 + 1024
-    y = x @ weight
-    assert scratch("aten::mm", (x, weight), 1, y) == block
-    assert scratch("aten::mm", (x, weight), 2, y) == 2 * block
-    small = torch.empty(16, 16).bfloat16()
-    assert scratch("aten::mm", (small, small), 1, small) == 0
-    turned = 256 * (512 + 32) * 2
-    assert scratch("aten::mm", (x.T, x), 1, weight) == block + turned
+        assert (is_unknown(name, arguments), is_unknown(name, half)) == (False, True), name
+    assert not is_unknown("aten::add", (x.to(dtype), x.to(dtype)))

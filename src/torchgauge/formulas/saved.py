@@ -77,7 +77,7 @@ def _convolution(args: Arguments, threads: int) -> int:
     y = _bytes((x.shape[0], channels, *outputs), x.itemsize)
     copied = _bytes((x.shape[0], _filled(channels), *outputs), x.itemsize)
     working = _input_copy(x, weight, groups) + _weight_copy(weight, groups) + copied - y
-    working += threads * _unit_scratch(x, weight, stride, outputs, channels)
+    working += threads * _unit_scratch(x, weight, stride, outputs)
     # Transposed: the product, its plain copy, the sum with the bias.
     return max(working, 2 * y if transposed else copied)
 
@@ -106,21 +106,15 @@ def _gradients(args: Arguments, threads: int) -> int:
     dx = _bytes(x.shape, x.itemsize) if mask[0] else 0
     filled = _weight_copy(weight, groups)
     weight_bytes = _input_copy(x, weight, groups) + gradient + filled
-    half = x.itemsize < _FLOAT
     unfolded = math.prod((*weight.shape[1:], *dy.shape[2:]))
     if groups > 1 and weight.shape[1] == 1:
         if kernel > _SHORT:  # each thread unfolds an image
             weight_bytes = weights + threads * (unfolded * _FLOAT + 4 * weights)
-    elif half and groups == 1 and x.shape[1] < _BLOCK and dy.shape[1] % _BLOCK and kernel > 1:
-        weight_bytes = 9 * weights + unfolded * x.itemsize  # an image is, and sums are in float32
-    elif half and kernel > 1:  # each thread turns an image; sums are in float32
-        images = min(threads, x.shape[0]) / max(x.shape[0], 1)
-        weight_bytes += int(images * (weight_bytes - filled)) + 2 * filled + 2 * _PAGE
     elif groups == 1 and _FIRST < x.shape[1] < _BLOCK and kernel > 1:  # in blocks of 8 channels
         weight_bytes = _copy(x, _BLOCK // 2) + _copy(dy, _BLOCK // 2) + filled
     working = gradient + blocked + _weight_copy(weight, groups, _BLOCK)
-    working += threads * _unit_scratch(x, weight, stride, dy.shape[2:], x.shape[1])
-    is_strided = max(stride) > 1 and (groups == 1 or x.itemsize < _FLOAT)
+    working += threads * _unit_scratch(x, weight, stride, dy.shape[2:])
+    is_strided = max(stride) > 1 and groups == 1
     # After it dx and its plain copy, at a stride one more.
     input_bytes = max(working, 3 * dx if is_strided else blocked + dx)
     return int(max(mask[0] * input_bytes, dx + max(weight_bytes, 2 * weights)) - dx - weights)
@@ -136,8 +130,7 @@ def is_unknown_convolution(args: Arguments, *, backward: bool) -> bool:
         steps = is_cut or min(stride) == 1
         plain = _channels_last(x) or _unfolds(x, weight, groups)
         return bool(steps or plain or groups > 1 or weight.shape[1] < _BLOCK)
-    half = x.itemsize < _FLOAT
-    if _channels_last(x) and (is_volume or (half and backward)):
+    if _channels_last(x) and is_volume:
         return True
     if _unfolds(x, weight, groups):
         return bool(groups > 1 or max(dilation) > 1)
@@ -145,16 +138,11 @@ def is_unknown_convolution(args: Arguments, *, backward: bool) -> bool:
         if max(kernel) == 1:
             return is_volume and inputs < _BLOCK
         is_strided, has_few_channels = max(stride) > 1, inputs < _BLOCK
-        if half:
-            unfolds = has_few_channels and outputs % _BLOCK > 0
-            is_other = (is_volume and (is_strided or unfolds)) or (unfolds and is_strided)
-            return backward and is_other and (is_volume or bool(args[-1][0]))
         is_other = (is_volume and is_strided) or (inputs > _FIRST and (is_volume or is_strided))
         return backward and has_few_channels and is_other
     if groups == inputs == outputs:
         return is_volume or max(kernel) == 1
-    multiple = _BLOCK if half or _channels_last(x) else _BLOCK // 2
-    unfilled = any(number // groups % multiple for number in (inputs, outputs))
+    unfilled = any(number // groups % (_BLOCK // 2) for number in (inputs, outputs))
     is_strided, is_plain = max(stride) > 1, max(kernel) == 1 or _channels_last(x)
     sums = backward and (is_volume or (is_strided and inputs // groups >= _BLOCK))
     return bool(unfilled or is_plain or sums or (is_volume and is_strided))
@@ -172,7 +160,7 @@ def _is_product(
 ) -> bool:
     """Whether it is one product of matrices, which needs no copies."""
     ones = all(n == 1 for n in (*weight.shape[2:], *stride)) and not any(padding)
-    is_own = x.itemsize > _FLOAT or (x.itemsize == _FLOAT and threads == 1 and x.shape[0] < _BLOCK)
+    is_own = x.itemsize > _FLOAT or (threads == 1 and x.shape[0] < _BLOCK)
     return ones and groups == 1 and not transposed and is_own
 
 
@@ -180,7 +168,7 @@ def _unfolds(x: Any, weight: Any, groups: int) -> bool:
     """Whether torch's own kernel runs: in float64, and for a small image."""
     is_long = len(weight.shape) > 3 and min(weight.shape[-2:]) > _SHORT
     small = x.shape[0] == 1 and math.prod(x.shape[:4]) <= _SMALL and not is_long and groups == 1
-    return x.itemsize > _FLOAT or (x.itemsize == _FLOAT and small)
+    return x.itemsize > _FLOAT or small
 
 
 def _unfolded(x: Any, weight: Any, outputs: Any) -> int:
@@ -205,13 +193,10 @@ def _channels_last(x: Any) -> bool:
     return bool(x.shape[1] > 1 and x.stride()[1] == 1 and math.prod(x.shape[2:]) > 1)
 
 
-def _unit_scratch(x: Any, weight: Any, stride: Any, spatial: Any, channels: int) -> int:
-    """Of kernels of one element: an image read at a stride, and float32 sums in half precision."""
-    if max(weight.shape[2:]) > 1:
-        return 0
-    strided = _filled(x.shape[1]) * x.itemsize if max(stride) > 1 else 0
-    sums = _FLOAT * _filled(channels) if x.itemsize < _FLOAT else 0
-    return int(math.prod(spatial) * (strided + sums))
+def _unit_scratch(x: Any, weight: Any, stride: Any, spatial: Any) -> int:
+    """Of kernels of one element: an image read at a stride."""
+    is_read = max(weight.shape[2:]) == 1 and max(stride) > 1
+    return _bytes((_filled(x.shape[1]), *spatial), x.itemsize) if is_read else 0
 
 
 def _input_copy(x: Any, weight: Any, groups: int) -> int:
@@ -247,20 +232,18 @@ def _bytes(shape: Any, itemsize: int) -> int:
 
 
 def _lstm(args: Arguments, _threads: int) -> int:
-    """mkldnn_rnn_layer: copies of both weights, and in float32 the gates of every step."""
+    """mkldnn_rnn_layer: copies of both weights, and the gates of every step."""
     x, weight, recurrent = args[:3]
     weights = _weight(weight) + _weight(recurrent)
-    steps = x.shape[0] if x.itemsize == _FLOAT else 1
-    return weights + _bytes((steps, x.shape[1], recurrent.shape[0]), _FLOAT)
+    return weights + _bytes((*x.shape[:2], recurrent.shape[0]), _FLOAT)
 
 
 def _lstm_backward(args: Arguments, _threads: int) -> int:
     """mkldnn_rnn_layer_backward: copies of weights and of their gradients, the gates' gradients."""
     x, weight, recurrent = args[:3]
     weights = _weight(weight) + _weight(recurrent)
-    copies = 2 if x.itemsize == _FLOAT else 3  # float32 gradients of half-precision weights
     gates = _bytes((*x.shape[:2], recurrent.shape[0]), x.itemsize)
-    return copies * weights + gates
+    return 2 * weights + gates
 
 
 def _reserve(x: Any, recurrent: Any) -> int:

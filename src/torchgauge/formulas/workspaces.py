@@ -43,19 +43,17 @@ _BY_ONEDNN = _words(
     f"""{_PRODUCTS} {_ATTENTION} {_ATTENTION}_backward convolution convolution_backward
     mkldnn_rnn_layer mkldnn_rnn_layer_backward"""
 )
-_ROWS, _WIDTH, _PAGE = 256, 64, 4096  # of oneDNN's blocks of products in half precision
-_SMALL = 16**3  # multiplications that torch does itself
 _MAX_BAG = 2  # the mode of embedding bags that take the largest
 
 
-def is_unknown(name: str, args: Arguments, *, has_amx: bool = False) -> bool:
+def is_unknown(name: str, args: Arguments) -> bool:
     """Return whether a call, of "aten::sort", holds an unknown amount beside what it returns.
 
-    So do some convolutions, writes where a mask says, and what oneDNN does in half precision on a
-    CPU that multiplies tiles of matrices (`has_amx`): it orders operands by other rules there.
+    So do some convolutions, writes where a mask says, and what oneDNN does in half precision: it
+    orders operands by other rules on each kind of CPU.
     """
     short = name.removeprefix("aten::").removesuffix("_")
-    if has_amx and short in _BY_ONEDNN and any(map(_single, tensors(args))):
+    if short in _BY_ONEDNN and any(map(_single, tensors(args))):
         return True
     if short in ("convolution", "convolution_backward"):
         return is_unknown_convolution(args, backward=short != "convolution")
@@ -141,27 +139,10 @@ def _reorder(call: _Call) -> int:
 
 
 def _product(call: _Call) -> int:
-    """Return the bytes of copies in order, and in half precision of oneDNN's blocks."""
+    """Return the bytes of copies in order."""
     first, second = call.operands[-2:]
-    copied = _reordered(first) + _reordered(second)
-    if not (_elements(first) and _elements(second)):
-        return 0
-    if first.itemsize >= _FLOAT or min(len(first.shape), len(second.shape)) < 2:
-        return copied
-    turned = first.stride()[-1] != 1
-    (rows, inner), columns = first.shape[-2:], second.shape[-1]
-    blocks = _blocks(rows, inner, columns, is_turned=turned)
-    return int(copied + call.threads * blocks * (_elements(first) * columns > _SMALL))
-
-
-def _blocks(rows: int, inner: int, columns: int, *, is_turned: bool) -> int:
-    """Return the bytes of blocks of sums in float32, of the second factor, of a turned first."""
-    height = -(-rows // -(-rows // _ROWS)) if rows else 0
-    depth = min(-(-inner // 32) * 32, 2 * _ROWS)
-    turned = 2 * height * (depth + 32 * (depth == 2 * _ROWS))  # rows must not share cache sets
-    deep = 2 if inner >= 4 * depth else 1
-    sums = _FLOAT * height * min(columns, _WIDTH)
-    return sums + 2 * deep * depth * _WIDTH + turned * is_turned + _PAGE // 4
+    is_empty = not (_elements(first) and _elements(second))
+    return 0 if is_empty else _reordered(first) + _reordered(second)
 
 
 def _reordered(x: Any) -> int:
@@ -264,20 +245,17 @@ def _attention(call: _Call) -> int:
     """Of each thread blocks of scores, and forward sums, maxima and outputs, in float32.
 
     Backward a sum of each row, and a copy of dy that has another order of dimensions than torch's
-    own outputs. In half precision the scores in that as well, and a product of blocks.
+    own outputs.
     """
     args, backward = call.args, call.name != _ATTENTION
     query, key = args[backward : 2 + backward]
     length, width = query.shape[-2:]
     rows = min(256 if length >= 768 else 64 if length >= 192 else 32, length)
     columns = min(512, key.shape[-2])
-    half = query.itemsize if query.itemsize < _FLOAT else 0
-    scores = rows * columns * (_FLOAT + half)
+    scores = rows * columns * _FLOAT
     if backward:
         copied = _bytes(args[0]) if not args[0].transpose(1, 2).is_contiguous() else 0
-        uses_blocks = half and columns * rows * width > _SMALL
-        product = _blocks(columns, rows, width, is_turned=True) if uses_blocks else 0
-        return int(call.threads * (2 * scores + rows * _FLOAT + product)) + copied
+        return int(call.threads * (2 * scores + rows * _FLOAT)) + copied
     return int(call.threads * (scores + rows * (2 + width) * _FLOAT))
 
 

@@ -13,7 +13,6 @@ import torchgauge as tg
 from torchgauge.analyze.memory.training_memory import HIGH, LOW
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.memory.simulated_step import simulate
-from torchgauge.measure.work import internals
 from torchgauge.measure.work.count import memory_of
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.targets.builds.source import Source
@@ -135,13 +134,11 @@ def test_what_kernels_hold_inside_is_known_or_said_to_be_unknown():
     assert not on_a_gpu.unknown  # the CPU's workspaces are left out
 
 
-@pytest.mark.parametrize("has_amx", [False, True])
-def test_what_products_in_half_precision_take_is_unknown_on_cpus_with_amx(monkeypatch, has_amx):
-    monkeypatch.setattr(internals, "has_amx", lambda: has_amx)
+def test_what_products_in_half_precision_take_is_unknown():
     model = nn.Linear(4, 4, bias=False).bfloat16()
     inputs = torch.randn(4, 4).bfloat16()
     placement = Source.of_object(model, inputs, training=True).open()
-    assert simulate(placement).unknown == (("aten::mm",) if has_amx else ())
+    assert simulate(placement).unknown == ("aten::mm",)
     assert not simulate(placement, kernels=CudaKernels()).unknown
 
 

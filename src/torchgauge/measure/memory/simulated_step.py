@@ -46,7 +46,7 @@ class LiveBytes(internals.DispatchMode):
         self.lives = BlockLifetimes()
         self.unknown: set[str] = set()
         self._workspaces = workspaces
-        self._threads, self._has_amx = torch.get_num_threads(), internals.has_amx()
+        self._threads = torch.get_num_threads()
         self._alive: dict[int, Any] = {}
         for tensor in existing:
             self._alive[internals.storage_key(tensor)] = tensor.untyped_storage()
@@ -57,9 +57,7 @@ class LiveBytes(internals.DispatchMode):
         schema = getattr(func, "_schema", None)
         name = str(func) if schema is None else schema.name
         is_known = schema is not None and func.namespace in _KNOWN_NAMESPACES
-        is_known &= not self._workspaces or not workspaces.is_unknown(
-            name, args, has_amx=self._has_amx
-        )
+        is_known &= not self._workspaces or not workspaces.is_unknown(name, args)
         if not is_known and any(True for _ in tensors((args, outputs))):
             self.unknown.add(name)
         self._note(name, args, outputs)

@@ -44,7 +44,6 @@ __all__ = [
     "generated_code",
     "graph_task",
     "graphs_seen",
-    "has_amx",
     "in_checkpoint",
     "innermost_hooks",
     "is_compiled",
@@ -121,8 +120,6 @@ def _named(owner: Any, name: str) -> Any:
     return internal
 
 
-# Whether the CPU multiplies tiles of matrices; not where torch does not say.
-has_amx: Callable[[], bool] = getattr(torch.cpu, "_is_amx_tile_supported", bool)
 # −1 outside of a backward pass.
 graph_task: Callable[[], int] = _named(torch._C, "_current_graph_task_id")
 current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
