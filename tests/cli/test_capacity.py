@@ -53,6 +53,7 @@ def planned(record, tmp_path_factory):
     return folder, out.getvalue()
 
 
+@pytest.mark.thorough
 def test_summary(planned):
     _, shown = planned
     assert "one queue, workers take single requests" in shown

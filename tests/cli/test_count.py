@@ -105,12 +105,14 @@ def test_backward_counts_more(target, capsys):
     assert {row["phase"] for row in once["cost"]["rows"]} == {"forward"}
 
 
+@pytest.mark.thorough
 def test_code_that_reads_values_is_counted_on_real_tensors_and_said(target, capsys):
     out = counted(capsys, target("reads"))
     assert "counted-on-cpu" in out
     assert "cpu tensors" in out
 
 
+@pytest.mark.thorough
 def test_a_model_that_raises_fails_with_its_words(target, capsys):
     assert main(["count", target("broken")]) == 1
     assert "the model's own words" in capsys.readouterr().err

@@ -149,6 +149,7 @@ def test_an_error_that_nobody_catches_commands_nothing():
     assert b"w1w" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_users_exception_commands_nothing(capsys, tmp_path):
     (tmp_path / "net.py").write_text(f"def make(): raise ValueError({EVIL!r})\n")
     text = said(["count", f"{tmp_path / 'net.py'}:make"], capsys)

@@ -202,6 +202,7 @@ def test_only_profiles_and_loops_have_a_page(record, tmp_path, capsys):
     assert not (tmp_path / "x.html").exists()
 
 
+@pytest.mark.thorough
 def test_a_format_that_fails_after_measuring_costs_no_other(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)
     out = tmp_path / "out"

@@ -224,6 +224,7 @@ def test_html_report(profiler, tmp_path):
     assert set(page_data.data(path.read_text())["parts"]) == {"overview"}
 
 
+@pytest.mark.thorough
 def test_exports_and_regressions(profiler, tmp_path):
     path = profiler.export_json(tmp_path / "baseline.json")
     baseline = load_baseline(path)
@@ -298,6 +299,7 @@ def test_targets_by_name(tmp_path):
         ModelProfiler(tmp_path / "nothing.pt2")
 
 
+@pytest.mark.thorough
 def test_its_own_path_in_place_of_inputs_means_the_targets_own(tmp_path):
     (tmp_path / "model.py").write_text(FACTORY)
     (tmp_path / "other.pt2").touch()
@@ -319,6 +321,7 @@ def test_its_own_path_in_place_of_inputs_means_the_targets_own(tmp_path):
         ModelProfiler(nn.Linear(2, 2)).profile(str(tmp_path))
 
 
+@pytest.mark.thorough
 def test_a_folder_by_another_way_to_write_it(tmp_path, monkeypatch):
     model = nn.Sequential(nn.Linear(8, 4))
     path = tmp_path / "model.pt2"
@@ -387,6 +390,7 @@ class Estimator:
         return (x @ self.coef_.T).argmax(1)
 
 
+@pytest.mark.thorough
 def test_an_estimator_beside_torch(tmp_path):
     profiler = ModelProfiler(Estimator())
     results = profiler.profile(np.ones((10, 20)), num_runs=20, warmup_runs=2)

@@ -40,6 +40,7 @@ def test_each_kind_of_load_is_named(load, id):
     assert ids(load) == [id]
 
 
+@pytest.mark.thorough
 def test_another_process_is_seen_and_our_own_work_is_not_taken_for_one():
     burn = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
     with subprocess.Popen([sys.executable, "-c", burn]) as other:

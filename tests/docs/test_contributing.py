@@ -36,6 +36,7 @@ def test_a_formula(scaled):
     assert (cost.macs, cost.vector_flops, cost.unknown) == (3 * 4 * 5, 3 * 5, {})
 
 
+@pytest.mark.thorough
 def test_a_report(tmp_path, monkeypatch):
     (tmp_path / "one_line.py").write_text(
         "from torchgauge.report.content.sections import sections\n\n\n"

@@ -22,6 +22,7 @@ def test_a_query_without_end_is_given_up(location, monkeypatch):
         assert store.runs() == []  # and the next look is answered
 
 
+@pytest.mark.thorough
 def test_a_server_that_sleeps_is_given_up(postgres, monkeypatch):
     monkeypatch.setenv("TORCHGAUGE_STORE_TIMEOUT", "0.2")
     with Store.open(postgres) as store:

@@ -188,6 +188,7 @@ def test_what_fails_in_a_hook_never_reaches_the_training(tmp_path, monkeypatch):
     assert "a defect" in callback.record.warnings[0].message
 
 
+@pytest.mark.thorough
 def test_ctrl_c_keeps_the_figures_so_far(tmp_path):
     from transformers import TrainerCallback
 

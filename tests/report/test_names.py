@@ -33,6 +33,7 @@ def layers(record):
     return [node.path for node in record.tree.root.layers]
 
 
+@pytest.mark.thorough
 def test_half_a_character_is_written_as_its_escape_and_all_else_is_kept(measured):
     assert measured.complete
     assert layers(measured) == KEPT

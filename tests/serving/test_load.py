@@ -350,6 +350,7 @@ def test_scenarios_call_a_target_here(scenario, size):
         assert level.requests.scheduled == level.requests.sent
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_trusted_target_is_called_in_a_process_of_its_own(interrupted, tmp_path):
     file = tmp_path / "trusted.py"

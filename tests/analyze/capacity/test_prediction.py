@@ -82,6 +82,7 @@ def test_interval_is_absent_where_resamples_have_no_end():
     assert result.verdict == "unclear"
 
 
+@pytest.mark.thorough
 def test_verdicts():
     prediction = predictor(worlds.measured()).predict(Workers(1, 8, 5e-3), 150.0)
     figure = latency(prediction).percentile(0.99)
@@ -249,6 +250,7 @@ def test_recorded_arrivals_repeat():
     assert unit_arrivals(options, 5).tolist() == pytest.approx([0, 1.6, 2.0, 3.6, 4.0])
 
 
+@pytest.mark.thorough
 def test_tokens_are_predicted():
     times = worlds.tokens()
     model = TokenModel.from_times(times, (), 2048)

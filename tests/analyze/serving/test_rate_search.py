@@ -49,6 +49,7 @@ def test_the_capacity_of_a_simulated_server_is_found_in_few_levels(seed):
     assert len({trial.seed for trial in trials}) == len(trials)
 
 
+@pytest.mark.thorough
 def test_lengths_that_the_search_chooses_stay_within_its_time():
     quick = SimulatedLoad("p95<1ms", mean=0.0002)  # M/D/1: little is needed
     precise, trials = searched(quick, 10.0, seed=0, usual_seconds=10.0)
@@ -122,6 +123,7 @@ def test_a_client_that_is_always_late_ends_the_search():
     assert "too busy" in capacity.reason
 
 
+@pytest.mark.thorough
 def test_a_client_that_is_late_for_a_while_is_asked_for_what_it_could_send_again():
     load = SimulatedLoad("p95<20ms", kind="exponential")
     late = ClientLoad(lateness_p99=0.1, limited=True)

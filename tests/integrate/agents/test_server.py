@@ -140,6 +140,7 @@ def test_a_client_lists_reads_and_compares(session):
     assert trace.startswith("# Trace")
 
 
+@pytest.mark.thorough
 def test_nothing_outside_is_read_and_no_pickle_is_loaded(session):
     _, _, _, answers, _, (before, after) = session
     ids = [text.rsplit("[", 1)[-1].rstrip("]") for failed, text in answers if failed]

@@ -176,6 +176,7 @@ def _captured(model, **options):
     return Source.of_object(model, None, raw=True).open(), captured
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "options"),
     [

@@ -176,6 +176,7 @@ def test_a_step_that_a_scaler_leaves_out_is_a_step():
     assert not hasattr(torch.amp.GradScaler.step, "__wrapped__")
 
 
+@pytest.mark.thorough
 def test_a_compiled_function_that_steps_is_compiled_as_without_a_timeline():
     def graphs(**watched):
         counter, model = CompileCounter(), net()

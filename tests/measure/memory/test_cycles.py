@@ -38,6 +38,7 @@ def test_cycles_of_the_block_are_collected_and_older_ones_afterwards():
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.thorough
 def test_what_the_user_froze_stays_frozen():
     gc.freeze()
     frozen = gc.get_freeze_count()

@@ -44,6 +44,7 @@ def deepest():
     return low - 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_count(deepest, backward):
     cost = tg.count_cost(nested(deepest), torch.ones(2, 4), backward=backward)

@@ -122,6 +122,7 @@ def test_two_threads_profile():
     assert nn.Module.__call__ is CALL
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, True])
 def test_what_another_thread_trains_is_not_counted(backward):
     model, x = small(), torch.ones(1, 8)

@@ -120,6 +120,7 @@ def target(tmp_path):
     return f"{tmp_path}/mymodel.py:make"
 
 
+@pytest.mark.thorough
 def test_the_command_runs_steps_with_ranges(target, monkeypatch):
     fake = Fake()
     monkeypatch.setattr(torch.cuda, "nvtx", fake)

@@ -65,7 +65,7 @@ CONVOLUTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("meta", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_convolutions_and_each_of_their_gradients(case, device):
     layer, shape, macs = CONVOLUTIONS[case]
@@ -110,7 +110,7 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("meta", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("case", MATRICES)
 def test_matrices_and_their_gradients(case, device):
     call, shapes, macs, trained = MATRICES[case]

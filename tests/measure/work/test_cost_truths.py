@@ -74,6 +74,7 @@ def test_gpt2():
     assert cost.nodes[0].parameters == 124_439_808
 
 
+@pytest.mark.thorough
 def test_llama_2_7b_on_meta():
     config, transformers = hf("Llama")
     model = meta(lambda: transformers.LlamaForCausalLM(config))

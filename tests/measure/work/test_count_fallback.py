@@ -89,6 +89,7 @@ def target(tmp_path, monkeypatch):
 THOROUGH = [pytest.param(name, marks=pytest.mark.thorough) for name in ("reads", "pipeline")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cached", *THOROUGH])
 def test_constants_and_tables_have_values_there(target, name):
     record = count(target(name), OTHER, count_in_separate_process)

@@ -183,6 +183,7 @@ def made():
 """
 
 
+@pytest.mark.thorough
 def test_sparse_inputs_of_a_file_are_counted_on_the_cpu_by_itself(tmp_path, capsys):
     from torchgauge.cli.main import main
 

@@ -356,6 +356,7 @@ def pointer_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_takes_pointers_is_counted_on_values(pointer_file, capsys):
     assert main(["count", "pointer.py:copies", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
@@ -371,6 +372,7 @@ def test_without_values_the_address_is_refused(pointer_file, capsys):
     assert "[address-of-meta]" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_profile_says_so_by_layer():
     profile = tg.profile(Then(checked), torch.ones(SIDE, SIDE), warmup=0, iterations=2, processes=1)
     assert profile.cost.unknown == {"outside of torch: Tensor.data_ptr": 1}

@@ -186,6 +186,7 @@ def test_calls_of_other_layers_with_as_many_flops_have_no_range():
     assert "640 FLOP each, by other operators or layers" in cost.warnings[-1].message
 
 
+@pytest.mark.thorough
 def test_figures_of_calls_that_differ_are_unknown():
     model, x = CountingDepth(), torch.randn(5, 8)
     figures = tg.Profiler().profile_forward_pass(model, x, iterations=5)
@@ -240,6 +241,7 @@ def quick(model, **options):
     return tg.profile(model.eval(), torch.randn(5, 8), effort="quick", roofs=False, **options)
 
 
+@pytest.mark.thorough
 def test_a_profile_gives_no_rate():
     profile = quick(RandomDepth())
     assert profile.cost.flops_range == (LAYER, 4 * LAYER)
@@ -253,6 +255,7 @@ def test_a_profile_gives_no_rate():
     assert known.isdisjoint({"flops", "macs", "traffic"})
 
 
+@pytest.mark.thorough
 def test_a_counter_decides_on_the_work():
     profile = quick(CountingDepth())
     assert profile.cost.flops_range == (LAYER, 4 * LAYER)
@@ -282,6 +285,7 @@ class SlightlyRandom(Deep):
         return self.run(rows, 4)[: random.randint(1, 9)].sum()
 
 
+@pytest.mark.thorough
 def test_work_that_differs_by_less_than_a_hundredth_has_its_rates():
     profile = quick(SlightlyRandom())
     low, high = profile.cost.flops_range

@@ -60,6 +60,7 @@ def test_an_error_that_the_model_catches_is_not_where_it_ended():
     assert raised.value.ran.nodes[row.node].path == "last"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("device", [[], ["--device", "cpu"]], ids=["meta first", "cpu"])
 def test_count_shows_the_layers_and_writes_the_record(tmp_path, monkeypatch, capsys, device):
     monkeypatch.chdir(tmp_path)

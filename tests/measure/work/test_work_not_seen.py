@@ -68,6 +68,7 @@ def test_a_module_that_runs_no_operator_does_nothing():
     assert (cost.flops, cost.at_least, cost.totals["flops"]) == (0, False, 0)
 
 
+@pytest.mark.thorough
 def test_no_form_says_0_of_what_is_not_known(unseen):
     known = {one.name for one in figures(unseen) if one.value is not None}
     assert not known & (COST.keys() - {"unknown_calls"})
@@ -118,6 +119,7 @@ def test_model_profiler_says_so_too():
     assert results["memory"]["parameters"] is None
 
 
+@pytest.mark.thorough
 def test_a_part_that_is_unknown_is_at_least_in_every_form(partly):
     assert partly.cost.unknown == {"seen::not_counted": 1}
     console, markdown = (rendering.text(partly, form) for form in ("console", "markdown"))

@@ -25,6 +25,7 @@ def exact(text):
     return int(value.to_integral_value(decimal.ROUND_HALF_UP))
 
 
+@pytest.mark.thorough
 @settings(max_examples=500, derandomize=True, deadline=None)
 @given(st.lists(numbers, max_size=4))
 @example(["0.0005", "9223372036854775.807", "1790857026123456.789", "12345.67891"])

@@ -174,6 +174,7 @@ def test_a_checkpoint_is_no_program(name, folder):
     assert "--weights" in error.remedy
 
 
+@pytest.mark.thorough
 def test_the_module_of_an_exported_program_is_measured_from_python():
     program = torch.export.export(nn.Linear(4, 2).eval(), (torch.ones(3, 4),))
     profile = tg.profile(program.module(), torch.ones(3, 4), warmup=1, iterations=3)

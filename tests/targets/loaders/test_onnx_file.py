@@ -138,6 +138,7 @@ def test_names_with_signs_are_given_as_they_are(written):
     assert load(request).graph.nodes[0].output_types[0].shape == (2, 7, 4)
 
 
+@pytest.mark.thorough
 def test_a_length_is_that_of_the_graph(written):
     """Work, inputs and bounds of token numbers, by a sweep over lengths."""
     path = written(tokens())
