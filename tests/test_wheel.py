@@ -93,6 +93,7 @@ def test_the_metadata_says_what_the_package_is(facts):
     assert not [name for name in classifiers if name.startswith("License ::")]
 
 
+@pytest.mark.thorough
 def test_the_description_leads_nowhere_that_the_package_does_not_have(facts):
     assert facts["Description-Content-Type"] == "text/markdown"
     text = facts.get_payload()

@@ -174,6 +174,7 @@ def test_a_model_with_attention_of_its_own_is_not_touched():
     assert "no switch" in KNOWN["sdpa"].untried(known)
 
 
+@pytest.mark.thorough
 def test_attention_is_switched_where_it_is_eager():
     model, inputs = bert()
     assert KNOWN["sdpa"].untried(look(model, inputs)) is None

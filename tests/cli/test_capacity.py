@@ -101,6 +101,7 @@ def test_recorded_schedule(record, tmp_path, capsys):
     assert plan["arrivals"]["file"] == "day.txt"
 
 
+@pytest.mark.thorough
 def test_none_is_enough(record, capsys):
     goals = ("--goal", "p99<1ms", "--goal", "p50<1s")
     assert main(["capacity", record, "--rate", "10", *goals]) == 3
@@ -149,6 +150,7 @@ def test_record_without_service_times(tmp_path, capsys):
     assert "[not-plannable]" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_verification_sends_the_planned_load(record, monkeypatch, capsys):
     loads = []
 

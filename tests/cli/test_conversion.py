@@ -69,6 +69,7 @@ def test_a_reader_that_leaves_is_no_failure(source, monkeypatch):
         assert main(["trace", source, "--to", "chrome"]) == 0
 
 
+@pytest.mark.thorough
 def test_a_rank_of_a_folder(source, capsys, tmp_path):
     for rank in range(2):
         whole = json.loads(TEXT) | {"distributedInfo": {"rank": rank}, "traceName": str(rank)}

@@ -231,6 +231,7 @@ def test_a_depth_must_be_a_number(target):
     assert main(["count", target("make"), "--depth", "deep"]) == 2
 
 
+@pytest.mark.thorough
 def test_an_onnx_file_counts_alike_for_every_runtime_and_provider(capsys, tmp_path):
     onnx = pytest.importorskip("onnx")
     path = tmp_path / "small.onnx"

@@ -36,6 +36,7 @@ def shell(tmp_path, monkeypatch):
     shell.history_manager.end_session()
 
 
+@pytest.mark.thorough
 def test_variables_of_the_notebook_are_measured_in_its_process(shell, capsys):
     done = shell.run_cell("%torchgauge profile model x --quick --detail summary --roofs False")
     assert done.success

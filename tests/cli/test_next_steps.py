@@ -71,6 +71,7 @@ def net(tmp_path, monkeypatch):
     return ["profile", "net.py:net", "--quick", "--detail", "summary", "--no-roofs"]
 
 
+@pytest.mark.thorough
 def test_files_are_written_in_the_format_of_their_suffix(net, capsys):
     names = ["a.json", "b.HTML", "c.md", "d.csv", "e.txt", "f.prom", "g.speedscope.json"]
     outputs = [part for name in names for part in ("-o", name)]
@@ -97,6 +98,7 @@ def test_a_suffix_that_names_no_format_is_refused_before_anything_runs(net, caps
     assert "is not a known format" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_the_page_is_opened_in_the_browser(net, tmp_path, monkeypatch, capsys):
     browser = tmp_path / "browser"
     browser.write_text('#!/bin/sh\necho "$1" > opened\n')
@@ -122,6 +124,7 @@ def test_without_a_home_the_page_needs_a_name(report, monkeypatch, capsys):
     assert "-o page.html --open" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_junit_is_written_of_the_verdict(net):
     assert main([*net, "--threshold", "params:1M", "-o", "v.junit.xml", "-o", "p.json"]) == 0
     assert "<testsuite" in Path("v.junit.xml").read_text()

@@ -32,6 +32,7 @@ def test_an_encoding_without_our_signs_costs_signs_and_no_verdict(tmp_path, enco
     assert b"INCONCLUSIVE" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("closed", [">&- 2>&-", pytest.param(">&-", marks=pytest.mark.slow)])
 def test_closed_streams_cost_no_verdict(tmp_path, closed):
     assert gated(tmp_path, closed).returncode == 4

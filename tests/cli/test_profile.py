@@ -331,6 +331,7 @@ def test_what_ends_a_job_keeps_what_was_measured(model, tmp_path, sent):
     assert b"interrupted" in out
 
 
+@pytest.mark.thorough
 def test_the_example_of_the_readme_is_a_resnet18(capsys):
     assert main(["profile", f"{EXAMPLES}/resnet18.py:resnet18", "--device", "meta", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["size"]["parameters"] == 11_689_512

@@ -182,6 +182,7 @@ def test_what_is_wrong_is_said(folder, capsys):
     assert "trace-damaged" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_bad_file_among_good_ones_is_a_failure_with_a_result(folder, capsys, monkeypatch):
     monkeypatch.undo()  # in processes of their own
     (folder / "rank2.json").write_text("{")

@@ -109,6 +109,7 @@ def test_a_training_pass_of_a_module():
     assert all(one.grad is None for one in module.parameters())
 
 
+@pytest.mark.thorough
 def test_the_memory_of_both_passes_is_measured_with_what_the_forward_keeps():
     module = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(8)))
     x = torch.randn(512, 64)

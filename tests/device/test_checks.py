@@ -313,6 +313,7 @@ def test_activity_is_the_growth_of_counters_without_our_own():
     assert seen.top == (Consumer("new", 8, 1.0), Consumer("old", 7, 0.75))
 
 
+@pytest.mark.thorough
 def test_a_busy_process_is_named():
     """Whatever else runs: until it had half a second of a core, however long that takes."""
     burn = [sys.executable, "-c", "while True: pass"]

@@ -187,6 +187,7 @@ def test_the_arithmetic_by_hand_is_what_is_counted():
     assert counted.verdict == "met"
 
 
+@pytest.mark.thorough
 def test_a_trial_of_the_memory_row_measures_and_estimates():
     from gpu_rows import memory
 

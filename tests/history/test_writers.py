@@ -30,6 +30,7 @@ def test_killed_writers_leave_whole_runs(kills, location):
     assert check(location, said) == RIGHT
 
 
+@pytest.mark.thorough
 def test_a_run_without_its_figures_would_be_seen(tmp_path):
     """What is checked above can be wrong."""
     location = str(tmp_path / "history.db")

@@ -3,6 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import pytest
+
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import WindowRule
 from torchgauge.history.store import Store
@@ -27,6 +29,7 @@ def windows():
         )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_level_that_rose_is_an_alert_of_its_live_series(tmp_path):
     with Store.open(str(tmp_path / "h.db")) as store:
         add_windows(store, windows(), "host:1")

@@ -64,6 +64,7 @@ def test_the_memory_of_a_gradient_in_the_forward_is_exact():
     assert memory.measure(placed(Force())).peak == parameters + inputs + 3 * hidden + 2 * number
 
 
+@pytest.mark.thorough
 def test_a_profile_says_so():
     profile = tg.profile(Force().eval(), torch.randn(5, 3), effort="quick", roofs=False)
     assert profile.target.grad_mode == profile.latency.grad_mode == "no_grad"

@@ -44,6 +44,7 @@ def test_a_saved_profile_is_the_same_profile(model, tmp_path):
     assert str(tg.load(tmp_path / "run.json")) == str(profile)
 
 
+@pytest.mark.thorough
 def test_training_is_profiled_and_undone(model):
     before = {k: v.clone() for k, v in model.state_dict().items()}
     train = tg.Training(lambda out, _: out.mean(), torch.optim.AdamW)
@@ -97,6 +98,7 @@ def test_an_interrupt_keeps_what_was_measured(model, monkeypatch):
     assert profile.memory is None
 
 
+@pytest.mark.thorough
 def test_inputs_of_every_form():
     class Model(nn.Module):
         def forward(self, a, b=None):

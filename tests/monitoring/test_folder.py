@@ -130,6 +130,7 @@ def total(reader):
     return window
 
 
+@pytest.mark.thorough
 def test_many_ended_files_become_one_and_nothing_changes(folder):
     rng = random.Random(0)
     lasting, looks = MonitorFolder(), []

@@ -106,6 +106,7 @@ def test_requests_that_wait_for_each_other_end_a_level_when_they_are_answered(pl
     assert level.count == pytest.approx(4500, abs=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rate", [0.1, 1.0, 1000.0])
 def test_a_number_of_requests_is_sent_whole(plans, rate):
     """By chance they take longer than that many at this rate do."""

@@ -27,6 +27,7 @@ def planned(times, **options):
     return planner.plan(servings.target(), records.environment())
 
 
+@pytest.mark.thorough
 def test_fewest_workers_by_arithmetic():
     # Eight requests take 20 ms: a worker stands 400 a second, so 900 need three. Batches fill.
     made = planned(worlds.exact((1, 2, 4, 8)), rate=900, price=2.0, max_delay=0.03, effort=0.05)
@@ -54,6 +55,7 @@ def test_worker_that_may_fail():
     assert made.failure.goals[0].verdict == "met"
 
 
+@pytest.mark.thorough
 def test_goal_out_of_reach():
     goal = Goal(metric="latency", fraction=0.99, limit=1e-3)
     made = planned(worlds.exact((1, 2)), rate=100, goals=(goal,))
@@ -68,6 +70,7 @@ def test_without_goals_the_queue_stays_finite():
     assert made.discipline == "one by one"
 
 
+@pytest.mark.thorough
 def test_given_workers():
     made = planned(worlds.exact((1,)), rate=200, workers=1, effort=0.03)
     assert made.needed is None
@@ -147,6 +150,7 @@ def test_front_keeps_what_is_planned():
     assert made.front == made.settings
 
 
+@pytest.mark.thorough
 def test_few_batches_near_the_highest_rate_are_a_warning():
     def warnings(count, rate):
         times = worlds.measured((1,), count=count, spread=0.5)
@@ -166,6 +170,7 @@ def test_times_of_another_place_name_a_load_that_measures_them(source):
     assert "torchgauge load model.py:make --rate 25,50 --max-batch 2 -o load.json" in warning.remedy
 
 
+@pytest.mark.thorough
 def test_planned_tokens_are_in_the_plan():
     made = planned(worlds.tokens(), rate=2, workers=1, tokens=((50, 5),), goals=(), effort=0.1)
     assert made.times.shapes == ((50, 5),)
@@ -437,6 +442,7 @@ def test_server_that_is_slower_than_it_says_is_refused():
     assert "times as long" in reason
 
 
+@pytest.mark.thorough
 def test_plan_is_saved():
     made = planned(worlds.exact((1, 2)), rate=100, effort=0.02)
     assert codec.decode(codec.encode(made)) == made

@@ -38,6 +38,7 @@ def controlled(record):
     return with_controls(record).levels[0].controlled
 
 
+@pytest.mark.thorough
 def test_short_runs_come_nearer_to_the_long_one():
     due = np.cumsum(np.random.default_rng(0).exponential(1 / RATE, 1_000_000))
     services = SERVICE * np.random.default_rng(1).lognormal(-0.005, 0.1, due.size)

@@ -29,6 +29,7 @@ def latency(prediction):
     return prediction.distributions["latency"]
 
 
+@pytest.mark.thorough
 def test_mean_is_that_of_theory():
     # Constant service of 6 ms, a worker busy 80 % of the time.
     prediction = predictor(worlds.exact((1,))).predict(Workers(), 0.8 / 6e-3)
@@ -38,6 +39,7 @@ def test_mean_is_that_of_theory():
     assert prediction.utilization == pytest.approx(0.8, rel=0.01)
 
 
+@pytest.mark.thorough
 def test_light_load_waits_for_nothing():
     prediction = predictor(worlds.exact((1,), overhead=1e-3)).predict(Workers(4), 0.01)
     assert latency(prediction).percentile(0.99).value == pytest.approx(7e-3)
@@ -160,6 +162,7 @@ def test_slow_periods_are_slow_for_batches_of_all_sizes():
     assert np.corrcoef(latency[0::4], latency[3::4])[0, 1] > 0.8
 
 
+@pytest.mark.thorough
 def test_another_run_is_as_much_faster_or_slower_as_parts_of_this_one_are():
     """Two minutes at one speed say nothing of the next ones; eight that differ say by how much."""
     generator = np.random.default_rng(7)

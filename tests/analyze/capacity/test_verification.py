@@ -54,6 +54,7 @@ def streamed(slower=1.0, **changes):
     return servings.serving([level])
 
 
+@pytest.mark.thorough
 def test_a_server_as_planned_agrees_in_first_token_and_answer():
     plan = plan_of_tokens()
     made = verified(plan, verifying_load(plan, None), streamed(), 2048)

@@ -105,6 +105,7 @@ def test_nothing_to_tell(samples):
     assert find_modes(samples) is None
 
 
+@pytest.mark.thorough
 @given(st.lists(st.floats(0, 1e6), min_size=60, max_size=150))
 def test_any_samples_give_an_answer(samples):
     found = find_modes(samples)

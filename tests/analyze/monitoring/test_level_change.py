@@ -80,6 +80,7 @@ def test_hours_that_differ_much_raise_the_step_that_can_be_told():
     assert level_changes(blocks).smallest > 0.2
 
 
+@pytest.mark.thorough
 def test_a_level_that_jumps_each_day_at_an_hour_is_no_change_then_and_one_at_other_hours(
     monkeypatch,
 ):

@@ -56,6 +56,7 @@ def test_one_late_rank_is_named_with_its_interval():
     assert straggler.last >= 38
 
 
+@pytest.mark.thorough
 def test_the_interval_holds_the_sum_that_other_steps_would_have_given():
     late = {"spread": 0.1, "late": {5: 0.5}, "marked": True}
     others = sorted(compared(job_calls(8, 40, seed=seed, **late)).lost for seed in range(100, 140))

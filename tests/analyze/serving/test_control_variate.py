@@ -38,6 +38,7 @@ def measured(load, variation, seed, seconds=12.0):
     return level(requests, scenario="server", arrivals=arrivals, duration=seconds)
 
 
+@pytest.mark.thorough
 def test_a_short_run_comes_much_nearer_to_the_long_one():
     """Utilization 0.8, services that vary by a tenth: some 1,000 requests each, 25 runs."""
     due = np.cumsum(np.random.default_rng(0).exponential(SERVICE / 0.8, 1_000_000))

@@ -33,6 +33,7 @@ def test_lindleys_recursion_by_hand():
     assert finished.tolist() == [2.0, 3.0, 4.0, 12.0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, pytest.param(4000, marks=pytest.mark.thorough)])
 def test_the_capacity_of_a_simulated_server_is_found_in_few_levels(seed):
     load = SimulatedLoad("p95<20ms", kind="exponential")
@@ -147,6 +148,7 @@ def test_a_client_that_is_late_by_little_of_the_limit_is_no_reason_to_leave_leve
     assert "left out" not in capacity.reason
 
 
+@pytest.mark.thorough
 def test_a_first_level_in_which_the_server_warms_up_is_tried_again():
     load = SimulatedLoad("p95<20ms", kind="exponential")
 

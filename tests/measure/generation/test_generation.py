@@ -57,6 +57,7 @@ def test_every_combination_is_a_cell_of_as_many_calls():
     assert generation.target.name == "LlamaForCausalLM"
 
 
+@pytest.mark.thorough
 def test_cells_take_turns():
     model, lengths = models.llama(), []
 
@@ -77,6 +78,7 @@ def test_an_end_token_ends_no_call():
     assert model.generation_config.eos_token_id == ends["eos_token_id"]
 
 
+@pytest.mark.thorough
 def test_model_configurations_and_randomness_are_put_back():
     model = models.llama().train()
     before = copy.deepcopy(model.state_dict())
@@ -93,6 +95,7 @@ def test_model_configurations_and_randomness_are_put_back():
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+@pytest.mark.thorough
 def test_a_static_cache_is_as_long_as_its_own_cell_needs():
     generation = measured(models.llama(), prompt=(32, 8), cache="static")
     lengths = [cell.work_of("decode").cache_bytes for cell in generation.cells]
@@ -101,6 +104,7 @@ def test_a_static_cache_is_as_long_as_its_own_cell_needs():
     assert lengths[0] - lengths[1] == 24 * position
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."), MemoryError()]
 )
@@ -184,6 +188,7 @@ def test_a_module_without_cache_does_not_generate():
     assert raised.value.id == "no-generation"
 
 
+@pytest.mark.thorough
 def test_a_budget_ends_the_rounds_with_a_call_of_each():
     generation = measured(models.llama(), prompt=(8, 16), budget=1e-9)
     assert [len(cell.calls) for cell in generation.cells] == [2, 2]

@@ -135,6 +135,7 @@ def test_iterations_are_taken_in_this_process():
     assert latency.interval_scope == "process"
 
 
+@pytest.mark.thorough
 def test_what_cannot_travel_is_timed_here_alone_and_says_so():
     lock = threading.Lock()
     latency = tg.measure_latency(lambda: lock.locked(), budget=0.3)
@@ -145,6 +146,7 @@ def test_what_cannot_travel_is_timed_here_alone_and_says_so():
     assert not warning.failed
 
 
+@pytest.mark.thorough
 def test_a_model_too_large_to_be_doubled_is_timed_here_alone(monkeypatch):
     monkeypatch.setattr(module, "MOST_CARRIED", 100)
     latency = tg.measure_latency(nn.Linear(64, 64), torch.ones(1, 64), budget=0.3)

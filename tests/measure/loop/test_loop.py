@@ -404,6 +404,7 @@ def test_data_loading_is_found_without_a_mark(workers):
     assert ("aten::stack" in names(loading)) == (workers == 0)
 
 
+@pytest.mark.thorough
 def test_a_compiled_model_compiles_no_more_than_once_for_each_wrapper():
     backend = CompileCounter()
     model = torch.compile(Net(), backend=backend)

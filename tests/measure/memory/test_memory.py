@@ -480,6 +480,7 @@ def test_the_timeline_starts_at_the_baseline_and_holds_the_peak():
     assert base < result.average < result.peak
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/self/clear_refs")
 def test_the_resident_set_sees_what_a_step_touches():
     def forward(self, x):
@@ -490,6 +491,7 @@ def test_the_resident_set_sees_what_a_step_touches():
     assert result.rss_gap == result.rss_peak - result.peak
 
 
+@pytest.mark.thorough
 def test_copies_made_for_hygiene_are_not_in_the_resident_set():
     model = nn.Linear(5000, 5000, bias=False)  # 100 MB of parameters, gradients, and copies
 
@@ -629,6 +631,7 @@ def test_other_threads_are_warned_about():
     assert measured(Call(lambda self, x: x + 1), torch.ones(10)).warnings == ()
 
 
+@pytest.mark.thorough
 def test_nothing_is_printed(capfd):
     # torch warns at every thousandth free of a block older than the recording: gradients are such.
     many = nn.ParameterList(nn.Parameter(torch.ones(1)) for _ in range(1001))

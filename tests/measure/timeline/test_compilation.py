@@ -63,6 +63,7 @@ def call(model):
         return model(X)
 
 
+@pytest.mark.thorough
 def test_graphs_breaks_and_time_are_those_of_the_first_call():
     model = torch.compile(Broken().eval(), backend="eager")
     found = profiled(model).compilation
@@ -160,6 +161,7 @@ def test_compiled_by_the_profile_it_is_compiled_afterwards(make):
     assert frames() == wanted
 
 
+@pytest.mark.thorough
 def test_the_root_of_a_compiled_model_has_its_name_and_one_node_for_each_graph():
     tree = profiled(compiled_root()).tree
     assert (tree.root.name, tree.root.row.type) == ("Broken", "OptimizedModule")
@@ -173,6 +175,7 @@ def added_up(comparison):
     return sum(row.eager or 0.0 for row in rows), sum(row.compiled or 0.0 for row in rows)
 
 
+@pytest.mark.thorough
 def test_eager_layers_stand_beside_compiled_code_that_no_kernel_divides():
     comparison = profiled(compiled_part(), detail="layers").compilation.beside_eager
     rows = {row.layers or row.part: row for row in comparison.rows}
@@ -184,6 +187,7 @@ def test_eager_layers_stand_beside_compiled_code_that_no_kernel_divides():
     assert comparison.interval.low < comparison.speed_up < comparison.interval.high
 
 
+@pytest.mark.thorough
 def test_layers_of_a_model_compiled_before_are_those_below_what_is_compiled():
     model = compiled_part()
     call(model)

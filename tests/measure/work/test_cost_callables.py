@@ -39,6 +39,7 @@ MODELS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", MODELS)
 @pytest.mark.parametrize("backward", [False, True])
 def test_fake_and_meta_tensors_have_the_products_of_real_ones(case, backward):

@@ -80,6 +80,7 @@ def test_fourier_transforms_train():
     assert backward(cost).flops == 5 * 3 * 16 * 4
 
 
+@pytest.mark.thorough
 def test_embeddings_add_rows_up():
     table, rows = nn.Embedding(10, 4), torch.tensor([[1, 2, 3], [1, 3, 3]])
     assert known(table, rows).flops == 0
@@ -168,6 +169,7 @@ def test_dynamically_quantised_products_are_integer_work():
         assert known(model, torch.ones(3, 2, 8)).integer_ops == 2 * 3 * 2 * gates * 4 * (8 + 4)
 
 
+@pytest.mark.thorough
 def test_statically_quantised_products_are_integer_work():
     class Model(nn.Module):
         def __init__(self):

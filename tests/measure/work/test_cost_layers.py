@@ -273,6 +273,7 @@ def test_functional_transforms_and_custom_functions():
     assert tg.count_cost(gradient, torch.ones(4)).macs == 2 * 16
 
 
+@pytest.mark.thorough
 def test_totals_are_self_and_children_and_the_model_is_as_it_was():
     from torchvision import models
 
@@ -306,6 +307,7 @@ def test_gradients_that_are_there_stay_and_are_not_added_to():
     assert tg.count_cost(model, x, backward=True).rows == with_them.rows
 
 
+@pytest.mark.thorough
 def test_retained_for_backward():
     model = nn.Sequential(
         nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 1000), nn.Dropout(), nn.Linear(1000, 10)

@@ -163,6 +163,7 @@ def test_embedding_gathers():
     assert not cost.unknown
 
 
+@pytest.mark.thorough
 def test_native_fast_paths_of_attention_are_counted():
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval()
     x = torch.ones(2, 10, 64)

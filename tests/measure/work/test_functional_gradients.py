@@ -71,6 +71,7 @@ def test_hooks_of_the_model_itself_fail_as_they_do_in_torch():
         tg.count_cost(Hooked(), torch.randn(7, 8), backward=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("train", [False, True])
 def test_a_profile_of_them_is_complete(train):
     step = tg.Training(lambda out, _: out.sum(), lambda p: torch.optim.SGD(p, lr=0.1))

@@ -89,6 +89,7 @@ def counted(spec, **options):
     return count_request(TargetRequest(spec, **options), CountOptions())
 
 
+@pytest.mark.thorough
 def test_an_image_stands_beside_the_text_by_default():
     meta = counted(LLAVA, device="meta")
     shapes = {one.name: one.shape for one in meta.target.inputs}

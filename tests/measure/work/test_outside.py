@@ -178,6 +178,7 @@ def extension(tmp_path_factory):
     return module
 
 
+@pytest.mark.thorough
 def test_a_call_of_an_extension_is_at_least_and_named(extension):
     before = sys.getprofile()
     function = lambda model, y: extension.same(y)  # noqa: E731

@@ -46,6 +46,7 @@ def trained(net, x, optimizer):
     optimizer.zero_grad()
 
 
+@pytest.mark.thorough
 def test_a_training_profile_has_its_mfu_on_the_measured_peak():
     training = tg.Training(loss=lambda outputs, _: outputs.sum(), optimizer=torch.optim.SGD)
     record = tg.profile(model(), torch.ones(8, 16), train=training, effort="quick", roofs=False)
@@ -57,6 +58,7 @@ def test_a_training_profile_has_its_mfu_on_the_measured_peak():
     assert "measured here" in " ".join(str(record).split())
 
 
+@pytest.mark.thorough
 def test_inference_has_none():
     record = tg.profile(model(), torch.ones(8, 16), effort="quick", roofs=False)
     assert record.utilization is None

@@ -48,6 +48,7 @@ def test_memory_holds_chunks_also_where_events_hold_lists_of_objects(attempts, n
     assert sum(attempts) < 3 * length
 
 
+@pytest.mark.thorough
 def test_one_event_of_a_hundred_thousand_false_places_takes_few_attempts(attempts):
     lists, length = decoded([event(0, 0), event(1, 100_000), event(2, 0)], size=50_000)
     assert sum(len(part) for part in lists) == 3

@@ -291,6 +291,7 @@ def test_shapes_nested_without_measure_leave_the_event_and_its_time():
     assert events.duration.tolist() == [5000]
 
 
+@pytest.mark.thorough
 def test_threads_whose_numbers_would_collide_in_a_dict_are_told_apart_in_time():
     """Multiples of the modulus of Python's hash of integers: all have one hash."""
     numbers = [(2**61 - 1) * factor for factor in range(1, 20_001)]

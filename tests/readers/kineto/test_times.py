@@ -48,6 +48,7 @@ usual = st.builds(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(st.lists(usual, min_size=1, max_size=4))
 @example(["999999999999999.999", "8999999999999999.999"])  # as large as what is read at once

@@ -254,6 +254,7 @@ def test_mlperf_s_rule_is_on_the_page():
     assert "of 64 needed" in rows["MLPerf's early stopping"]
 
 
+@pytest.mark.thorough
 def test_very_many_requests_are_thinned_and_no_page_grows_with_them():
     record = serving_pages.long_run(60_000)
     shown = parts(record)["requests"]

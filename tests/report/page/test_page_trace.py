@@ -259,6 +259,7 @@ def test_other_hardware_is_said_before_any_figure():
     assert "was 150.0 µs" in figures["window"]["note"]
 
 
+@pytest.mark.thorough
 def test_the_card_of_flops_says_those_that_the_mfu_is_of():
     record = tg.read_trace(public_trace("h100_qwen_0.5b"), progress=False)
     figures = {one["label"]: one for one in parts(record)["overview"]["figures"]}

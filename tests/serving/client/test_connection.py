@@ -325,6 +325,7 @@ def test_what_is_nested_too_deep_is_no_answer():
     assert of_body(b"data: " + deep + b"\n\n", b"text/event-stream").fates == ["protocol"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("piece", [b"data:" + b"x" * 59_000, b"data:\n" * 10_000])
 def test_an_event_without_end_closes_the_connection_at_once(piece):
     head = STREAM[: STREAM.index(b"\r\n\r\n") + 4]

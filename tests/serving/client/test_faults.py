@@ -220,6 +220,7 @@ def test_a_server_that_answers_before_a_large_body_is_sent():
     assert client.columns.status.tolist() == [413] * 4
 
 
+@pytest.mark.thorough
 def test_a_certificate_that_nobody_vouches_for(tmp_path):
     server = _TlsServer(tmp_path)
     with server as port:
@@ -348,6 +349,7 @@ def test_tls_that_is_trusted(tmp_path, monkeypatch):
     assert load.requests.fate == ("done",) * 3
 
 
+@pytest.mark.thorough
 def test_ctrl_c_keeps_what_was_measured(faulty):
     schedule = [index * 0.01 for index in range(6000)]
     plan = SendPlan(address=parse_address(faulty.address + "/ok"), schedule=schedule, processes=2)

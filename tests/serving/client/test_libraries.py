@@ -46,6 +46,7 @@ def inferred(address, body=BODY, **options):
     return sent(address, "gRPC", items=(json.dumps(body).encode(),), **options)
 
 
+@pytest.mark.thorough
 def test_requests_share_one_connection(http2):
     load = sent(http2.address, items=(b"", b'{"a": 1}'))
     requests = load.requests
@@ -243,6 +244,7 @@ def test_paths_name_model_and_version(inference):
     assert raised.value.id == "address-invalid"
 
 
+@pytest.mark.thorough
 def test_errors_of_grpc_are_answers(inference):
     load = inferred(f"{inference}/absent", schedule=[0.0])
     assert load.requests.fate == ("status",)

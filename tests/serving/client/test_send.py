@@ -54,6 +54,7 @@ def test_each_request_is_sent_when_it_is_due_with_its_own_body(fifo):
     assert all(x >= service for x, service in zip(latencies, services, strict=True))
 
 
+@pytest.mark.thorough
 def test_several_processes_send_one_schedule(fifo):
     items = tuple(json.dumps({"service": 0.001, "n": n}).encode() for n in range(7))
     schedule = [index // 2 * 0.005 for index in range(101)]

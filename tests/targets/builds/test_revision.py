@@ -191,6 +191,7 @@ def test_a_folder_that_the_revision_lacks_is_said(repository, monkeypatch):
     assert len(trees(repository)) == 1
 
 
+@pytest.mark.thorough
 def test_a_module_of_the_other_folder_is_found(tmp_path, monkeypatch):
     import types
 

@@ -83,6 +83,7 @@ def test_seventy_billion_parameters_are_counted_without_memory_for_them(capsys):
     assert "70.55 G" not in printed
 
 
+@pytest.mark.thorough
 def test_the_name_that_was_meant_is_proposed():
     for name in ("lama-3-70b", "meta-llama/Meta-Llama-3-70B"):
         with pytest.raises(InputError) as error:

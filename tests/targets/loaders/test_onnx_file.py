@@ -119,6 +119,7 @@ def of_types() -> ModelProto:
     return content
 
 
+@pytest.mark.thorough
 def test_what_is_counted_needs_no_values(written):
     path = written(of_types())
     counted = load(TargetRequest(path, device="meta"))

@@ -121,6 +121,7 @@ def by_layer(network: nn.Module, inputs=X) -> dict[str, tuple]:
     }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", MAKERS)
 def test_layers_are_those_of_the_model_with_calls_parameters_and_work(how):
     network = model()
