@@ -76,7 +76,9 @@ def facts(trace: Trace, rank_trace: RankTrace) -> Iterator[tuple[str, str]]:
     used = {device_time.device for device_time in rank_trace.times}
     recorded = list(rank_trace.devices)
     names = dict.fromkeys(
-        f"{device.name}, {units.size(device.memory, 3)}" if device.memory else device.name
+        f"{device.name}, {units.size(device.memory, 3)}".removeprefix(", ")
+        if device.memory
+        else device.name
         for device in [device for device in recorded if device.number in used] or recorded
     )
     yield "device", "; ".join(names) or "unknown"
