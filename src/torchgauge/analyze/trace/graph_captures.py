@@ -24,7 +24,7 @@ from torchgauge.readers.nesting import Nesting, nest
 from torchgauge.records.trace.events import ABSENT, CapturedWork, Coded, Events, Rows
 from torchgauge.records.trace.trace import GraphReplays
 
-_CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
+_BEGIN, _END = (re.compile(rf"(cuda|cu|hip)Stream{end}Capture") for end in ("Begin", "End"))
 _QUEUES = re.compile(r"(?:cuda|cu|hip)(?:\w*(Launch)\w*Kernel|(Memcpy)|(Memset))")
 _KIND = dict(zip(("Launch", "Memcpy", "Memset"), KINDS, strict=True))
 
@@ -62,7 +62,7 @@ class Capture:
 
 def captures(events: Events) -> Iterator[Capture]:
     """Yield the graphs whose capture was recorded, in order."""
-    calls = _calls(events, lambda name: _CAPTURE.match(name) is not None)
+    calls = _calls(events, lambda name: bool(_BEGIN.match(name) or _END.match(name)))
     if not len(calls):
         return
     is_host = events.category.where(lambda name: name in HOST)
@@ -78,7 +78,7 @@ def captures(events: Events) -> Iterator[Capture]:
         (int(events.start[first]), int(events.start[last]))
         for first, last in itertools.pairwise(by_thread.tolist())
         if events.thread.codes[first] == events.thread.codes[last]
-        and "Begin" in str(events.name[first]) and "End" in str(events.name[last])
+        and _BEGIN.match(str(events.name[first])) and _END.match(str(events.name[last]))
     ]  # fmt: skip
     for begin, end in sorted(windows):
         inside = (events.start[queued] >= begin) & (events.start[queued] <= end)
