@@ -125,7 +125,8 @@ def test_arrivals_are_as_they_are_written(tmp_path):
 
 def test_a_number_of_requests_sets_the_time():
     assert load_options(rate=50, duration=3).seconds_at(50) == 3
-    assert load_options(rate=50, requests=100).seconds_at(50) > 2
+    assert load_options(rate=50, requests=100).seconds_at(50) == 2
+    assert load_options(rate=50, requests=100, duration=1).seconds_at(50) == 1
     assert load_options(rate=50).seconds_at(50) == 10
     assert load_options(scenario="offline").seconds_at(None) == 10
     assert load_options(scenario="single-stream", requests=5000).seconds_at(None) > 3600

@@ -30,13 +30,7 @@ from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
 from torchgauge.serving.load_inputs import due_times, request_items, sending_of
-from torchgauge.serving.load_options import (
-    DURATION,
-    LONGEST,
-    OFFLINE_REQUESTS,
-    QUERY_SAMPLES,
-    LoadOptions,
-)
+from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
@@ -243,11 +237,9 @@ class _Load:
             self._levels[-1] = replace(level, left_out=search.add(trial, level))
 
     def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
-        # A recorded schedule ends by itself, and so does a number of requests.
-        longest = LONGEST if count is not None and self._options.duration is None else seconds
-        times = due_times(self._options, arrivals, longest, count)
-        ended = count is not None and len(times) == count
-        seconds = times[-1] if ended or arrivals.kind == "file" else seconds
+        times = due_times(self._options, arrivals, seconds, count)
+        if arrivals.kind == "file":  # which ends by itself
+            seconds = times[-1]
         return self._run(self._plan(schedule=times), arrivals, max(seconds, 1e-9))
 
     def _waiting(self) -> Level | None:
@@ -320,7 +312,6 @@ class _Load:
             goals=options.goals if judged else (),
             client=sent.client,
             server=self._watch.use(sent.seconds),
-            tokens_by=sent.tokens_by,
             mlperf=options.mlperf,
             interrupted=sent.interrupted,
         )

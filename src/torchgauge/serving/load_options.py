@@ -130,15 +130,11 @@ class LoadOptions:
     def _check_rates(self) -> None:
         if len(self.rates) > MOST_RATES:
             raise _invalid("rates", f"{len(self.rates):,}", f"{MOST_RATES} at most")
-        if self.rates and self.scenario != "server":
+        given = "rate" if self.rates else "arrivals" if self.arrivals != "poisson" else ""
+        if given and self.scenario != "server":
             raise _conflict(
-                f"A {self.scenario} load has no rate: its requests wait for each other.",
-                "Leave the rate out, or choose the scenario server.",
-            )
-        if self.arrivals != "poisson" and self.scenario != "server":
-            raise _conflict(
-                f"A {self.scenario} load has no arrivals: its requests wait for each other.",
-                "Leave the arrivals out, or choose the scenario server.",
+                f"A {self.scenario} load has no {given}: its requests wait for each other.",
+                f"Leave the {given} out, or choose the scenario server.",
             )
         if self.rates == "auto" and not self.goals:
             raise _conflict(
@@ -220,10 +216,10 @@ class LoadOptions:
 
     def seconds_at(self, rate: float | None) -> float:
         """Return the seconds for which a level schedules requests, at most."""
+        if self.requests is not None and rate and self.recorded is None:
+            return min(self.requests / rate, self.duration or LONGEST)
         if self.duration is not None:
             return self.duration
-        if self.requests is not None and rate and self.recorded is None:
-            return min(1.2 * self.requests / rate + 1.0, LONGEST)
         # Where nothing but these ends a level, it takes as long as they take.
         ends_by_itself = self.requests is not None or self.recorded is not None
         return LONGEST if ends_by_itself else DURATION

@@ -14,6 +14,8 @@ from torchgauge.records.serving.level import Arrivals
 
 _Floats = npt.NDArray[np.float64]
 
+# Share of a level's duration, whose requests are in no figure.
+WARM_UP = 0.1
 # A schedule is held whole, and each of its requests leaves a row in the record.
 MOST_REQUESTS = 10_000_000
 
@@ -21,12 +23,15 @@ MOST_REQUESTS = 10_000_000
 def schedule(
     arrivals: Arrivals, *, duration: float, count: int | None = None, recorded: Sequence[float] = ()
 ) -> _Floats:
-    """Return when requests are due, in seconds from the begin, ascending and below `duration`.
+    """Return when requests are due, in seconds from the begin, ascending, within `duration`.
 
-    The same seed gives the same schedule; at another rate it is stretched, so that two rates differ
-    by no chance of their own. Times between requests are exponential (poisson), equal, or
-    gamma-distributed with the given coefficient of variation. A recorded schedule begins at 0 and
-    is stretched to the rate, if there is one. A closed loop has no schedule: it is empty.
+    As many are due as the rate asks for, rounded, of a Poisson process both in the warm-up and
+    after it: given their number, they are Poisson still, and what is offered is what was asked.
+    The same seed gives the same schedule; a number of requests is stretched to another rate, so
+    that two rates differ by no chance of their own. Times between requests are exponential
+    (poisson), equal, or gamma-distributed with the given coefficient of variation, each over their
+    sum. A recorded schedule begins at 0 and is stretched to the rate, if there is one. A closed
+    loop has no schedule: it is empty.
 
     Args:
         arrivals: Their kind, rate, variation and seed.
@@ -44,9 +49,8 @@ def schedule(
         return np.zeros(count or 0)
     if arrivals.kind == "file":
         times = _stretched(recorded, arrivals.rate)
-    else:
-        times = _renewals(arrivals, duration, count)
-    return times[times < duration][:count]
+        return times[times < duration][:count]
+    return _renewals(arrivals, duration, count)
 
 
 def _renewals(arrivals: Arrivals, duration: float, count: int | None) -> _Floats:
@@ -58,18 +62,20 @@ def _renewals(arrivals: Arrivals, duration: float, count: int | None) -> _Floats
         message = f"{expected:.3g} requests are more than the {MOST_REQUESTS:,} that can be held."
         raise _invalid(message)
     if arrivals.kind == "constant":
-        return np.arange(math.ceil(expected)) / rate
+        return np.arange(math.ceil(expected - 1e-9)) / rate
     variation = 1.0 if arrivals.kind == "poisson" else arrivals.variation
     if variation is None or not LEAST_VARIATION <= variation <= MOST_VARIATION:
         raise _invalid(f"A coefficient of variation of {variation} is not possible.")
     shape = variation**-2
     random = np.random.default_rng(arrivals.seed)
-    # Chunks of a fixed size: what is drawn does not depend on the duration.
-    times = np.empty(0)
-    while times.size < expected or (count is None and times[-1] < rate * duration):
-        gaps = random.gamma(shape, 1 / shape, 4096)
-        times = np.concatenate((times, gaps.cumsum() + (times[-1] if times.size else 0.0)))
-    return times / rate
+    number = max(round(expected), 1)
+    # Of others than Poisson the first after any moment has no time of the same kind.
+    warm_up = round(WARM_UP * number) if arrivals.kind == "poisson" else 0
+    parts = []
+    for begin, end in ((0, warm_up), (warm_up, number)):
+        gaps = random.gamma(shape, 1 / shape, end - begin + 1)
+        parts.append(begin + (end - begin) * gaps.cumsum()[:-1] / gaps.sum())
+    return np.minimum(np.concatenate(parts) * (expected / number), expected) / rate
 
 
 def _stretched(recorded: Sequence[float], rate: float | None) -> _Floats:
