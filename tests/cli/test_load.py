@@ -147,7 +147,7 @@ def test_it_shows_the_levels_and_what_to_run_next(sent, capsys, tmp_path, monkey
     path = tmp_path / "load.json"
     assert load("--rate", "25,50,75", "--goal", "p99<100ms", "-o", str(path)) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "75 requests/s 75.4" in shown
+    assert "75 requests/s 75.2 75.2" in shown
     assert "--goal 'p99<100ms' --rate auto # the highest rate within the goals" in shown
     # The server batches 8, of which 4 at most came together.
     plan = f"torchgauge capacity {path} --rate 150 --goal 'p99<100ms' --max-batch 4"

@@ -76,6 +76,8 @@ BROKEN = [
     ("generation", 0, ("environment", "created"), "x", "$.environment.created"),
     ("serving", 0, ("levels", 0, "window"), [3.0, 1.0], "$.levels[0].window"),
     ("serving", 0, ("levels", 0, "duration"), -1.0, "$.levels[0].duration"),
+    ("serving", 0, ("levels", 0, "goodput", "value"), 99.0, "$.levels[0].goodput"),
+    ("serving", 0, ("levels", 0, "offered"), 9.0, "$.levels[0].completed"),
     ("serving", 0, ("levels", 1, "fates", "done"), 1, "$.levels[1].fates"),
     ("serving", 0, ("levels", 1, "requests", "sent"), [0.0], "$.levels[1].requests.sent"),
     ("serving", 0, ("levels", 1, "requests", "fate"), [], "$.levels[1].requests.fate"),

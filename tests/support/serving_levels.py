@@ -162,16 +162,20 @@ def level(
     due, sent, last = all_requests.scheduled, all_requests.sent, all_requests.last
     latencies = {index: last[index] - due[index] for index in done}
     latency = distribution(list(latencies.values()), correlation)
-    completed = sum(end is not None and begin <= end <= duration for end in last)
+    answered = sum(end is not None and begin <= end <= duration for end in last)
     within = sum(
-        all(goal.metric != "latency" or latencies[i] <= goal.limit for goal in goals) for i in done
+        last[i] <= duration
+        and all(goal.metric != "latency" or latencies[i] <= goal.limit for goal in goals)
+        for i in done
     )
+    failed = 1 - len(done) / len(chosen)
     known = {
         "arrivals": arrivals, "duration": duration, "window": (begin, duration),
         "requests": all_requests, "count": len(chosen), "fates": fates,
         "offered": None if arrivals.rate is None else len(chosen) / window,
-        "completed": rate_of(completed, window),
+        "completed": rate_of(min(answered, len(chosen)), window),
         "goodput": rate_of(within, window) if goals else None,
+        "errors": Estimate(value=failed, interval=Interval(low=failed, high=failed + 0.005)),
         "latency": latency,
         "service": distribution([last[i] - sent[i] for i in done], correlation),
         "wait": distribution([sent[i] - due[i] for i in done], correlation),

@@ -87,7 +87,7 @@ def test_tokens_and_gaps_of_streams_by_hand():
         chunks=(3,) * count,
         gaps=(0.1, 0.3) * count,
     )
-    measured = level_of(requests, tokens_by="usage")
+    measured = level_of(requests)
     assert measured.tokens.value == pytest.approx(50, rel=0.01)
     assert measured.tokens_in.value == pytest.approx(1000, rel=0.01)
     assert measured.ttft.percentile(0.9).value == pytest.approx(0.1)
@@ -131,6 +131,37 @@ def test_few_answered_streams_do_not_stand_for_those_that_were_not(one_in):
         # The search fits the same share: of what may miss the goal, so many times as many do.
         over = goal_count(measured, parse_goals(f"{metric}_p95<50ms")[0])
         assert over.nearness == pytest.approx(unanswered / 0.05, rel=0.01)
+
+
+@pytest.mark.parametrize("usage", [0, 1, 15])
+def test_a_usage_below_the_contents_that_came_is_not_believed(usage):
+    """Sixteen contents each: `usage` says 0 to 15 tokens, as LitServe's of zeros."""
+    contents = [index / 10 + 0.1 for index in range(1000)]
+    requests = steady(
+        latency=0.25,
+        first=tuple(contents),
+        chunks=(16,) * 1000,
+        gaps=(0.01,) * 15_000,
+        tokens_out=(usage,) * 1000,
+        tokens_in=(0,) * 1000,
+    )
+    measured = level_of(requests, goals=parse_goals("tpot_mean<40ms"))
+    assert measured.tokens.value == pytest.approx(160, rel=0.01)
+    assert measured.tokens_in is None
+    assert measured.tokens_by == "chunks"
+    assert measured.tpot.mean.value == pytest.approx(0.01)
+    warning = measured.warnings[0]
+    assert warning.id == "usage-contradicted"
+    said, came = usage * measured.count, 16 * measured.count
+    assert f"{said:,} tokens" in warning.message
+    assert f"{came:,} contents" in warning.message
+
+
+def test_a_usage_of_all_contents_and_the_end_is_believed():
+    requests = steady(chunks=(16,) * 1000, gaps=(0.01,) * 15_000, tokens_out=(17,) * 1000)
+    measured = level_of(requests)
+    assert (measured.tokens_by, measured.warnings) == ("usage", ())
+    assert measured.tokens.value == pytest.approx(170, rel=0.01)
 
 
 def test_a_server_that_answers_nobody_misses_goals_on_streams():
@@ -323,6 +354,42 @@ def test_a_level_whose_only_request_is_due_at_its_end():
     measured = level_of(requests_of([0.2], [0.3]), duration=0.2)
     assert (measured.window[0], measured.count) == (0.0, 1)
     assert measured.completed.value == pytest.approx(2.0)
+
+
+def test_goodput_of_an_overloaded_server_is_at_most_what_it_answers():
+    """Of 10 requests/s it answers 5; all 900 that were due in the window are in time one day."""
+    due = np.arange(1000) / 10
+    requests = requests_of(due, sojourn(due, np.full(1000, 0.2)))
+    measured = level_of(requests, goals=parse_goals("p90<1000s"))
+    assert (measured.count, measured.fates) == (800, {"done": 800})
+    assert measured.goodput == measured.completed
+    assert measured.completed.value == pytest.approx(5, rel=0.01)
+    assert measured.offered == pytest.approx(10)
+
+
+def test_answers_to_the_backlog_of_the_warm_up_are_no_rate_of_the_window():
+    """A cold server takes 12 s for its first request, and 0.05 s for each after it."""
+    due = np.arange(1000) / 10
+    service = np.full(1000, 0.05)
+    service[0] = 12.0
+    measured = level_of(requests_of(due, sojourn(due, service)), goals=parse_goals("p90<1000s"))
+    assert measured.window[0] == 12.0
+    assert measured.completed.value == measured.goodput.value == measured.offered
+
+
+@pytest.mark.parametrize("latency", [0.02, 9.0, 30.0, 49.0])
+def test_a_server_that_keeps_up_answers_what_is_offered_however_long_it_takes(latency):
+    """Before the first answers came, a window has none: it begins after that."""
+    requests = steady(latency=latency, tokens_out=(7,) * 1000, chunks=(1,) * 1000)
+    measured = level_of(requests, goals=parse_goals("p90<1000s"))
+    assert measured.completed.value == pytest.approx(measured.offered, rel=0.005)
+    assert measured.goodput == measured.completed
+    assert measured.tokens.value == pytest.approx(7 * measured.completed.value)
+
+
+def test_answers_later_than_the_middle_of_a_level_have_no_rate():
+    measured = level_of(steady(latency=60.0), goals=parse_goals("p90<1000s"))
+    assert (measured.completed, measured.goodput) == (None, None)
 
 
 def test_answers_after_the_window_are_no_rate_of_zero():

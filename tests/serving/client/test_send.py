@@ -6,7 +6,6 @@ import json
 import pytest
 from tests.support.servers.running import running
 
-from torchgauge.errors import InputError
 from torchgauge.serving.client.address import parse_address
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import SendPlan
@@ -143,23 +142,3 @@ def test_the_client_says_what_it_took(fifo):
     assert 0 < client.lateness <= client.lateness_p99 <= client.lateness_max
     assert client.cpu > 0
     assert client.waiting is None or 0 <= client.waiting <= 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"schedule": []},
-        {"schedule": [1.0, 0.5]},
-        {"schedule": [-1.0]},
-        {"schedule": [float("nan")]},
-        {"schedule": [float("inf")]},
-        {},
-        {"schedule": [0.0], "items": ()},
-        {"schedule": [0.0], "processes": 0},
-        {"schedule": [0.0], "timeout": float("inf")},
-    ],
-)
-def test_what_cannot_be_sent(options):
-    with pytest.raises(InputError) as raised:
-        SendPlan(address=parse_address("http://127.0.0.1:1/"), **options)
-    assert raised.value.id == "option-invalid"

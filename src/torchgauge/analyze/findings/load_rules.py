@@ -69,11 +69,10 @@ def request_errors(evidence: Evidence) -> Iterator[Finding]:
     if worst is None or not worst[1].failed_share:
         return
     name, level = worst
-    counts = {fate: count for fate, count in level.fates.items() if fate != "done" and count}
-    ordered = sorted(counts, key=lambda fate: -counts[fate])
-    listed = ", ".join(f"{counts[fate]:,} {fate}" for fate in ordered)
-    remedy = _REQUEST_ERRORS_REMEDIES[ordered[0]]
-    if ordered[0] == "unsent" and level.client is None and level.scenario == "offline":
+    listed = ", ".join(f"{count:,} {fate}" for fate, count in level.failures.items())
+    fate = next(iter(level.failures))
+    remedy = _REQUEST_ERRORS_REMEDIES[fate]
+    if fate == "unsent" and level.client is None and level.scenario == "offline":
         remedy = "The time was over before they were called: a longer --for, or fewer --requests."
     yield request_errors.finding(
         "serious" if level.failed_share and level.failed_share > SERIOUS else "warning",

@@ -120,9 +120,7 @@ class Evidence:
     def levels(self) -> tuple[tuple[str, Level], ...]:
         """The levels of load with what they are called; none of other records."""
         serving = self.serving
-        return (
-            () if serving is None else tuple(zip(serving.level_names, serving.levels, strict=True))
-        )
+        return () if serving is None else serving.named_levels
 
     @property
     def has_launches(self) -> bool:

@@ -238,7 +238,7 @@ def judged_levels(
     rulings = []
     names = {
         name: level
-        for name, level in zip(serving.level_names, serving.levels, strict=True)
+        for name, level in serving.named_levels
         if up_to is None or (not level.left_out and (level.arrivals.rate or 0.0) <= up_to)
     }
     for limit in limits:

@@ -11,7 +11,12 @@ import numpy.typing as npt
 
 from torchgauge.analyze.serving.distributions import distribution, rate, share
 from torchgauge.analyze.serving.goals import judged, within_goals
-from torchgauge.analyze.serving.request_times import RequestTimes, in_window, steady_window
+from torchgauge.analyze.serving.request_times import (
+    FIRST_ANSWERS,
+    RequestTimes,
+    in_window,
+    steady_window,
+)
 from torchgauge.analyze.serving.saturation import client_warnings, saturation, with_limit
 from torchgauge.analyze.statistics.autocorrelation import CorrelatedSamples
 from torchgauge.imports import imported
@@ -25,6 +30,9 @@ from torchgauge.records.serving.level import (
     ServerUse,
 )
 from torchgauge.records.serving.requests import Distribution, Estimate, Goal, Requests
+
+_Bools = npt.NDArray[np.bool_]
+_Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.99
 # The percentile of each scenario in MLPerf's rules.
@@ -109,17 +117,12 @@ def early_stopping(
     )
 
 
-def longest_together(
-    scheduled: npt.NDArray[np.float64], latencies: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def longest_together(scheduled: _Floats, latencies: _Floats) -> _Floats:
     """Return the latency of each query: the longest of the requests that were due together."""
     if scheduled.size == 0:
         return latencies
     begins = np.flatnonzero(np.diff(scheduled, prepend=-np.inf))
     return np.maximum.reduceat(latencies, begins)
-
-
-_Bools = npt.NDArray[np.bool_]
 
 
 def level(
@@ -131,7 +134,6 @@ def level(
     goals: Sequence[Goal] = (),
     client: ClientLoad | None = None,
     server: ServerUse | None = None,
-    tokens_by: str = "",
     mlperf: bool = False,
     interrupted: bool = False,
 ) -> Level:
@@ -145,7 +147,6 @@ def level(
         goals: The limits.
         client: How the client fared.
         server: What the server's processes used.
-        tokens_by: Who counted the tokens: "usage" (the server) or "chunks".
         mlperf: Whether to apply MLPerf's early stopping.
         interrupted: Whether Ctrl-C ended the level.
     """
@@ -157,7 +158,7 @@ def level(
         window=steady_window(columns, duration, scenario, interrupted=interrupted),
         requests=requests,
         server=server,
-        tokens_by=tokens_by or ("chunks" if np.nansum(columns.chunks) > 0 else ""),
+        tokens_by=_tokens_by(columns),
         interrupted=interrupted,
     )
     inside = in_window(columns, bare.window)
@@ -183,18 +184,25 @@ def _with_counts(
     window = bare.window
     closed = bare.arrivals.kind in ("closed", "at once")
     length = window[1] - window[0]
+    counted = _counted_answers(columns, window, None if closed else inside)
+    rates: dict[str, Estimate | None] = {}
+    if not _come_late(columns, window, inside, counted):
+        good = columns.last[counted & within_goals(columns, goals)]
+        rates = {
+            "completed": rate(columns.last[counted], window),
+            "goodput": rate(good, window) if goals else None,
+            "tokens": _tokens(columns, counted, columns.tokens_out, window),
+            "tokens_in": _tokens(columns, counted, columns.tokens_in, window),
+        }
     fates = Counter(bare.requests.fate[index] for index in np.flatnonzero(inside))
     return msgspec.structs.replace(
         bare,
         count=int(inside.sum()),
         fates=dict(fates),
         offered=float(inside.sum()) / length if length > 0 and not closed else None,
-        completed=_completed(columns, window, inside),
-        goodput=_goodput(columns, window, inside, goals),
         errors=share(~columns.done[inside]),
-        tokens=_tokens(columns, columns.tokens_out, window),
-        tokens_in=_tokens(columns, columns.tokens_in, window),
         saturation=saturation(columns, window, closed=closed),
+        **rates,
     )
 
 
@@ -221,8 +229,25 @@ def _over(goal: Goal, samples: dict[str, CorrelatedSamples]) -> Interval | None:
     return Interval(low=low, high=high, scope="process")
 
 
+def _tokens_by(columns: RequestTimes) -> str:
+    if (~np.isnan(columns.usage) & ~columns.miscounted).any():
+        return "usage"
+    return "chunks" if np.nansum(columns.chunks) > 0 else ""
+
+
 def _stream_warnings(columns: RequestTimes, inside: _Bools) -> Iterator[MeasurementWarning]:
-    """Yield the warning of streams of which no part came before the others."""
+    """Yield the warnings of wrongly counted tokens, and of streams that came in one piece."""
+    miscounted = inside & columns.miscounted
+    if count := int(miscounted.sum()):
+        tokens, contents = (int(c[miscounted].sum()) for c in (columns.usage, columns.chunks))
+        yield MeasurementWarning(
+            id="usage-contradicted",
+            message=f"Of {count:,} answers the server counted {tokens:,} tokens in its usage, and "
+            f"{contents:,} contents came. Contents are counted as tokens there.",
+            probe="serving",
+            cause="A content has a token at least: the server's count is not of what it sent.",
+            remedy="Have the server count its tokens; until then tokens/s are contents/s.",
+        )
     streams = inside & columns.done & (columns.chunks > 1)
     count = int((streams & columns.in_one_piece).sum())
     if count > streams.sum() / 2:
@@ -236,31 +261,35 @@ def _stream_warnings(columns: RequestTimes, inside: _Bools) -> Iterator[Measurem
         )
 
 
-def _completed(
-    columns: RequestTimes, window: tuple[float, float], inside: _Bools
-) -> Estimate | None:
-    """Return answers per second; None where those to the window's requests all came after it."""
-    completed = rate(columns.last[columns.done], window)
-    is_late = completed is not None and not completed.value and columns.done[inside].any()
-    return None if is_late else completed
+def _counted_answers(
+    columns: RequestTimes, window: tuple[float, float], due: _Bools | None
+) -> _Bools:
+    """Return which answers are counted per second: those in the window, at most as many as `due`.
+
+    What is above that are answers to the backlog of the warm-up, its first ones: of another rate.
+    """
+    counted = columns.done & (columns.last >= window[0]) & (columns.last <= window[1])
+    if due is not None and (above := int(counted.sum()) - int(due.sum())) > 0:
+        earlier = np.flatnonzero(counted & ~due)
+        counted[earlier[np.argsort(columns.last[earlier], kind="stable")[:above]]] = False
+    return counted
 
 
-def _goodput(
-    columns: RequestTimes, window: tuple[float, float], inside: _Bools, goals: Sequence[Goal]
-) -> Estimate | None:
-    if not goals:
-        return None
-    good = within_goals(columns, goals) & inside
-    # What is due at once is answered over time: there, a request counts when it is answered.
-    due_at_once = columns.scheduled[inside].max(initial=0.0) <= window[0]
-    return rate((columns.last if due_at_once else columns.scheduled)[good], window)
+def _come_late(
+    columns: RequestTimes, window: tuple[float, float], inside: _Bools, counted: _Bools
+) -> bool:
+    """Return whether answers take so long that the window has too few of them, or none."""
+    if not counted.any():
+        return bool(columns.done[inside].any())
+    return bool(0 < window[0] < np.median(columns.latency[columns.done][:FIRST_ANSWERS]))
 
 
 def _tokens(
-    columns: RequestTimes, tokens: npt.NDArray[np.float64], window: tuple[float, float]
+    columns: RequestTimes, counted: _Bools, tokens: _Floats, window: tuple[float, float]
 ) -> Estimate | None:
-    counted = columns.done & ~np.isnan(tokens)
-    return rate(columns.last[counted], window, tokens[counted]) if counted.any() else None
+    known = columns.done & ~np.isnan(tokens)
+    in_window = known & counted
+    return rate(columns.last[in_window], window, tokens[in_window]) if known.any() else None
 
 
 def _early_stopping(

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.serving.arrivals import schedule
+from torchgauge.analyze.serving.arrivals import WARM_UP, schedule
 from torchgauge.records.serving.level import Level, Scenario
 from torchgauge.records.serving.requests import Percentile, Requests
 
@@ -18,8 +18,10 @@ _Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
 
 # Shares of a level's duration.
-WARM_UP = 0.1
 MOST_DRAIN = 0.1
+MOST_RAMP = 0.5
+# Answers that show how long a level runs before they come as fast as requests.
+FIRST_ANSWERS = 10
 # Infinite gaps beside finite ones: of many, these suffice for any percentile from p20 up to be one.
 MOST_INFINITE, FEW_GAPS = 4, 100_000
 
@@ -76,14 +78,25 @@ class RequestTimes:
 
     @cached_property
     def tokens_in(self) -> _Floats:
-        """Tokens of the prompt."""
-        return _column(self._requests.tokens_in, self.scheduled.size)
+        """Tokens of the prompt; NaN where the server counted those of its answer wrongly."""
+        tokens = _column(self._requests.tokens_in, self.scheduled.size)
+        return np.where(self.miscounted, np.nan, tokens)
 
     @cached_property
     def tokens_out(self) -> _Floats:
-        """Tokens of the answer; where they were not counted, its chunks."""
-        tokens = _column(self._requests.tokens_out, self.scheduled.size)
-        return np.where(np.isnan(tokens), self.chunks, tokens)
+        """Tokens of the answer; where they were not counted, or wrongly, its chunks."""
+        return np.where(np.isnan(self.usage) | self.miscounted, self.chunks, self.usage)
+
+    @cached_property
+    def usage(self) -> _Floats:
+        """Tokens of the answer as the server counted them."""
+        return _column(self._requests.tokens_out, self.scheduled.size)
+
+    @cached_property
+    def miscounted(self) -> _Bools:
+        """Where the server counted fewer tokens than contents came, each at least a token."""
+        is_too_few: _Bools = self.usage < self.chunks
+        return is_too_few
 
     @cached_property
     def chunks(self) -> _Floats:
@@ -171,7 +184,8 @@ def steady_window(
 ) -> tuple[float, float]:
     """Return begin and end of the window in seconds from the level's begin.
 
-    The first tenth is warm-up: the queue begins empty, caches and connections cold. The drain is
+    The first tenth is warm-up: the queue begins empty, caches and connections cold. It is as long
+    as the first answers took, half of the duration at most: before that, few come. The drain is
     as long as nine of ten requests took, a tenth of the duration at most: what was scheduled in it
     was answered under less load. After an interruption it is as long as the longest request took,
     since slow requests lack their answer. Requests that were all due at once are not cut, and where
@@ -189,6 +203,8 @@ def steady_window(
         return 0.0, last or duration
     window = (WARM_UP * duration, duration)
     if answered.size:
+        ramp = float(answered[:FIRST_ANSWERS].max())
+        window = (max(window[0], min(ramp, MOST_RAMP * duration)), duration)
         if interrupted:
             drain = min(float(answered.max()), duration / 2)
         else:

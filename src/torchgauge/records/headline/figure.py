@@ -211,10 +211,7 @@ def level_figures(level: Level) -> Iterator[Figure]:
     mean = None if level.latency is None else level.latency.mean
     yield _bounded("serving_latency_mean", "s", f"{TIMES['latency']}, on average", mean)
     text = "Share of requests without a whole answer"
-    errors = level.errors
-    if errors is None and level.failed_share is not None:
-        errors = Estimate(value=level.failed_share, how="counted")
-    yield _bounded("serving_errors", "ratio", text, errors)
+    yield _bounded("serving_errors", "ratio", text, level.errors)
     lateness = None if level.client is None else level.client.lateness_p99
     text = "Lateness of the client, which 99 % of its requests did not exceed"
     yield Figure("serving_lateness_p99", "s", "measured", text, lateness)

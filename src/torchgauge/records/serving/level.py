@@ -191,8 +191,8 @@ class Level(Record, frozen=True, kw_only=True):
         itl: Every gap between contents, pooled; of several tokens each where `content_tokens` is
             known.
         tpot: (last − first) ÷ (tokens − 1) of each request.
-        tokens_by: Who counted the tokens: the server ("usage"), or nobody ("chunks": a content
-            counts as one); empty without tokens.
+        tokens_by: Who counted the tokens: the server ("usage"; its count below that of the contents
+            is not believed), or nobody ("chunks": a content counts as one); empty without tokens.
         controlled: The highest percentile of a goal, by a simulation of the same schedule
             (control variate): estimated; None where the two disagree or it does not help.
         saturation: Whether the backlog grew.
@@ -272,6 +272,12 @@ class Level(Record, frozen=True, kw_only=True):
         ]
         tokens, contents = (sum(column) for column in zip(*pairs, strict=True)) if pairs else (0, 0)
         return tokens / contents if tokens > contents + len(pairs) else None
+
+    @property
+    def failures(self) -> dict[Fate, int]:
+        """How many requests in the window had no whole answer by fate, the most frequent first."""
+        counts = [pair for pair in self.fates.items() if pair[0] != "done" and pair[1]]
+        return dict(sorted(counts, key=lambda pair: -pair[1]))
 
     @property
     def failed_share(self) -> float | None:

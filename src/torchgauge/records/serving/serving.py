@@ -84,7 +84,7 @@ class Serving(Exported, frozen=True, kw_only=True):
         """The record's own warnings and those of its levels, which they name."""
         of_levels = (
             msgspec.structs.replace(warning, message=f"{name}: {warning.message}")
-            for name, level in zip(self.level_names, self.levels, strict=True)
+            for name, level in self.named_levels
             for warning in level.warnings
         )
         return (*self.warnings, *of_levels)
@@ -114,6 +114,11 @@ class Serving(Exported, frozen=True, kw_only=True):
         return tuple(
             label + ", again" * labels[:index].count(label) for index, label in enumerate(labels)
         )
+
+    @property
+    def named_levels(self) -> tuple[tuple[str, Level], ...]:
+        """The levels with their names."""
+        return tuple(zip(self.level_names, self.levels, strict=True))
 
     def profile(self, level: Level | None = None) -> Profile:
         """Return a level as a profile, for what reads profiles; without one the capacity.
@@ -176,6 +181,13 @@ def level_disagreements(path: str, level: Level) -> Disagreements:
         yield f"{path}.fates", "they do not add up to `count`"
     if level.requests.scheduled and level.count > len(level.requests):
         yield f"{path}.count", "there are not as many requests"
+    answered = None if level.completed is None else level.completed.value
+    for name, part, whole in (
+        ("goodput", None if level.goodput is None else level.goodput.value, answered),
+        ("completed", answered, level.offered),
+    ):
+        if part is not None and whole is not None and part > whole * (1 + _SLACK):
+            yield f"{path}.{name}", "it is above what was answered or due per second"
     for name in _DISTRIBUTIONS:
         distribution = getattr(level, name)
         if distribution is not None:

@@ -47,10 +47,7 @@ def levels(serving: Serving, name: Csv) -> tuple[list[str], list[list[Any]]]:
         return _requests(serving)
     if name != "figures":
         raise rendering.unfit("Serving", name)
-    rows = [
-        {"level": label, **level_row(level)}
-        for label, level in zip(serving.level_names, serving.levels, strict=True)
-    ]
+    rows = [{"level": label, **level_row(level)} for label, level in serving.named_levels]
     return _table(rows, "level")
 
 

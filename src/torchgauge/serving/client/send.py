@@ -42,8 +42,6 @@ class SentLoad:
         client: Whether the client kept up.
         software: What the server calls itself; empty where it does not say.
         version: The protocol.
-        tokens_by: "usage" where the server counted tokens, "chunks" where only events were counted,
-            empty without either.
         problems: The first error text of each fate, of this machine or of the protocol.
         interrupted: Whether Ctrl-C ended it: requests that were not due yet are left out.
         seconds: From the begin until the end of sending and draining.
@@ -53,7 +51,6 @@ class SentLoad:
     client: ClientLoad
     software: str = ""
     version: str = "HTTP/1.1"
-    tokens_by: str = ""
     problems: dict[Fate, str]
     interrupted: bool = False
     seconds: float
@@ -233,12 +230,10 @@ def _load(results: Sequence[ShareResult], begin: float, interrupted: bool) -> Se
     problems: dict[Fate, str] = {}
     for result in results:
         problems = result.problems | problems
-    counted = any(number is not None for number in requests.tokens_out)
     return SentLoad(
         requests=requests,
         client=_client_load(results, requests),
         software=next((result.software for result in results if result.software), ""),
-        tokens_by="usage" if counted else "chunks" if requests.chunks else "",
         problems=problems,
         interrupted=interrupted or any(result.interrupted for result in results),
         seconds=max(max(result.end_moment for result in results) - begin, 0.0),

@@ -11,12 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Literal
 
-from torchgauge.errors import InputError
 from torchgauge.serving.client.address import Address
-from torchgauge.serving.client.dialects.every import dialect_named
 
 _SO_TIMESTAMPNS = 35  # of most architectures; others refuse it or give no such message
 _STAMP = struct.Struct("@qq")  # seconds and nanoseconds of CLOCK_REALTIME
@@ -104,24 +101,6 @@ class SendPlan:
     first_item: int = 0
     item_step: int = 1
 
-    def __post_init__(self) -> None:
-        dialect_named(self.api)
-        if self.schedule is None and self.duration == math.inf:
-            raise _invalid("A closed loop needs a duration.")
-        if self.schedule is not None:
-            times = list(map(float, self.schedule))
-            if not times or not times[0] >= 0 or not math.isfinite(times[-1]):
-                raise _invalid("A schedule needs at least one time, none of them negative.")
-            if any(not earlier <= later for earlier, later in pairwise(times)):
-                raise _invalid("The times of a schedule ascend.")
-        if not self.items:
-            raise _invalid("At least one body is needed.")
-        counts = (self.users, self.samples, self.processes, self.count, self.in_flight)
-        if any(number is not None and number < 1 for number in counts):
-            raise _invalid("Users, samples, processes, queries and requests in flight are ≥ 1.")
-        if not (0 < self.timeout < math.inf and 0 <= self.drain < math.inf):
-            raise _invalid("Timeout and drain are a number of seconds.")
-
     @property
     def seconds(self) -> float:
         """Seconds until the last request is due, or the users stop."""
@@ -179,12 +158,3 @@ class Queries:
 
 def _share(total: int, index: int, number: int) -> int:
     return total // number + (index < total % number)
-
-
-def _invalid(cause: str) -> InputError:
-    return InputError(
-        "These requests cannot be sent.",
-        id="option-invalid",
-        cause=cause,
-        remedy="Correct the options of the load.",
-    )

@@ -83,6 +83,8 @@ def _network(use: ServerUse) -> str:
 
 
 LOAD = (
+    doc.Column("offered", 2, title="offered/s",
+               get=lambda level: "" if level.offered is None else words.rate(level.offered)),
     doc.Column("answered", title="answered/s", get=lambda level: _rate(level.completed)),
     doc.Column("p50", get=_time("latency", 0.5)),
     doc.Column("± p50", title="±", priority=4, tone="faint", get=_half),
@@ -91,7 +93,7 @@ LOAD = (
     doc.Column("goodput", title="goodput/s", priority=1, get=lambda level: _rate(level.goodput)),
     doc.Column("errors", priority=3, get=lambda level: _share(level.failed_share or None)),
     doc.Column("outcome", left_aligned=True, get=words.outcome),
-)
+)  # fmt: skip
 PERCENTILES = (
     doc.Column("p50", get=_time("latency", 0.5)),
     doc.Column("p90", get=_time("latency", 0.9)),
@@ -207,7 +209,7 @@ def load(serving: Serving) -> doc.Table:
     """Return what was asked of the server, what it answered, and what a request waited."""
     rows = [
         doc.Row(name, doc.cells(LOAD, level), 1, _tone(level))
-        for name, level in zip(serving.level_names, serving.levels, strict=True)
+        for name, level in serving.named_levels
     ]
     notes = ["Times count from when a request was due."]
     if any(level.goodput is not None for level in serving.levels):
@@ -234,7 +236,7 @@ def _tables(serving: Serving) -> Iterator[doc.Block]:
     for name, columns, part_of in parts:
         rows = [
             doc.Row(label, {} if (part := part_of(level)) is None else doc.cells(columns, part), 1)
-            for label, level in zip(serving.level_names, serving.levels, strict=True)
+            for label, level in serving.named_levels
         ]
         if any(row.cells for row in rows):
             yield doc.Table(
@@ -249,7 +251,7 @@ def _goals(serving: Serving) -> doc.Table | None:
     """Return the goals at each level; None where none was judged."""
     rows = []
     levels_by_reason: dict[str, list[str]] = {}
-    for name, level in zip(serving.level_names, serving.levels, strict=True):
+    for name, level in serving.named_levels:
         if not level.goals:
             continue
         rows.append(doc.Row(name, {}, 1, "strong"))

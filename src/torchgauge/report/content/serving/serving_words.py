@@ -154,7 +154,7 @@ def mean(values: Sequence[float]) -> float | None:
 def without_intervals(serving: Serving) -> Iterator[str]:
     """Yield why the 99th percentiles of levels have no interval, the same reason once."""
     by_reason: dict[str, list[str]] = {}
-    for name, level in zip(serving.level_names, serving.levels, strict=True):
+    for name, level in serving.named_levels:
         percentile = None if level.latency is None else level.latency.percentile(0.99)
         if percentile is not None and percentile.interval is None:
             needed = (
@@ -175,11 +175,9 @@ def several_tokens(levels: Sequence[Level]) -> list[str]:
 
 def failures(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield what became of the requests of a level that were not answered whole."""
-    for name, level in zip(serving.level_names, serving.levels, strict=True):
-        counts = {fate: count for fate, count in level.fates.items() if fate != "done" and count}
-        if counts:
-            ordered = sorted(counts, key=lambda fate: -counts[fate])
-            texts = [f"{counts[fate]:,} {FATES[fate]}" for fate in ordered]
+    for name, level in serving.named_levels:
+        if level.failures:
+            texts = [f"{count:,} {FATES[fate]}" for fate, count in level.failures.items()]
             yield name, f"{', '.join(texts)} of {level.count:,}{_statuses(level)}"
 
 
@@ -192,7 +190,7 @@ def _statuses(level: Level) -> str:
 
 def controlled(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield the percentile of a goal as a control variate estimates it, by level."""
-    for name, level in zip(serving.level_names, serving.levels, strict=True):
+    for name, level in serving.named_levels:
         estimate, latency = level.controlled, level.latency
         if estimate is None or latency is None:
             continue
@@ -205,7 +203,7 @@ def controlled(serving: Serving) -> Iterator[tuple[str, str]]:
 
 def early_stopping(serving: Serving) -> Iterator[tuple[str, str]]:
     """Yield what MLPerf's rule says, by level."""
-    for name, level in zip(serving.level_names, serving.levels, strict=True):
+    for name, level in serving.named_levels:
         if level.early_stopping is not None:
             yield name, stopping(level.early_stopping)
 
@@ -235,7 +233,7 @@ def in_short(serving: Serving) -> Iterator[tuple[str, Detailed]]:
     for label, time, fraction in SHORT:
         times_by_level = [
             (name, percentile.value)
-            for name, level in zip(serving.level_names, serving.levels, strict=True)
+            for name, level in serving.named_levels
             if (times_of := getattr(level, time)) is not None
             and (percentile := times_of.percentile(fraction)) is not None
         ]
@@ -243,7 +241,7 @@ def in_short(serving: Serving) -> Iterator[tuple[str, Detailed]]:
             dict([times_by_level[0], times_by_level[-1]]).items() if times_by_level else ()
         ):
             yield label, Detailed(units.time(seconds, 3), f"  at {name}")
-    for name, level in zip(serving.level_names, serving.levels, strict=True):
+    for name, level in serving.named_levels:
         if level.server is not None and level.server.first_saturated:
             yield "at its limit", Detailed(level.server.first_saturated, f"  at {name}")
             break

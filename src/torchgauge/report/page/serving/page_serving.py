@@ -247,7 +247,7 @@ def choice(serving: Serving) -> Choice:
                 "server": load_series.server(level),
             },
         )
-        for name, level in zip(serving.level_names, serving.levels, strict=True)
+        for name, level in serving.named_levels
     ]
     return Choice("Load", options or [Option("", {})], headline(serving) or 0)
 
@@ -262,10 +262,7 @@ def method(serving: Serving) -> dict[str, Any]:
              "independent of each other", "requests in a queue resemble their neighbours"],
         ]],
     ]  # fmt: skip
-    parts += [
-        [f"Load {name}", list(_sending(level))]
-        for name, level in zip(serving.level_names, serving.levels, strict=True)
-    ]
+    parts += [[f"Load {name}", list(_sending(level))] for name, level in serving.named_levels]
     return {"parts": parts, "figures": []}
 
 
