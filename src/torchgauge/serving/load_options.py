@@ -130,11 +130,11 @@ class LoadOptions:
     def _check_rates(self) -> None:
         if len(self.rates) > MOST_RATES:
             raise _invalid("rates", f"{len(self.rates):,}", f"{MOST_RATES} at most")
-        given = "rate" if self.rates else "arrivals" if self.arrivals != "poisson" else ""
-        if given and self.scenario != "server":
+        option = "rate" if self.rates else "arrivals" if self.arrivals != "poisson" else ""
+        if option and self.scenario != "server":
             raise _conflict(
-                f"A {self.scenario} load has no {given}: its requests wait for each other.",
-                f"Leave the {given} out, or choose the scenario server.",
+                f"A {self.scenario} load has no {option}: its requests wait for each other.",
+                f"Leave the {option} out, or choose the scenario server.",
             )
         if self.rates == "auto" and not self.goals:
             raise _conflict(

@@ -287,9 +287,9 @@ def _come_late(
 def _tokens(
     columns: RequestTimes, counted: _Bools, tokens: _Floats, window: tuple[float, float]
 ) -> Estimate | None:
-    known = columns.done & ~np.isnan(tokens)
-    in_window = known & counted
-    return rate(columns.last[in_window], window, tokens[in_window]) if known.any() else None
+    has_tokens = columns.done & ~np.isnan(tokens)
+    used = has_tokens & counted
+    return rate(columns.last[used], window, tokens[used]) if has_tokens.any() else None
 
 
 def _early_stopping(

@@ -182,11 +182,11 @@ def level_disagreements(path: str, level: Level) -> Disagreements:
     if level.requests.scheduled and level.count > len(level.requests):
         yield f"{path}.count", "there are not as many requests"
     answered = None if level.completed is None else level.completed.value
-    for name, part, whole in (
+    for name, rate, limit in (
         ("goodput", None if level.goodput is None else level.goodput.value, answered),
         ("completed", answered, level.offered),
     ):
-        if part is not None and whole is not None and part > whole * (1 + _SLACK):
+        if rate is not None and limit is not None and rate > limit * (1 + _SLACK):
             yield f"{path}.{name}", "it is above what was answered or due per second"
     for name in _DISTRIBUTIONS:
         distribution = getattr(level, name)
