@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.cli.main import main
+from torchgauge.measure.work import outside
+from torchgauge.measure.work.internals import TORCH_FOLDER
 from torchgauge.records import rendering
 
 SIDE = 8
@@ -179,6 +182,13 @@ def extension(tmp_path_factory):
 
 
 @pytest.mark.thorough
+def test_torchs_own_libraries_are_none_where_torch_is_behind_a_link(tmp_path):
+    (tmp_path / "torch").symlink_to(TORCH_FOLDER, target_is_directory=True)
+    library, *_ = Path(TORCH_FOLDER).glob("lib/libtorch_python.*")
+    for folder in (Path(TORCH_FOLDER), tmp_path / "torch", Path(TORCH_FOLDER).resolve()):
+        assert not outside._takes_tensors(str(folder / "lib" / library.name))
+
+
 def test_a_call_of_an_extension_is_at_least_and_named(extension):
     before = sys.getprofile()
     function = lambda model, y: extension.same(y)  # noqa: E731

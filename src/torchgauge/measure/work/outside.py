@@ -61,6 +61,7 @@ _EXITS: tuple[tuple[Any, tuple[str, ...]], ...] = (
 )  # fmt: skip
 _ENTRIES = ("from_numpy", "as_tensor", "asarray", "tensor", "frombuffer")
 _FROMBUFFER = torch.frombuffer
+_TORCH = Path(TORCH_FOLDER).resolve()  # an environment may be a link, or its files
 
 
 class Address(int):
@@ -295,7 +296,7 @@ def _loaded() -> set[str]:
 @functools.cache
 def _takes_tensors(file: str) -> bool:
     """Whether a file is an extension that is linked to torch's Python, and not torch's own."""
-    if not file.endswith((".so", ".pyd")) or file.startswith(TORCH_FOLDER):
+    if not file.endswith((".so", ".pyd")) or Path(file).resolve().is_relative_to(_TORCH):
         return False
     with (
         contextlib.suppress(OSError, ValueError),
