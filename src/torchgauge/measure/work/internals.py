@@ -17,7 +17,7 @@ import torch
 
 # This import does not load torch._dynamo, which takes a second.
 from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -28,37 +28,6 @@ from torch.utils._python_dispatch import (
 
 from torchgauge.errors import MeasurementError
 from torchgauge.signals import restoring
-
-__all__ = [
-    "DISABLED_DISPATCH",
-    "EARLY_STOP",
-    "TORCH_FOLDER",
-    "DispatchMode",
-    "HigherOrderOperator",
-    "aten_operator",
-    "backward_code",
-    "current_node",
-    "decomposed",
-    "draw_as_eager",
-    "dynamo",
-    "generated_code",
-    "graph_task",
-    "graphs_seen",
-    "in_checkpoint",
-    "innermost_hooks",
-    "is_compiled",
-    "is_compiled_function",
-    "is_torchs",
-    "kernel_sources",
-    "modes",
-    "never_compiled",
-    "never_traced",
-    "node_number",
-    "sequence_number",
-    "storage_key",
-    "unseen",
-    "without_mode",
-]
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
