@@ -136,15 +136,14 @@ def unique(held: Iterable[Held]) -> list[Held]:
 
 
 def unregistered(
-    model: Callable[..., Any], called: Iterable[nn.Module], probe: str
+    counts: ParameterCounts, called: Iterable[nn.Module], probe: str
 ) -> tuple[MeasurementWarning, ...]:
     """Return the warning of layers with parameters that no module of a model has registered.
 
     They are in plain containers, or somewhere else and were `called`.
     """
-    if module_of(model) is None:
+    if module_of(counts.model) is None:
         return ()
-    counts = ParameterCounts(model)
     names = {id(layer.module): layer for layer in counts.layers if layer.holder is not None}
     outside = {id(module): Layer(type(module).__name__, module) for module in called}
     known_ids = {id(layer.module) for layer in counts.layers}
@@ -173,15 +172,16 @@ class ParameterCounts:
     """Counts the parameters of a model's modules, a shared one once in each."""
 
     def __init__(self, model: Callable[..., Any]) -> None:
-        self.layers: list[Layer] = []
+        self.model = model
+        self.layers = layers_of(model)
         self._own: dict[int, dict[object, int]] = {}
         self._inside: defaultdict[int | None, list[nn.Module]] = defaultdict(list)
-        self._add(model)
+        self._add(model, self.layers)
 
     def own(self, module: nn.Module) -> dict[object, int]:
         """Return the elements of a module's own parameters, by key."""
         if id(module) not in self._own:
-            self._add(module)
+            self._add(module, layers_of(module))
         return self._own[id(module)]
 
     def total(self, module: nn.Module) -> int:
@@ -196,9 +196,8 @@ class ParameterCounts:
                 pending += (*inner.children(), *self._inside[id(inner)])
         return sum(counts.values())
 
-    def _add(self, model: Callable[..., Any]) -> None:
-        for layer in layers_of(model):
-            self.layers.append(layer)
+    def _add(self, model: Callable[..., Any], layers: list[Layer]) -> None:
+        for layer in layers:
             self._own.setdefault(id(layer.module), {})
             if layer.holder is not None:
                 self._inside[layer.holder].append(layer.module)

@@ -34,7 +34,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.records.memory.memory import AliveTensor, Memory, Part
 from torchgauge.targets import hygiene, members
 from torchgauge.targets.contents.walk import tensors_in
-from torchgauge.targets.holdings import unregistered
+from torchgauge.targets.holdings import ParameterCounts, unregistered
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training
 
@@ -100,7 +100,7 @@ def measure(placement: Placement, *, train: Training | bool | None = None) -> Me
             *([varying_warning("memory")] if recorded.varies else []),
             *broken,
             *torchscript_warnings(placement),
-            *unregistered(placement.model, own.called, "memory"),
+            *unregistered(ParameterCounts(placement.model), own.called, "memory"),
             *unread_warnings(placement.inputs),
             *step.saved_state.warnings("memory"),
         ),

@@ -115,7 +115,7 @@ def _measured(
     rows = counter.rows({call: number for number, call in enumerate(calls)})
     if not rows and (module is None or has_results):
         rows = (UNSEEN,)
-    uncalled = not_called(module, counter.calls.was_called, counter.parameters.read)
+    uncalled = not_called(module, counter.calls, counter.parameters.read)
     return Cost(
         nodes=nodes,
         rows=rows,
@@ -130,7 +130,7 @@ def _measured(
             *outside.warnings(),
             *_compiled(model, modules),
             *warnings_of(uncalled),
-            *unregistered(model, counter.calls.outside(), "cost"),
+            *unregistered(counter.calls.parameters, counter.calls.outside(), "cost"),
             *_thread_warnings(counter.calls.foreign_threads),
             *saved_modes.warnings("cost", lasting_only=True),
         ),

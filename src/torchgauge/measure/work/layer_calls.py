@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -178,6 +179,11 @@ class LayerCalls:
         """Return the layers that ran and that the model does not have."""
         return self._modules.outside()
 
+    @functools.cached_property
+    def parameters(self) -> ParameterCounts:
+        """The parameters after the call: it may have made those of lazy modules."""
+        return ParameterCounts(self._modules.target)
+
     def current(self) -> LayerCall:
         """Return the layer call that is running on this thread."""
         return self._thread.current or self.root
@@ -205,8 +211,7 @@ class LayerCalls:
         With `shapes` also those of the tensors that the last call took and returned.
         """
         pending: list[tuple[LayerCall, int]] = [(self.root, -1)]
-        number = 0
-        counts = ParameterCounts(self._modules.target)
+        number, total = 0, self.parameters.total
         while pending:
             call, parent = pending.pop()
             yield (
@@ -216,7 +221,7 @@ class LayerCalls:
                     kind=call.kind,
                     parent=parent,
                     calls=call.calls,
-                    parameters=None if call.module is None else counts.total(call.module),
+                    parameters=None if call.module is None else total(call.module),
                     inputs=_listed(call.inputs) if shapes else None,
                     outputs=_listed(call.outputs) if shapes else None,
                 ),

@@ -6,17 +6,17 @@ with its output's projection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import nn
 
 from torchgauge import units
+from torchgauge.measure.work.layer_calls import LayerCalls
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.work.cost import NotCalled
 from torchgauge.targets import members
-from torchgauge.targets.holdings import ParameterCounts
 
 ID = "modules-not-called"
 MAX_NAMED = 3
@@ -42,18 +42,17 @@ class ParametersRead:
 
 
 def not_called(
-    module: nn.Module | None, called: Callable[[nn.Module], bool], read: set[int]
+    module: nn.Module | None, calls: LayerCalls, read: set[int]
 ) -> tuple[NotCalled, ...]:
     """Return the outermost modules that were left alone; `read` is ids of parameters."""
     if module is None:
         return ()
     modules = list(module.named_modules(remove_duplicate=False))
     # A layer that is shared may have been called by its other name.
-    touched = read | {
-        id(parameter) for _, layer in modules if called(layer) for parameter in _own(layer)
-    }
+    ran = [layer for _, layer in modules if calls.was_called(layer)]
+    touched = read | {id(parameter) for layer in ran for parameter in _own(layer)}
     used = {
-        name: called(layer)
+        name: calls.was_called(layer)
         or isinstance(layer, torch.jit.ScriptModule)  # whose insides are not seen
         or any(id(parameter) in touched for parameter in _own(layer))
         for name, layer in modules
@@ -62,11 +61,10 @@ def not_called(
         if name and used[name]:
             used[name.rpartition(".")[0]] = True
     uncalled: list[NotCalled] = []
-    counts = ParameterCounts(module)
     for name, layer in modules:
         if not name or used[name] or (uncalled and name.startswith(f"{uncalled[-1].path}.")):
             continue
-        if count := counts.total(layer):
+        if count := calls.parameters.total(layer):
             uncalled.append(NotCalled(path=name, kind=type(layer).__name__, parameters=count))
     return tuple(uncalled)
 
