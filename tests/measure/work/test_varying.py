@@ -10,6 +10,7 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge import units
+from torchgauge.measure.work import variation
 from torchgauge.records.figures import figures
 
 LAYER = 2 * 5 * 8 * 8  # FLOPs of a layer without bias on five rows
@@ -176,6 +177,47 @@ def test_state_that_decides_on_no_work_is_no_range():
 def test_what_is_outside_of_the_model_decides_on_the_work(device):
     cost = tg.count_cost(CountingOutside().to(device), torch.randn(5, 8, device=device))
     assert cost.flops_range == (LAYER, 4 * LAYER)
+
+
+class LongOutside(nn.Module):
+    """More than 6,000 operators, a hundred of them for each step of the counter."""
+
+    def forward(self, x):
+        for _ in range(6000 + 100 * next(OUTSIDE)):
+            x = x.neg()
+        return x
+
+
+def test_a_long_call_is_counted_again(monkeypatch):
+    monkeypatch.setattr(variation, "SECONDS", 0)
+    cost = tg.count_cost(LongOutside(), torch.randn(1))
+    assert cost.flops_range == (6100, 6400)
+    assert "work-varies" in {warning.id for warning in cost.warnings}
+
+
+def test_a_call_that_takes_too_long_is_counted_once_and_says_so(monkeypatch):
+    monkeypatch.setattr(variation, "LONGEST", 0)
+    cost = tg.count_cost(CountingOutside(), torch.randn(5, 8))
+    assert cost.flops_range is None
+    assert cost.warnings[-1].id == "one-call-counted"
+    assert cost.warnings[-1].cause.startswith("Counting it took ")
+    # A sign that calls differ is followed at any length.
+    assert tg.count_cost(RandomDepth(), torch.randn(5, 8)).flops_range == (LAYER, 4 * LAYER)
+
+
+def test_a_call_that_cannot_be_repeated_is_of_one_call():
+    calls = itertools.count()
+
+    class Once(Deep):
+        def forward(self, x):
+            if next(calls):
+                raise RuntimeError("spent")
+            return self.run(x, 4)
+
+    cost = tg.count_cost(Once(), torch.randn(5, 8))
+    assert (cost.flops, cost.flops_range) == (4 * LAYER, None)
+    assert [warning.id for warning in cost.warnings] == ["one-call-counted"]
+    assert "RuntimeError" in cost.warnings[0].cause
 
 
 def test_calls_of_other_layers_with_as_many_flops_have_no_range():

@@ -25,9 +25,9 @@ from torchgauge.targets.hygiene.process import save_randomness
 MOST_CALLS = 9
 SECONDS = 1.0  # that further calls take together where none differs
 LEAST_DIFFERING = 4
-# Operator calls, and FLOPs on tensors with values, of a call that is counted twice without a sign
-# that calls differ: what is outside of the model (a global, a clock, a generator) gives none.
-FEW_CALLS, FEW_FLOPS = 5_000, 10**10
+# Seconds within which a call is counted that is counted twice without a sign that calls differ:
+# what is outside of the model (a global, a clock, a generator of its own) gives none.
+LONGEST = 10.0
 
 
 class Variation:
@@ -64,34 +64,50 @@ def _random_state() -> bytes:
 def counted_calls(measure: Callable[[Variation], Cost]) -> Cost:
     """Return the cost of a call, with the range of FLOPs of others where they do other work.
 
-    Others are counted if the call drew random numbers, changed the model, or is short, in which
-    case a second one shows whether they differ. What the first alone does, such as making the
-    parameters of a lazy module, is no difference between calls. `measure` counts one, and notes
-    what may let others do other work.
+    Others are counted if the call drew random numbers, changed the model, or took `LONGEST` at
+    most, in which case a second one shows whether they differ; where there is none, a warning says
+    so. What the first alone does, such as making the parameters of a lazy module, is no difference
+    between calls. `measure` counts one, and notes what may let others do other work.
     """
     variation, further = Variation(), list[Cost]()
+    start = time.perf_counter()
     first = measure(variation)
-    computed = first.flops if first.counted_on not in ("meta", "fake") else 0
-    short = sum(row.calls for row in first.rows) <= FEW_CALLS and computed <= FEW_FLOPS
-    work_of_first, works = _work(first), list[Counter[tuple[Any, ...]]]()
-    end = time.perf_counter() + SECONDS
-    with contextlib.ExitStack() as undo, contextlib.suppress(ModelError):
-        # The first call succeeded: what a later one does not like is no figure's.
+    seconds = time.perf_counter() - start
+    cause = f"Counting it took {units.time(seconds)}."
+    with contextlib.ExitStack() as undo:
         undo.callback(save_randomness())
-        while len(further) < MOST_CALLS:
-            differ = any(work != work_of_first for work in works)
-            unclear = short and (differ or not further)
-            if not (variation.draw_again or variation.progresses or unclear):
-                break
-            enough = len(further) >= (LEAST_DIFFERING if differ else 1)
-            if enough and time.perf_counter() > end:
-                break
-            if variation.draw_again:
-                variation.draw_again()
-            variation.earlier_calls = variation.progresses * (1 + len(further))
-            further.append(measure(variation))
-            works.append(_work(further[-1]))
+        try:
+            further.extend(_further_calls(measure, variation, first, twice=seconds <= LONGEST))
+        except ModelError as error:  # the first call succeeded: this is no figure's
+            cause = error.message
+    if not further:
+        message = "One call was counted: others may do other work."
+        warning = MeasurementWarning(
+            id="one-call-counted", message=message, probe="cost", cause=cause
+        )
+        return msgspec.structs.replace(first, warnings=(*first.warnings, warning))
+    works = [_work(cost) for cost in further]
     return first if all(work == works[0] for work in works) else _with_range(first, further)
+
+
+def _further_calls(
+    measure: Callable[[Variation], Cost], variation: Variation, first: Cost, *, twice: bool
+) -> Iterator[Cost]:
+    """Count calls until it shows how they differ; without a sign that they do, one if `twice`."""
+    end, differ = time.perf_counter() + SECONDS, False
+    work_of_first = _work(first)
+    for number in range(1, MOST_CALLS + 1):
+        unclear = twice and (differ or number == 1)
+        if not (variation.draw_again or variation.progresses or unclear):
+            return
+        if number > (LEAST_DIFFERING if differ else 1) and time.perf_counter() > end:
+            return
+        if variation.draw_again:
+            variation.draw_again()
+        variation.earlier_calls = variation.progresses * number
+        cost = measure(variation)
+        differ |= _work(cost) != work_of_first
+        yield cost
 
 
 def _work(cost: Cost) -> Counter[tuple[Any, ...]]:
