@@ -123,7 +123,6 @@ def test_mistakes_are_named_with_what_was_meant(sent, capsys, arguments, identit
 @pytest.mark.parametrize(
     ("target", "arguments", "identity", "text"),
     [
-        (URL, ("--max-batch", "8"), "option-conflict", "--max-batch fits a model"),
         (URL, ("--tokens", "1:2", "--prompts", "p"), "option-conflict", "all say what is sent"),
         (URL, ("--input", "1x8"), "option-conflict", "--input fits a model"),
         (URL, ("--bearer-env", "sk-123"), "option-invalid", "the name of an environment variable"),

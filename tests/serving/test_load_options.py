@@ -71,8 +71,6 @@ def test_without_a_rate_goals_are_searched_and_else_it_is_missing():
 @pytest.mark.parametrize(
     ("endpoint", "settings", "name"),
     [
-        (True, {"rate": 5, "max_batch": 8}, "max_batch"),
-        (True, {"rate": 5, "max_delay": 1}, "max_delay"),
         (False, {"rate": 5, "api": "openai-chat"}, "api"),
         (False, {"rate": 5, "tokens": (1, 2)}, "tokens"),
         (False, {"rate": 5, "bearer_env": "TOKEN"}, "bearer_env"),

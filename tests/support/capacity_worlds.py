@@ -1,6 +1,8 @@
 """Servers that are known in full, to plan for and to hold plans to."""
 
 import heapq
+import itertools
+import math
 import random
 
 import numpy as np
@@ -11,6 +13,7 @@ from torchgauge.analyze.capacity.simulation import Workers, at_random, drawn, si
 from torchgauge.records.serving.capacity_plan import BatchTimes, ServiceTimes, TokenTimes
 from torchgauge.records.serving.level import Arrivals, Level
 from torchgauge.records.serving.requests import Goal
+from torchgauge.records.serving.serving import ServedBy
 
 FIXED, PER_REQUEST = 4e-3, 2e-3
 P99 = Goal(metric="latency", fraction=0.99, limit=0.05, text="p99<50ms")
@@ -110,6 +113,35 @@ def load_record(order, rate, *, workers=1, count=3000, seed=0, room=None, jitter
         workers=workers,
     )  # fmt: skip
     return servings.serving([shown], service_times=times)
+
+
+def batching_record(*rates, delay, collects, count=3000, **served):
+    """Return a record of load on an endpoint that batches 8 and names its batches.
+
+    A batch of b takes 4 + 2 b ms, and each request 1 ms beside it. `delay` begins when the free
+    worker takes the first request (`collects`), or when that came.
+    """
+    levels = []
+    for seed, rate in enumerate(rates):
+        draw = random.Random(seed)
+        due = list(itertools.accumulate(draw.expovariate(rate) for _ in range(count)))
+        free, columns = 0.0, {"last": [], "batch": [], "service": []}
+        while len(columns["last"]) < count:
+            waiting = due[len(columns["last"]) :][:8]
+            begin = (max(waiting[0], free) if collects else waiting[0]) + delay
+            begin = max(free, min(begin, waiting[7] if len(waiting) == 8 else math.inf))
+            size = sum(moment <= begin for moment in waiting)
+            seconds = (FIXED + PER_REQUEST * size) * draw.lognormvariate(0, 0.02)
+            free = begin + seconds
+            columns["last"] += [free + 1e-3] * size
+            columns["batch"] += [size] * size
+            columns["service"] += [seconds] * size
+        made = requests(due, columns["last"], sent=due, first=columns["last"], **columns)
+        levels.append(Level(
+            arrivals=Arrivals(kind="poisson", rate=float(rate)), duration=due[-1],
+            window=(0.0, due[-1]), requests=made, count=count, fates={"done": count},
+        ))  # fmt: skip
+    return servings.serving(levels, served_by=ServedBy(kind="endpoint", **served))
 
 
 def _serve(order, chosen, due, took, ends, workers, room):

@@ -137,8 +137,8 @@ def plan(**changes):
                   measured=estimate(0.0107, 0.02), inside=True),
             Check(figure="latency p99", rate=250.0, predicted=estimate(0.031),
                   measured=estimate(0.0391, 0.06), inside=False),
-            Check(figure="knee", rate=300.0, predicted=Estimate(value=531.0),
-                  measured=Estimate(value=540.0)),
+            Check(figure="TTFT p50", rate=300.0, predicted=Estimate(value=0.531),
+                  measured=Estimate(value=0.540)),
         ),
         "findings": (
             Finding(id="single-worker-lost", severity="warning",

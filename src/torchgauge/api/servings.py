@@ -59,8 +59,8 @@ def measure_serving(
         prompts: A file with a prompt on each line.
         tokens: Tokens of made-up prompts and of their answers.
         model: The model that prompts are for; empty: the first that the endpoint lists.
-        max_batch: Requests that the server of a model computes at once at most.
-        max_delay: Seconds for which a batch waits to fill.
+        max_batch: Requests that the server computes at once at most; of a URL 1: unknown.
+        max_delay: Seconds for which a batch waits to fill; of a URL 0: unknown.
         workers: Processes that compute, behind one queue; of a URL, how many it has.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Add what MLPerf's early stopping says.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind
 from torchgauge.cli import formats
 from torchgauge.cli.options import loads
-from torchgauge.cli.options.numbers import positive, seconds, whole_number
+from torchgauge.cli.options.numbers import positive, whole_number
 from torchgauge.cli.options.target import add_runtime_options, runtime_options
 from torchgauge.cli.output import prints_to_stderr, tell_lines
 from torchgauge.errors import ExitCode, InputError
@@ -98,7 +98,7 @@ def _add_workers(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--max-delay",
-        type=lambda text: 0.0 if text in ("0", "0s", "0ms") else seconds(text),
+        type=loads.delay,
         metavar="TIME",
         help="how long a batch waits to fill (default: as the server was set, or 0)",
     )
@@ -150,14 +150,7 @@ def _failures(text: str) -> int:
 
 def _tokens(text: str) -> tuple[tuple[int, int], ...]:
     """Return prompts with answers: "128:64,512:128"."""
-    pairs = []
-    for part in text.split(","):
-        prompt, _, answer = part.strip().partition(":")
-        if not (prompt.isdecimal() and answer.isdecimal() and int(prompt) and int(answer)):
-            message = f"'{part}' is not a prompt and an answer in tokens, such as 128:64"
-            raise argparse.ArgumentTypeError(message)
-        pairs.append((int(prompt), int(answer)))
-    return tuple(pairs)
+    return tuple(loads.tokens(part.strip()) for part in text.split(","))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -179,7 +172,10 @@ def run(options: argparse.Namespace) -> int:
             )
     with Interrupts() as interrupts:  # a plan that is made is written before a Ctrl-C ends it
         written = formats.write(plan, options, "capacity")
-    _show(plan, options)
+    for warning in plan.warnings:
+        if warning.traceback:
+            tell_lines(warning.traceback)
+    formats.show(plan, options)
     formats.say(written)
     return _code(plan, interrupted=interrupts.noted)
 
@@ -231,28 +227,13 @@ def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
 
     file = None if arrival_kind(options.arrivals) else Path(options.arrivals)
     goals = " ".join(options.goals or ())
+    names = (
+        *("rate", "arrivals", "max_batch", "max_delay", "workers", "failures", "tune", "price"),
+        *("tokens", "token_budget", "row", "seed"),
+    )
     return CapacityOptions(
-        rate=options.rate,
-        arrivals=options.arrivals,
         recorded=tuple(sorted(recorded_times(file))),
         file="" if file is None else file.name,
         goals=parse_goals(goals) if goals.strip() else (),
-        max_batch=options.max_batch,
-        max_delay=options.max_delay,
-        workers=options.workers,
-        failures=options.failures,
-        tune=options.tune,
-        price=options.price,
-        tokens=options.tokens,
-        token_budget=options.token_budget,
-        row=options.row,
-        seed=options.seed,
+        **{name: getattr(options, name) for name in names},
     )
-
-
-def _show(plan: CapacityPlan, options: argparse.Namespace) -> None:
-    """Print the record as JSON, or the summary."""
-    for warning in plan.warnings:
-        if warning.traceback:
-            tell_lines(warning.traceback)
-    formats.show(plan, options)

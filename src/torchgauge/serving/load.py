@@ -81,6 +81,8 @@ def _of_endpoint(
         kind="endpoint", address=address.text, model=model,
         api="grpc" if address.scheme in ("grpc", "grpcs") else options.api,
         workers=options.workers if options.workers > 1 else None,
+        max_batch=options.max_batch if options.max_batch > 1 else None,
+        max_delay=options.max_delay or None,
     )  # fmt: skip
     with ServerWatch.of_port(address) as watch:
         load = _Load(address, items, options, progress, interrupts, watch)

@@ -15,7 +15,6 @@ from torchgauge.similar import did_you_mean, similar
 
 # By what they need: a URL, the reference server, or requests that are sent.
 OF_ENDPOINTS = ("api", "body", "prompts", "tokens", "allow_remote", "bearer_env", "http2", "model")
-OF_SERVERS = ("max_batch", "max_delay")
 OF_SENDING = ("in_flight", "timeout", "processes", "max_delay", "workers")
 DURATION = 10.0
 OFFLINE_REQUESTS = 256
@@ -43,8 +42,9 @@ class LoadOptions:
         prompts: A file with a prompt on each line.
         tokens: Tokens of made-up prompts, and of their answers.
         model: The model that prompts are for; empty: the first that the endpoint lists.
-        max_batch: Requests that the reference server computes at once at most.
-        max_delay: Seconds that it waits for a batch to fill at most.
+        max_batch: Requests that the reference server computes at once at most, or that an endpoint
+            does; of that 1: unknown.
+        max_delay: Seconds that it waits for a batch to fill at most; of an endpoint 0: unknown.
         workers: Its workers, or those of an endpoint, behind one queue.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Whether MLPerf's early stopping is applied.
@@ -160,14 +160,14 @@ class LoadOptions:
         """
         if not self.searches:
             _ = self.level_rates
-        subjects = dict.fromkeys(OF_SERVERS, "a model that is served here")
-        if not endpoint:
-            subjects = dict.fromkeys(OF_ENDPOINTS, "an endpoint, named by its URL")
-            if self.scenario != "server":
-                calls = f"requests that are sent: {self.scenario} calls the model itself"
-                subjects |= dict.fromkeys(OF_SENDING, calls)
-            if self.scenario in ("single-stream", "multi-stream"):
-                subjects["max_batch"] = "other scenarios: this one has batches of its own"
+        if endpoint:
+            return
+        subjects = dict.fromkeys(OF_ENDPOINTS, "an endpoint, named by its URL")
+        if self.scenario != "server":
+            calls = f"requests that are sent: {self.scenario} calls the model itself"
+            subjects |= dict.fromkeys(OF_SENDING, calls)
+        if self.scenario in ("single-stream", "multi-stream"):
+            subjects["max_batch"] = "other scenarios: this one has batches of its own"
         for option in dataclasses.fields(self):
             if option.name in subjects and getattr(self, option.name) != option.default:
                 raise _conflict(

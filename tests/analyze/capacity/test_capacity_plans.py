@@ -321,6 +321,45 @@ def test_workers_of_an_endpoint_are_said_or_asked_for(workers):
     assert ("load it with --workers" in reason) == (workers == 1)
 
 
+@pytest.mark.parametrize("collects", [False, True])
+@pytest.mark.parametrize("said", [{}, {"max_delay": 0.01}, {"max_batch": 8, "max_delay": 0.01}])
+def test_an_endpoint_that_batches_is_planned_as_its_requests_show(collects, said):
+    """With a delay of 10 ms and 1 ms beside; Triton's begins with the request, LitServe's later."""
+    record = worlds.batching_record(250, delay=0.01, collects=collects, count=700)
+    made = plan(record, CapacityOptions(rate=300.0, effort=0.01, workers=1, **said))
+    assert made.refused == ""
+    assert made.times.collects == collects
+    assert made.times.max_batch == made.settings[0].max_batch == 8
+    assert [check.inside for check in made.checks] == [True] * 2
+    estimated = "delay-estimated" in [warning.id for warning in made.warnings]
+    if said:
+        assert not estimated
+        assert (made.times.max_delay, made.times.overhead) == (0.01, pytest.approx(1e-3))
+    else:
+        assert estimated
+        assert (made.times.max_delay, made.times.overhead) == (pytest.approx(0.011), 0.0)
+
+
+def test_settings_of_an_endpoint_may_be_said_with_its_load():
+    said = {"max_batch": 8, "max_delay": 0.01}
+    record = worlds.batching_record(250, delay=0.01, collects=True, count=700, **said)
+    made = plan(record, CapacityOptions(rate=300.0, effort=0.01, workers=1, max_delay=0.0))
+    assert (made.times.max_delay, made.settings[0].max_delay) == (0.01, 0.0)
+    assert made.refused == ""
+
+
+def test_an_endpoint_that_is_slower_than_its_batches_has_no_more_workers():
+    record = worlds.batching_record(250, delay=0.01, collects=True, count=700)
+    halved = tuple(
+        msgspec.structs.replace(part, seconds=tuple(0.3 * second for second in part.seconds))
+        for part in service_times(record).batches
+    )
+    times = ServiceTimes(source="server", batches=halved, max_batch=8)
+    made = plan(msgspec.structs.replace(record, service_times=times), CapacityOptions(rate=300.0))
+    assert "times as long" in made.refused
+    assert "workers" not in made.refused
+
+
 def test_service_times_of_a_profile():
     profile = records.profile()
     times = service_times(profile)

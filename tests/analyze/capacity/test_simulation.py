@@ -63,6 +63,14 @@ def test_last_batch_waits_for_its_delay():
     assert ends([0, 0.25], constant(1, 1, 1), Workers(1, 3, 5.0)) == [6, 6]
 
 
+def test_a_delay_may_begin_when_a_worker_takes_the_first_request():
+    """The second one comes at 2.5 and is taken at 3; at 4 the third is there too."""
+    workers = Workers(1, 3, 1.0, collects=True)
+    assert ends([0, 2.5, 3.8], constant(2.0, 2.0, 2.0), workers) == [3, 6, 6]
+    workers = Workers(1, 3, 1.0)
+    assert ends([0, 2.5, 3.8], constant(2.0, 2.0, 2.0), workers) == [3, 5.5, 7.5]
+
+
 def test_no_delay_takes_who_waits():
     # One starts at once; the two that came meanwhile go together.
     served = simulate(np.array([0, 0.1, 0.2]), constant(1.0, 1.5), Workers(1, 2))

@@ -52,7 +52,7 @@ class Planner:
 
     def workers(self, count: int) -> Workers:
         """Return `count` workers as the options set them."""
-        return Workers(count, self.max_batch, self.max_delay)
+        return Workers(count, self.max_batch, self.max_delay, self.times.collects)
 
     def plan(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan."""
@@ -178,7 +178,10 @@ class Planner:
 
         Those that are planned already keep their figures, of longer simulations.
         """
-        planned_by_setting = {Workers(s.workers, s.max_batch, s.max_delay): s for s in planned}
+        collects = self.times.collects
+        planned_by_setting = {
+            Workers(s.workers, s.max_batch, s.max_delay, collects): s for s in planned
+        }
         numbers = sorted({setting.workers for setting in planned})
         sizes = {2**power for power in range(self.model.largest_batch.bit_length())}
         sizes |= {self.max_batch, self.model.largest_batch}
@@ -189,7 +192,7 @@ class Planner:
         options = dataclasses.replace(self.options, effort=TUNING_EFFORT * self.options.effort)
         predictor = Predictor(self.model, options)
         candidates = [
-            Workers(number, size, delay)
+            Workers(number, size, delay, collects)
             for number in numbers
             for size in sorted(sizes)
             for delay in (sorted(delays) if size > 1 else [0.0])

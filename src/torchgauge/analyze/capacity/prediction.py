@@ -20,6 +20,7 @@ from torchgauge.analyze.capacity.server_model import (
     with_model_error,
 )
 from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.analyze.serving.goals import goal_result
 from torchgauge.records.serving.requests import (
     Distribution,
     Estimate,
@@ -267,10 +268,4 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
     verdict: GoalVerdict = "unclear"
     if high <= goal.limit or low > goal.limit:
         verdict = "met" if high <= goal.limit else "missed"
-    return GoalResult(
-        goal=goal,
-        verdict=verdict,
-        value=figure.value,
-        interval=figure.interval,
-        reason=figure.reason,
-    )
+    return goal_result(goal, verdict, figure, figure.reason)

@@ -149,11 +149,13 @@ def _check(
     )
 
 
-def unlike(all_checks: tuple[Check, ...], far: Mapping[str, float] = FAR) -> str:
+def unlike(
+    all_checks: tuple[Check, ...], far: Mapping[str, float] = FAR, if_shorter: str = ""
+) -> str:
     """Return how measured figures contradict the predictions; empty where they agree.
 
     Only what lies `far` out counts: a machine that is a few percent slower than it was is no other
-    server.
+    server. `if_shorter` is added where they are shorter.
     """
     for check in all_checks:
         interval, times = check.predicted.interval, far.get(check.figure)
@@ -168,7 +170,7 @@ def unlike(all_checks: tuple[Check, ...], far: Mapping[str, float] = FAR) -> str
             return (
                 f"At {check.rate:,.4g} requests/s the {check.figure} was {ratio:.2g} times as long "
                 "as one queue with these service times would have it."
-            )
+            ) + if_shorter * (ratio < 1)
     return ""
 
 

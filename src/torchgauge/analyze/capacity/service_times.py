@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-import msgspec
 from msgspec.structs import replace
 
 from torchgauge.analyze.capacity.batch_model import BatchModel
+from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.analyze.generation.predictions import cache_bytes
 from torchgauge.analyze.generation.stage_points import fitted_cells
@@ -65,20 +65,40 @@ def _none(message: str) -> InputError:
 
 
 def _of_serving(serving: Serving) -> ServiceTimes:
-    times = serving.service_times
-    if times is not None and times.batches:
-        overhead = times.overhead or _overhead(serving, times.max_batch, times.max_delay)
-        return msgspec.structs.replace(times, overhead=overhead)
-    batches, order = of_requests(level.requests for level in serving.levels)
-    if not batches:
-        raise _none("This server does not say how long it computes: there are no service times.")
-    served = serving.served_by
-    largest = served.max_batch or batches[-1].batch
-    return ServiceTimes(
-        source="call" if served.kind == "call" else "server", batches=batches, order=order,
-        max_batch=largest, max_delay=served.max_delay, workers=served.workers or 1,
-        overhead=_overhead(serving, largest, served.max_delay),
-    )  # fmt: skip
+    times, served = serving.service_times, serving.served_by
+    if times is None or not times.batches:
+        batches, order = of_requests(level.requests for level in serving.levels)
+        if not batches:
+            message = "This server does not say how long it computes: there are no service times."
+            raise _none(message)
+        times = ServiceTimes(
+            source="call" if served.kind == "call" else "server", batches=batches, order=order,
+            max_batch=served.max_batch, max_delay=served.max_delay, workers=served.workers or 1,
+        )  # fmt: skip
+    largest = times.max_batch or times.batches[-1].batch
+    overhead = times.overhead or _overhead(serving, largest, times.max_delay)
+    return replace(times, max_batch=largest, overhead=overhead)
+
+
+def ways_to_batch(serving: Serving, options: CapacityOptions) -> Iterator[ServiceTimes]:
+    """Yield the service times of a record with each way in which its server may batch.
+
+    An endpoint does not tell whether its delay begins when a worker collects. How long that is was
+    said with its load or with the plan; else it is as long as requests waited that met the server
+    idle, or these spent that time elsewhere.
+    """
+    times = _of_serving(serving)
+    largest = max(times.max_batch or 1, options.max_batch or 1)
+    if serving.served_by.kind != "endpoint" or times.batches[-1].batch == 1:
+        yield times
+        return
+    known_delay = options.max_delay if times.max_delay is None else times.max_delay
+    for delay in (0.0, times.overhead) if known_delay is None else (known_delay,):
+        overhead = _overhead(serving, largest, delay)
+        for collects in (False, True) if delay else (False,):
+            yield replace(
+                times, max_batch=largest, max_delay=delay, collects=collects, overhead=overhead
+            )
 
 
 def _overhead(serving: Serving, max_batch: int | None, max_delay: float | None) -> float:
@@ -255,7 +275,7 @@ def with_controls(serving: Serving) -> Serving:
     model = BatchModel.from_times(times)
     if not (model.uncertain and min(model.means) > 0):
         return serving
-    workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
+    workers = Workers.of_times(times)
 
     def simulated(arrivals: Floats, seed: int) -> Floats:
         return model.run(arrivals, workers, seed).latency

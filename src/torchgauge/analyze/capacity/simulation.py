@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from torchgauge.records.serving.capacity_plan import ServiceTimes
+
 Floats = npt.NDArray[np.float64]
 
 # Service times that are drawn at once.
@@ -25,11 +27,18 @@ class Workers:
         count: How many.
         max_batch: Requests that a worker computes at once at most.
         max_delay: Seconds that the oldest request waits for a batch to fill at most.
+        collects: Whether these begin when a free worker takes it, else when it came.
     """
 
     count: int = 1
     max_batch: int = 1
     max_delay: float = 0.0
+    collects: bool = False
+
+    @classmethod
+    def of_times(cls, times: ServiceTimes) -> Workers:
+        """Return the workers of which these are the service times."""
+        return cls(times.workers, times.max_batch or 1, times.max_delay or 0.0, times.collects)
 
 
 class Served(NamedTuple):
@@ -57,7 +66,7 @@ def simulate(arrivals: Floats, services: Sequence[Iterator[float]], workers: Wor
         return _lindley(arrivals, services[0])
     # A worker with nothing else to wait for starts at once: no delay fills a batch of one.
     delay = workers.max_delay if workers.max_batch > 1 else 0.0
-    count, max_batch = len(arrivals), workers.max_batch
+    count, max_batch, collects = len(arrivals), workers.max_batch, workers.collects
     times = arrivals.tolist()
     draws = [None, *(service.__next__ for service in services)]
     free = [0.0] * workers.count
@@ -66,6 +75,8 @@ def simulate(arrivals: Floats, services: Sequence[Iterator[float]], workers: Wor
     busy, index = 0.0, 0
     while index < count:
         start = times[index] + delay
+        if collects and free[0] > times[index]:
+            start = free[0] + delay
         stop = index + max_batch
         if stop > count:
             stop = count

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from torchgauge.analyze.capacity.batch_model import BatchModel
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.capacity_plans import Planner
 from torchgauge.analyze.capacity.server_model import FAR_OF_PLAN, ServerModel, checks, unlike
-from torchgauge.analyze.capacity.service_times import cells_of_row, service_times
+from torchgauge.analyze.capacity.service_times import cells_of_row, service_times, ways_to_batch
 from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.errors import InputError
@@ -57,21 +58,43 @@ def plan(
     `goal-unfit`, `request-too-long`.
     """
     times = service_times(record, options.row)
-    planner = Planner(times, options, note)
     target = record.target
     if isinstance(record, Sweep):
         target = cells_of_row(record, options.row)[0].target or target
     all_checks: tuple[Check, ...] = ()
+    of_delay: Iterable[MeasurementWarning] = ()
     reason = ""
     if isinstance(record, Serving):
         note("the levels of load")
-        all_checks, reason = level_checks(record, times, options.seed)
+        ways = ways_to_batch(record, options)
+        attempts = [(way, *level_checks(record, way, options.seed)) for way in ways]
+        times, all_checks, reason = min(attempts, key=lambda way: _distance(way[1]))
+        if record.served_by.max_delay is None and options.max_delay is None:
+            of_delay = _of_delay(times.max_delay)
+    planner = Planner(times, options, note)
     if reason:
         refused = planner.empty(target, record.environment)
         return msgspec.structs.replace(refused, refused=reason, checks=all_checks)
     planned = planner.plan(target, record.environment)
-    warnings = (*planned.warnings, *_of_other_rows(record, times, options.row))
+    warnings = (*planned.warnings, *of_delay, *_of_other_rows(record, times, options.row))
     return msgspec.structs.replace(planned, checks=all_checks, warnings=warnings)
+
+
+def _distance(all_checks: tuple[Check, ...]) -> float:
+    """Return by how much predictions are off, as the sum of logarithms of ratios."""
+    ratios = (check.measured.value / check.predicted.value for check in all_checks)
+    return sum(abs(math.log(ratio)) for ratio in ratios if ratio > 0)
+
+
+def _of_delay(delay: float | None) -> Iterator[MeasurementWarning]:
+    """Warn of a delay of batches that was not given."""
+    if delay:
+        yield MeasurementWarning(
+            id="delay-estimated",
+            message=f"Batches of this server wait up to {units.time(delay, 3)}: so long did "
+            "requests that met it idle.",
+            remedy="Say how long they wait to fill: --max-delay.",
+        )
 
 
 def _of_other_rows(record: Planned, times: ServiceTimes, row: str) -> Iterator[MeasurementWarning]:
@@ -98,7 +121,7 @@ def level_checks(
     compared, nor those of a client that was too late; in which order the server took requests both
     show.
     """
-    workers = Workers(times.workers, times.max_batch or 1, times.max_delay or 0.0)
+    workers = Workers.of_times(times)
     model = model or BatchModel.from_times(times)
     all_checks: list[Check] = []
     for level in serving.levels:
@@ -111,10 +134,10 @@ def level_checks(
         if late_client or (level.saturation is not None and level.saturation.saturated):
             continue
         all_checks += checks(model, level, workers, seed)
-    reason = unlike(tuple(all_checks))
-    if reason and serving.served_by.kind == "endpoint" and times.workers == 1:
-        reason += " If it has several workers, load it with --workers and their number."
-    return tuple(all_checks), reason
+    several = ""
+    if serving.served_by.kind == "endpoint" and times.workers == 1:
+        several = " If it has several workers, load it with --workers and their number."
+    return tuple(all_checks), unlike(tuple(all_checks), if_shorter=several)
 
 
 UNFIT = "verify-unfit"

@@ -14,7 +14,14 @@ from torchgauge.analyze.serving.request_times import RequestTimes
 from torchgauge.errors import InputError
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.requests import Distribution, Estimate, Goal, GoalResult, Timed
+from torchgauge.records.serving.requests import (
+    Distribution,
+    Estimate,
+    Goal,
+    GoalResult,
+    GoalVerdict,
+    Timed,
+)
 from torchgauge.similar import did_you_mean, similar
 
 METRICS: tuple[Timed, ...] = get_args(Timed)
@@ -114,23 +121,24 @@ def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult
     saturation = level.saturation
     if saturation is not None and saturation.saturated and goal.metric in _FROM_SCHEDULED:
         slope = units.significant(saturation.slope or 0.0)
-        return _missed(goal, figure, f"The backlog grew by {slope} requests/s.")
+        return goal_result(goal, "missed", figure, f"The backlog grew by {slope} requests/s.")
     if goal.fraction is not None and over is not None:
         ends = f"{units.significant(over.low * 100)} … {units.significant(over.high * 100)} %"
         reason = (
             f"{ends} of the {'gaps' if goal.metric == 'itl' else 'requests'} are above the limit."
         )
         if over.low > 1 - goal.fraction:
-            return _missed(goal, figure, reason)
+            return goal_result(goal, "missed", figure, reason)
         if over.high < 1 - goal.fraction and (figure is None or figure.interval is None):
-            value = None if figure is None else figure.value
-            return GoalResult(goal=goal, verdict="met", value=value, reason=reason)
+            return goal_result(goal, "met", figure, reason)
     if distribution is None:
         if level.errors is not None and level.errors.value == 1:
-            return _missed(goal, None, "No request was answered.")
+            return goal_result(goal, "missed", None, "No request was answered.")
         return GoalResult(goal=goal, verdict="unclear", reason=_absent(goal))
     if distribution.unanswered and goal.fraction is None:
-        return _missed(goal, None, "Some requests ended without it: there is no mean of all.")
+        return goal_result(
+            goal, "missed", None, "Some requests ended without it: there is no mean of all."
+        )
     return _by_interval(goal, figure, "Too few requests show this percentile.")
 
 
@@ -142,29 +150,23 @@ def _figure(goal: Goal, distribution: Distribution | None) -> Estimate | None:
     return distribution.percentile(goal.fraction)
 
 
-def _missed(goal: Goal, figure: Estimate | None, reason: str) -> GoalResult:
+def goal_result(
+    goal: Goal, verdict: GoalVerdict, figure: Estimate | None, reason: str = ""
+) -> GoalResult:
+    """Return the result of a goal whose figure is this one."""
     value, interval = (None, None) if figure is None else (figure.value, figure.interval)
-    return GoalResult(goal=goal, verdict="missed", value=value, interval=interval, reason=reason)
+    return GoalResult(goal=goal, verdict=verdict, value=value, interval=interval, reason=reason)
 
 
 def _by_interval(goal: Goal, figure: Estimate | None, absent: str) -> GoalResult:
-    if figure is None:
-        return GoalResult(goal=goal, verdict="unclear", reason=absent)
-    interval = figure.interval
-    reason = figure.reason
-    if interval is None:
-        return GoalResult(goal=goal, verdict="unclear", value=figure.value, reason=reason)
-    if interval.high < goal.limit:
-        return GoalResult(goal=goal, verdict="met", value=figure.value, interval=interval)
-    if interval.low >= goal.limit:
-        return GoalResult(goal=goal, verdict="missed", value=figure.value, interval=interval)
-    return GoalResult(
-        goal=goal,
-        verdict="unclear",
-        value=figure.value,
-        interval=interval,
-        reason="The limit lies in the interval: more requests would decide it.",
-    )
+    if figure is None or figure.interval is None:
+        return goal_result(goal, "unclear", figure, absent if figure is None else figure.reason)
+    if figure.interval.high < goal.limit:
+        return goal_result(goal, "met", figure)
+    if figure.interval.low >= goal.limit:
+        return goal_result(goal, "missed", figure)
+    reason = "The limit lies in the interval: more requests would decide it."
+    return goal_result(goal, "unclear", figure, reason)
 
 
 def _absent(goal: Goal) -> str:

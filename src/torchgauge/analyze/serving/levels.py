@@ -101,19 +101,16 @@ def early_stopping(
         return EarlyStopping(
             fraction=fraction, queries=count, needed=needed, over=over, passed=count >= needed
         )
-    allowed = queries_that_may_exceed(fraction, count)
-    if not allowed:
-        return EarlyStopping(
-            fraction=fraction, queries=count, needed=queries_needed(fraction, 1), passed=False
-        )
-    estimate = float(ascending[count - allowed])
+    allowed = queries_that_may_exceed(fraction, count) or 0
+    estimate = float(ascending[count - allowed]) if allowed else np.inf
+    is_known = bool(np.isfinite(estimate))
     return EarlyStopping(
         fraction=fraction,
         queries=count,
-        needed=queries_needed(fraction, allowed),
+        needed=queries_needed(fraction, allowed or 1),
         over=allowed,
-        estimate=estimate if np.isfinite(estimate) else None,
-        passed=bool(np.isfinite(estimate)),
+        estimate=estimate if is_known else None,
+        passed=is_known,
     )
 
 

@@ -109,18 +109,18 @@ def add_endpoint_options(group: argparse._ArgumentGroup, *, made_up: bool = True
 
 
 def add_server_options(group: argparse._ArgumentGroup) -> None:
-    """Declare how the reference server batches."""
+    """Declare how the server batches: of a URL, as it is set."""
     group.add_argument(
         "--max-batch",
         type=positive,
         metavar="N",
-        help="requests computed at once, at most (default: 1)",
+        help="requests computed at once, at most (default: 1; of a URL, the largest that it names)",
     )
     group.add_argument(
         "--max-delay",
         type=delay,
         metavar="TIME",
-        help="how long a batch waits to fill, such as 5ms (default: 0)",
+        help="how long a batch waits to fill, such as 5ms (default: 0; of a URL, unknown)",
     )
     group.add_argument(
         "--workers",
@@ -264,10 +264,9 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    from torchgauge.serving.load_options import OF_ENDPOINTS, OF_SERVERS
+    from torchgauge.serving.load_options import OF_ENDPOINTS
 
-    of_endpoint = is_address(options.target)
-    check_fit(options, (*OF_SERVERS, *OF_TARGETS) if of_endpoint else OF_ENDPOINTS)
+    check_fit(options, OF_TARGETS if is_address(options.target) else OF_ENDPOINTS)
 
 
 def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:

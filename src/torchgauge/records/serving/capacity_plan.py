@@ -54,8 +54,10 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
         overhead: Seconds per request outside of the batch: reading, HTTP, answering.
         settings: What they were measured with, such as "bf16, compile default"; empty: as given.
         shapes: Prompt and answer of requests in tokens, each as frequent as the others.
-        max_batch: As the server was set; None if it does not batch.
-        max_delay: Seconds, likewise.
+        max_batch: As the server was set, or the most that it computed; None if it does not batch.
+        max_delay: Seconds that a batch waited to fill at most, likewise.
+        collects: Whether these begin when a free worker takes the batch's first request, as in
+            LitServe and Ray Serve; else when that came, as in Triton.
         workers: Workers that shared the load when these were measured.
     """
 
@@ -68,6 +70,7 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
     shapes: tuple[tuple[int, int], ...] = ()
     max_batch: int | None = None
     max_delay: float | None = None
+    collects: bool = False
     workers: int = 1
     how: How = "measured"
 
@@ -172,3 +175,11 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
+
+    @property
+    def by_workers(self) -> dict[int, PlannedSetting]:
+        """The settings that differ from the needed one (else the first) in workers, ascending."""
+        like = self.needed or self.settings[0]
+        key = like.max_batch, like.max_delay, like.rate
+        settings = (s for s in self.settings if (s.max_batch, s.max_delay, s.rate) == key)
+        return {setting.workers: setting for setting in sorted(settings, key=lambda s: s.workers)}

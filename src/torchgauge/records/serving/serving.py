@@ -35,9 +35,9 @@ class ServedBy(Record, frozen=True, kw_only=True):
         model: The model that requests name; empty where they name none.
         software: What the server calls itself (the `Server` header).
         version: HTTP/1.1, HTTP/2 or gRPC.
-        max_batch: Requests that the reference server computes at once at most.
-        max_delay: Seconds that it waits for a batch to fill at most.
-        workers: Its workers; of an endpoint as was said, None: unknown.
+        max_batch: Requests that the server computes at once at most; None: unknown.
+        max_delay: Seconds that it waits for a batch to fill at most, likewise.
+        workers: Its workers, likewise. Of an endpoint these are as was said.
     """
 
     kind: Literal["endpoint", "reference", "call"]

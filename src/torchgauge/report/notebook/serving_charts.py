@@ -127,14 +127,7 @@ def plan(record: CapacityPlan) -> list[Chart]:
     """Return the 99th percentiles and the knee by workers, at the rate that is planned for."""
     if not record.settings:
         return []
-    like = record.needed or record.settings[0]
-    row = {
-        setting.workers: setting
-        for setting in record.settings
-        if (setting.max_batch, setting.max_delay, setting.rate)
-        == (like.max_batch, like.max_delay, like.rate)
-    }
-    ordered = [row[workers] for workers in sorted(row)]
+    ordered = list(record.by_workers.values())
     return [*_percentiles(ordered), *_knees(ordered)]
 
 

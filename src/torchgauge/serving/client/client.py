@@ -143,15 +143,18 @@ class LoadClient:
             self._begin(moment, moment)
 
     def _begin(self, due: float, ready: float) -> int:
-        plan, row = self._plan, len(self.columns.scheduled)
-        item = (plan.first_item + row * plan.item_step) % len(plan.items)
-        self.columns.add(due, item)
+        row = self._add(due)
         if len(self._busy) < self._slots:
             self._dispatch(row, ready)
         else:
             self._waiting.append(row)
             self.waited += 1
         return row
+
+    def _add(self, due: float) -> int:
+        plan = self._plan
+        item = (plan.first_item + len(self.columns) * plan.item_step) % len(plan.items)
+        return self.columns.add(due, item)
 
     def _dispatch(self, row: int, ready: float) -> None:
         """Send a request that could be sent since `ready`, on a connection that is free."""
@@ -287,13 +290,10 @@ class LoadClient:
             if self.columns.fate[row] == PENDING:
                 self._give_up(row)
                 self._note(row, CODES["unsent" if row in waiting else "unfinished"])
-        plan = self._plan
         for moment in self._due[self._next :]:
             if moment > self.end_moment:  # was not due when it was interrupted
                 break
-            row = len(self.columns)
-            self.columns.add(moment, (plan.first_item + row * plan.item_step) % len(plan.items))
-            self._note(row, CODES["unsent"])
+            self._note(self._add(moment), CODES["unsent"])
         self.columns.trim()
         self._over.set_result(None)
 

@@ -141,7 +141,8 @@ def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     parts += [times.settings] * bool(times.settings)
     yield "service times", ", ".join(parts)
     budget = "" if plan.token_budget is None else f", {plan.token_budget:,} positions at once"
-    yield "server", DISCIPLINES[plan.discipline] + budget
+    collects = ", a delay begins when a worker takes the first" if times.collects else ""
+    yield "server", DISCIPLINES[plan.discipline] + budget + collects
     if plan.failures:
         yield "headroom", f"{plan.failures:,} worker{'s' * (plan.failures != 1)} may fail"
     rate = "" if plan.arrivals.rate is None else f"{words.rate(plan.arrivals.rate)} requests/s, "

@@ -72,20 +72,14 @@ def settings(plan: CapacityPlan) -> dict[str, Any] | None:
 
 def _by_workers(plan: CapacityPlan) -> dict[str, Any] | None:
     """Return the percentiles of settings that differ in workers alone, and which never settle."""
-    like = plan.needed or plan.settings[0]
-    chosen = [
-        setting
-        for setting in plan.settings
-        if (setting.max_batch, setting.max_delay, setting.rate)
-        == (like.max_batch, like.max_delay, like.rate)
-    ]
-    if len({setting.workers for setting in chosen}) < 2:
+    chosen = plan.by_workers
+    if len(chosen) < 2:
         return None
     return {
-        "series": _series([(setting.workers, setting) for setting in chosen]),
-        "unstable": [setting.workers for setting in chosen if not setting.stable],
-        "rate": like.rate,
-        "note": setting_name(like),
+        "series": _series(list(chosen.items())),
+        "unstable": [workers for workers, setting in chosen.items() if not setting.stable],
+        "rate": next(iter(chosen.values())).rate,
+        "note": setting_name(next(iter(chosen.values()))),
     }
 
 
@@ -131,14 +125,12 @@ def _knee(estimate: Estimate) -> dict[str, Any]:
 
 def _knees(plan: CapacityPlan) -> list[list[float | None]]:
     """Return (workers, knee and its ends) of settings that differ from the needed in workers."""
-    like = plan.needed or plan.settings[0]
-    knees = {
-        setting.workers: [float(setting.workers), *scaled(setting.knee, 1.0)]
-        for setting in plan.settings
+    knees = [
+        [float(workers), *scaled(setting.knee, 1.0)]
+        for workers, setting in plan.by_workers.items()
         if setting.knee is not None
-        and (setting.max_batch, setting.max_delay) == (like.max_batch, like.max_delay)
-    }
-    return [knees[workers] for workers in sorted(knees)] if len(knees) > 1 else []
+    ]
+    return knees if len(knees) > 1 else []
 
 
 def front(plan: CapacityPlan) -> dict[str, Any] | None:

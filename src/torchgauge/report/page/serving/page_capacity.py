@@ -15,7 +15,6 @@ import numpy as np
 from torchgauge import units
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting, TokenTimes
 from torchgauge.records.serving.level import Arrivals
-from torchgauge.records.serving.requests import Estimate
 from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
@@ -29,17 +28,6 @@ from torchgauge.report.page.serving.rate_curves import rate_text, scaled
 MAX_OF_BATCH = 400  # points of one batch size
 
 
-def _amount(figure_name: str, number: float) -> str:
-    return rate_text(number) if figure_name in RATES else units.time(number, 3)
-
-
-def _ends(figure_name: str, estimate: Estimate) -> str:
-    ends = estimate.interval
-    if ends is None:
-        return ""
-    return f"{_amount(figure_name, ends.low)} … {_amount(figure_name, ends.high)}"
-
-
 def _off(check: Check) -> float | None:
     measured = check.measured.value
     return check.predicted.value / measured - 1 if measured else None
@@ -49,16 +37,13 @@ INSIDE = {True: "yes", False: "no", None: ""}
 CHECKS = (
     Column("figure", "figure", "text", lambda check: short(check.figure)),
     Column("rate", "requests/s", "number"),
-    Column("predicted", "predicted", "text",
-           lambda check: _amount(check.figure, check.predicted.value)),
-    Column("predicted_ends", "95 %", "text", lambda check: _ends(check.figure, check.predicted)),
-    Column("measured", "measured", "text",
-           lambda check: _amount(check.figure, check.measured.value)),
-    Column("measured_ends", "95 %", "text", lambda check: _ends(check.figure, check.measured)),
+    Column("predicted", "predicted", "text", lambda check: units.time(check.predicted.value, 3)),
+    Column("predicted_ends", "95 %", "text", lambda check: words.times(check.predicted.interval)),
+    Column("measured", "measured", "text", lambda check: units.time(check.measured.value, 3)),
+    Column("measured_ends", "95 %", "text", lambda check: words.times(check.measured.interval)),
     Column("off", "prediction off by", "change", _off),
     Column("inside", "measured is inside", "text", lambda check: INSIDE[check.inside]),
-)  # fmt: skip
-RATES = ("knee", "capacity", "throughput", "goodput", "completed")  # figures in requests/s
+)
 WORDS = (
     ["knee", "the highest rate within the goals", ""],
     ["utilization", "share of the time in which a worker computes", ""],
@@ -205,10 +190,10 @@ def checks(plan: CapacityPlan) -> dict[str, Any] | None:
         "rows": [
             {
                 "figure": short(check.figure),
-                "unit": "number" if check.figure in RATES else "time",
+                "unit": "time",
                 "rate": rate_text(check.rate),
-                "predicted": scaled(check.predicted, 1.0 if check.figure in RATES else 1e9),
-                "measured": scaled(check.measured, 1.0 if check.figure in RATES else 1e9),
+                "predicted": scaled(check.predicted),
+                "measured": scaled(check.measured),
                 "inside": check.inside,
             }
             for check in plan.checks
