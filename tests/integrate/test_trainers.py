@@ -56,7 +56,7 @@ def gpt(**changes):
     return GPT2LMHeadModel(config)
 
 
-def train(tmp_path, callbacks, model=None, **settings):
+def train(tmp_path, callbacks, model=None, data=None, **settings):
     """Train by the Trainer: 22 samples in batches of 4, two batches a step, so 3 steps an epoch."""
     from transformers import Trainer, TrainingArguments
 
@@ -65,8 +65,9 @@ def train(tmp_path, callbacks, model=None, **settings):
         str(tmp_path / "out"), per_device_train_batch_size=4, use_cpu=True, report_to=[],
         disable_tqdm=True, save_strategy="no", seed=1, **(usual | settings),
     )  # fmt: skip
+    data = data or Words()
     trainer = Trainer(
-        model or gpt(), arguments, train_dataset=Words(), eval_dataset=Words(), callbacks=callbacks
+        model or gpt(), arguments, train_dataset=data, eval_dataset=data, callbacks=callbacks
     )
     from transformers.trainer_callback import PrinterCallback
 
@@ -231,13 +232,13 @@ def mlp():
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
 
 
-def fit(tmp_path, callbacks, *, manual=False, **settings):
+def fit(tmp_path, callbacks, *, model=None, manual=False, **settings):
     import lightning.pytorch as pl
 
     class Module(pl.LightningModule):
         def __init__(self):
             super().__init__()
-            self.net, self.losses = mlp(), []
+            self.net, self.losses = model or mlp(), []
             self.automatic_optimization = not manual
 
         def training_step(self, batch, _index):
@@ -340,14 +341,14 @@ def test_manual_optimization_of_lightning_has_no_mfu(tmp_path):
     assert callback.record.tokens == 3 * callback.record.samples == 3 * 14
 
 
-def loop(gauged, **settings):
+def loop(gauged, model=None, **settings):
     """Train by a loop with Accelerate for two epochs; return the losses and the gauge."""
     from accelerate import Accelerator
 
     from torchgauge.integrate.accelerate import Gauge
 
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    model = mlp()
+    model = model or mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(rows(), 4))
     steps, seen = [], 0
@@ -380,3 +381,95 @@ def test_a_loop_with_accelerate_is_told_of_and_unchanged(tmp_path):
     plain, _ = loop(gauged=False)
     assert plain == steps
     assert math.isfinite(sum(steps))
+
+
+class TakesGradients(nn.Module):
+    """A two-layer net, and a forward that takes its gradients."""
+
+    def __init__(self, method):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+        self.method = method
+
+    def forward(self, x, labels=None):
+        with torch.enable_grad():
+            out = self.method(self.net, x)
+        if labels is None:
+            return out
+        return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
+
+    def state(self):
+        return [(p.tolist(), p.requires_grad, p.grad is None) for p in self.parameters()]
+
+
+def forces(net, x):
+    x = x.detach().requires_grad_()
+    return -torch.autograd.grad(net(x).sum(), x, create_graph=True)[0][:, :4]
+
+
+def gradients_of_samples(net, x):
+    return torch.func.vmap(torch.func.grad(lambda row: net(row).sum()))(x)[:, :4]
+
+
+def adapted(net, x):
+    """Return the outputs after one step of gradient descent, as meta-learning takes it."""
+    weights = dict(net.named_parameters())
+    call = torch.func.functional_call
+    slopes = torch.func.grad(lambda w: call(net, w, (x,)).square().mean())(weights)
+    return call(net, {name: w - 0.1 * slopes[name] for name, w in weights.items()}, (x,))
+
+
+def attacked(net, x):
+    copied = x.detach().clone().requires_grad_()
+    net(copied).square().sum().backward(inputs=[copied])
+    return net(x + 0.1 * copied.grad.sign())
+
+
+FIRST, SECOND = 2 * 8 * 16, 2 * 16 * 4  # FLOPs of the layers, and of each of their gradients
+BOTH = FIRST + SECOND
+GRADIENTS = [
+    # Forward and its gradient. Then the weights' gradients from that one, what goes on from its
+    # last product to the activations, and from these to the first layer's weights and to x.
+    (forces, 2 * BOTH + BOTH + FIRST + 2 * FIRST),
+    (gradients_of_samples, 2 * BOTH + BOTH + FIRST + FIRST),  # here x has no gradient
+    # Two forwards, and the backward pass of each, which needs no gradient of x. Then back through
+    # the first one's: both operands of its three products but x, and again as of any forward.
+    (adapted, 2 * (BOTH + BOTH + SECOND) + FIRST + 4 * SECOND + BOTH + SECOND),
+    (attacked, 3 * BOTH + BOTH + SECOND),
+]
+
+
+@pytest.mark.parametrize(("method", "flops"), GRADIENTS)
+def test_gradients_in_the_forward_are_counted_and_left_alone(method, flops):
+    watched, plain = TakesGradients(method), TakesGradients(method)
+    record = loop(gauged=True, model=watched)[1].record
+    used = record.utilization
+    assert used.model_flops * record.rated == flops * record.samples
+    assert (record.counted, used.at_least, record.warnings) == (record.rated, False, ())
+    loop(gauged=False, model=plain)
+    assert watched.state() == plain.state()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("method", "flops"), GRADIENTS)
+def test_gradients_in_the_forward_are_counted_by_callbacks(method, flops, tmp_path):
+    from torchgauge.integrate import lightning, transformers
+
+    class Pairs(Words):
+        def __getitem__(self, index):
+            x, labels = rows()[index]
+            return {"x": x, "labels": labels}
+
+    for kind, training in (
+        (lightning, lambda callbacks, model: fit(tmp_path, callbacks, model=model)),
+        (transformers, lambda callbacks, model: train(tmp_path, callbacks, model, data=Pairs())),
+    ):
+        watched, plain = TakesGradients(method), TakesGradients(method)
+        callback = kind.GaugeCallback()
+        training([callback], watched)
+        record = callback.record
+        assert record.utilization.model_flops * record.rated == flops * record.samples
+        assert (record.counted, record.warnings) == (record.rated, ())
+        training([], plain)
+        assert watched.state() == plain.state()
