@@ -25,8 +25,8 @@ from torchgauge.targets.hygiene.process import save_randomness
 MOST_CALLS = 9
 SECONDS = 1.0  # that further calls take together where none differs
 LEAST_DIFFERING = 4
-# Seconds within which a call is counted that is counted twice without a sign that calls differ:
-# what is outside of the model (a global, a clock, a generator of its own) gives none.
+# CPU time in s: a call that is counted in less is counted twice without a sign that calls differ,
+# since what is outside of the model (a global, a clock, a generator of its own) gives none.
 LONGEST = 10.0
 
 
@@ -70,10 +70,10 @@ def counted_calls(measure: Callable[[Variation], Cost]) -> Cost:
     between calls. `measure` counts one, and notes what may let others do other work.
     """
     variation, further = Variation(), list[Cost]()
-    start = time.perf_counter()
+    start = time.thread_time()
     first = measure(variation)
-    seconds = time.perf_counter() - start
-    cause = f"Counting it took {units.time(seconds)}."
+    seconds = time.thread_time() - start
+    cause = f"Counting it took {units.time(seconds)} of CPU time."
     with contextlib.ExitStack() as undo:
         undo.callback(save_randomness())
         try:
