@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.support.findings import finding
 from tests.support.kineto_events import ENGINE, copy, kernel, launch, launched, mark, op, read, span
 
 from torchgauge.analyze.trace.rank_trace import rank_trace
@@ -194,9 +195,9 @@ def test_a_long_wait_explains_the_idle_time_after_it():
     record = waited((20, 100), device_idle=[(10, 109, 0), (150, 50, 140)])
     (wait,) = record.synchronisations
     assert wait.idle == pytest.approx(31e-6)  # all of it: the host would have been ahead by 98
-    assert ids(record) == ["synchronisation", "hottest-kernels"]
-    assert record.findings[0].time == pytest.approx(31e-6)
-    assert ".item()" in record.findings[0].remedy
+    assert ids(record) == ["hottest-kernels", "synchronisation"]
+    assert finding(record, "synchronisation").time == pytest.approx(31e-6)
+    assert ".item()" in finding(record, "synchronisation").remedy
 
 
 @pytest.mark.parametrize(
@@ -211,14 +212,13 @@ def test_a_long_wait_explains_the_idle_time_after_it():
 def test_the_remedy_for_a_wait_is_by_its_operator(operator, expected):
     wait = [op(operator, 20, 100), launch(1, 21, 98, name="cudaStreamSynchronize")]
     record = trace(*wait, launched("gemm", 10, 109, at=0), launched("gemm", 150, 50, at=140))
-    assert expected in record.findings[0].remedy
+    assert expected in finding(record, "synchronisation").remedy
 
 
 def test_a_synchronisation_outside_of_operators_is_named_too():
     wait = launch(1, 21, 98, name="cudaDeviceSynchronize")
     record = trace(wait, launched("gemm", 10, 109, at=0), launched("gemm", 150, 50, at=140))
-    assert record.findings[0].id == "synchronisation"
-    assert "torch.cuda.synchronize()" in record.findings[0].remedy
+    assert "torch.cuda.synchronize()" in finding(record, "synchronisation").remedy
 
 
 def test_what_a_wait_gains_is_used_by_later_pauses_until_it_is_used_up():

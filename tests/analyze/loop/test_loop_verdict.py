@@ -94,6 +94,18 @@ def test_what_is_small_or_may_be_chance_is_no_fault(seconds):
     assert verdict(**seconds).fault is False
 
 
+def test_bound_by_is_said_of_no_less_than_the_largest_other_part_of_a_step():
+    def title(outside, recorded):
+        rows = [*ROWS[:-1], ("outside the model", "bucket", 0, "", 0, recorded)]
+        # Short operators: the host's work too.
+        rows[2] = ("aten::add", "operator", 1, "backward", 4000, 19.0)
+        return verdict(rows, outside=outside).title
+
+    # 11 of 44 ms are the loop's own, beside 20 of a backward pass; then 33 of 66.
+    assert title(0.011, 11.0).startswith("25 % (")
+    assert title(0.033, 33.0).startswith("Bound by the host: 50 % (")
+
+
 def test_python_inside_a_layer_is_named_with_the_layer():
     rows = [*ROWS, ("slow", "layer", 1, "", 1, 10.0)]
     found = verdict(rows, forward=0.020)

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.support import findings
 from tests.support.kineto_events import copy, kernel, launch, launched, mark, module, op, read, span
 from tests.support.paths import public_trace, public_traces
 
@@ -410,7 +411,7 @@ def test_a_copy_to_pageable_memory_holds_the_host_until_it_is_done():
     # 12 µs idle before the last copy, which the host could have launched while it waited.
     assert only.idle == approx(12)
     expected_start = "1 × aten::item (cudaMemcpyAsync): the host waits 56.00 µs, and the device "
-    assert found.findings[0].evidence.startswith(expected_start)
+    assert findings.finding(found, "synchronisation").evidence.startswith(expected_start)
 
 
 def test_a_trace_without_operators_has_synchronisations_too():
@@ -639,11 +640,12 @@ def test_of_mtia_waits_and_marks_are_no_work_and_requests_are_copies():
         ccp("dma_request", 40, 10, 7, bytes=4096, kind="HtoD"),
         ccp("fc", 50, 30, 5),
         ccp("event_record", 80, 2, 8),
+        ccp("dma_prefetch", 90, 5, 9, bytes=64, kind="HtoD"),
     )
     (times,) = record.times
-    assert (times.breakdown.compute, times.breakdown.copies) == (approx(30), approx(10))
+    assert (times.breakdown.compute, times.breakdown.copies) == (approx(30), approx(15))
     (copied,) = record.copies
-    assert (copied.kind, copied.bytes, copied.count) == ("host to device", 4096, 1)
+    assert (copied.kind, copied.bytes, copied.count) == ("host to device", 4160, 2)
     (waits,) = record.contents.uncounted
     assert (waits.category, waits.count) == ("mtia_ccp_events", 2)
 

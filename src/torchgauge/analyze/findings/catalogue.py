@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import CONSIDERABLE, NOTICEABLE, Rule, rules_of
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rules_of
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.profile import Profile
@@ -39,7 +39,9 @@ def findings(
         for finding in rule.find(evidence)
         if _matters(finding, evidence)
     ]
-    ordered = sorted(_unexplained(applying), key=lambda finding: _order(finding, evidence))
+    ordered = sorted(
+        _unexplained(applying), key=lambda finding: RULES[finding.id].place(finding, evidence)
+    )
     return _once_a_node(list(_of_all_devices(ordered, evidence)))
 
 
@@ -71,14 +73,6 @@ def _unexplained(applying: list[Finding]) -> Iterator[Finding]:
         elif finding.time is not None and time < finding.time / 2:
             worth = None if finding.worth is None else max(finding.worth - time, 0.0)
             yield msgspec.structs.replace(finding, worth=worth)
-
-
-def _order(finding: Finding, evidence: Evidence) -> tuple[int, float, bool, float]:
-    order, time, worth = RULES[finding.id].order, finding.time or 0.0, finding.worth or 0.0
-    if order == "time" and time > CONSIDERABLE * evidence.time:
-        worth = time
-    place = {"first": 0, "last": 2}.get(order, 1)
-    return place, -worth, finding.severity == "info", -time
 
 
 def _of_all_devices(ordered: list[Finding], evidence: Evidence) -> Iterator[Finding]:

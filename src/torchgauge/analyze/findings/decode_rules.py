@@ -153,7 +153,6 @@ def small_batch(evidence: Evidence) -> Iterator[Finding]:
     if gain < GAIN:
         return
     yield small_batch.finding(
-        "info",
         title=f"A batch of {batch} would make {units.significant(gain, 2)} times the tokens per "
         "second",
         evidence=f"A step takes {units.time(measured.seconds, 3)} with {cell.batch} and "

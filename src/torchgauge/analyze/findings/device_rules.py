@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, short_name
 from torchgauge.analyze.findings.rule import NOTICEABLE, rule, share
 from torchgauge.records.finding import Finding
-from torchgauge.records.trace.breakdown import DeviceTime, LatePiece
+from torchgauge.records.trace.breakdown import DeviceTime, Idle, LatePiece
 
 # A queue that more often than this still holds work when a kernel begins has a host that is ahead.
 MOSTLY_EMPTY = 0.5
@@ -32,21 +32,18 @@ def launch_bound(evidence: Evidence) -> Iterator[Finding]:
     if rank is None:
         return
     waits = sum(wait.count for wait in rank.synchronisations)
-    for device in evidence.device_times:
-        time, window = device.breakdown.idle.between_launches or 0.0, device.breakdown.window
+    for device, (time, window), text in _idle(evidence, lambda idle: idle.between_launches or 0.0):
         launches, in_graphs = _launches(evidence, device)
         empty = _empty_share(evidence, device)
         if (
-            share(time, window) < NOTICEABLE
-            or empty is None
+            empty is None
             or empty < MOSTLY_EMPTY
             or launches < max(ENOUGH_LAUNCHES, in_graphs, waits / WAITS_A_LAUNCH)
         ):
             continue
         yield launch_bound.costs(
             (time, window),
-            title=f"Launching takes longer than the work: {evidence.called(device.device)} is idle "
-            f"for {units.percent(time / window)} of the window between launches",
+            title=f"Launching takes longer than the work: {text} between launches",
             evidence=f"{units.time(time)} in pauses of at most 0.5 ms; {units.percent(empty)} of "
             f"{launches:,} kernels began with none behind them, "
             f"{units.time(window / launches)} apart on average.",
@@ -55,6 +52,19 @@ def launch_bound(evidence: Evidence) -> Iterator[Finding]:
             device=device.device,
             view="devices",
         )
+
+
+def _idle(
+    evidence: Evidence, seconds: Callable[[Idle], float]
+) -> Iterator[tuple[DeviceTime, tuple[float, float], str]]:
+    """Yield devices that are long idle for a cause: seconds of its window, and that in words."""
+    for device in evidence.device_times:
+        time, window = seconds(device.breakdown.idle), device.breakdown.window
+        if (part := share(time, window)) >= NOTICEABLE:
+            text = (
+                f"{evidence.called(device.device)} is idle for {units.percent(part)} of the window"
+            )
+            yield device, (time, window), text
 
 
 def _launches(evidence: Evidence, device: DeviceTime) -> tuple[int, int]:
@@ -85,15 +95,11 @@ SHORT = 5_000  # ns: launching a kernel takes about as long
 @rule("idle-host", source=_CUDA_GRAPHS)
 def idle_host(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that waits for the host to launch its next work."""
-    for device in evidence.device_times:
-        time, window = device.breakdown.idle.host_wait, device.breakdown.window
-        if share(time, window) < NOTICEABLE:
-            continue
+    for device, (time, window), text in _idle(evidence, lambda idle: idle.host_wait):
         count, short = _kernels(evidence, device.device)
         yield idle_host.costs(
             (time, window),
-            title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
-            "the window: it waits for the host",
+            title=f"{text}: it waits for the host",
             evidence=f"{units.time(time)} of {units.time(window)}"
             + (f"; {short:,} of {count:,} kernels take less than 5 µs." if count else "."),
             remedy="See what the host does meanwhile: host times in the tree, synchronisations."
@@ -131,7 +137,6 @@ def _in_a_step(evidence: Evidence) -> Iterator[Finding]:
         return
     idle_share, use = max(shares, key=lambda pair: pair[0])
     yield idle_device.finding(
-        "info",
         title=f"GPU {use.device or 0} is idle {units.percent(idle_share)} of the step",
         evidence=f"{units.time(use.idle, 3)} without any kernel, {units.time(use.busy, 3)} with.",
         time=use.idle,
@@ -140,16 +145,12 @@ def _in_a_step(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _in_a_trace(evidence: Evidence) -> Iterator[Finding]:
-    for device in evidence.device_times:
-        time, window = device.breakdown.idle.other, device.breakdown.window
-        if share(time, window) < NOTICEABLE:
-            continue
+    for device, (time, window), text in _idle(evidence, lambda idle: idle.other):
         latest = device.longest_other
         before = latest is not None and latest.follows_unrecorded and latest.idle > time / 2
         yield idle_device.costs(
             (time, window),
-            title=f"{evidence.called(device.device)} is idle for {units.percent(time / window)} of "
-            "the window for a cause other than the host",
+            title=f"{text} for a cause other than the host",
             worth=None if before else "all",
             evidence=f"{units.time(time)} in pauses of more than 5 µs before work that was "
             f"launched already{'.' if latest is None else _late(latest)}",
@@ -175,17 +176,13 @@ def _late(latest: LatePiece) -> str:
 @rule("idle-unknown")
 def idle_unknown(evidence: Evidence) -> Iterator[Finding]:
     """Find a device that is idle before work of which no launch was recorded."""
-    for device in evidence.device_times:
-        idle, window = device.breakdown.idle, device.breakdown.window
-        if share(idle.unknown, window) < NOTICEABLE:
-            continue
+    for device, (time, window), text in _idle(evidence, lambda idle: idle.unknown):
         yield idle_unknown.costs(
-            (idle.unknown, window),
+            (time, window),
             worth=None,
-            title=f"{evidence.called(device.device)} is idle for "
-            f"{units.percent(idle.unknown / window)} of the window, and the file does not say why",
-            evidence=f"{units.time(idle.unknown)} of {units.time(idle.total)} without work are "
-            "before work of which it does not say when it was launched.",
+            title=f"{text}, and the file does not say why",
+            evidence=f"{units.time(time)} of {units.time(device.breakdown.idle.total)} without "
+            "work are before work of which it does not say when it was launched.",
             device=device.device,
             view="devices",
         )

@@ -210,7 +210,6 @@ def beyond_window(evidence: Evidence) -> Iterator[Finding]:
         return
     context, window, cell = max(longer, key=lambda entry: entry[0])
     yield beyond_window.finding(
-        "info",
         title=f"No layer attends further back than {window:,} positions",
         evidence=f"A call {cell.label} reaches {context:,}: the first {context - window:,} act "
         "through later positions alone. Neither its steps nor its cache grow beyond the window.",
@@ -242,7 +241,6 @@ def slow_first_call(evidence: Evidence) -> Iterator[Finding]:
         return
     factor = units.significant(first / usual, 2)
     yield slow_first_call.finding(
-        "info",
         title=f"The first call takes {factor} times as long as later ones",
         evidence=f"{units.time(first)}, later ones {units.time(usual)} with {cell.label}: "
         "compilation, loading of libraries and the first allocations"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
-from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, Rule, noticeable, rule, severity, share
 from torchgauge.records.finding import Finding
 from torchgauge.records.timeline.node import Node, base_name
 from torchgauge.records.trace.host_delay import Cause
@@ -239,8 +239,7 @@ def synchronisation(evidence: Evidence) -> Iterator[Finding]:
     ahead, is no finding.
     """
     waits = () if evidence.rank is None else evidence.rank.synchronisations
-    idle = sum(wait.idle for wait in waits)
-    if share(idle, evidence.time) < NOTICEABLE:
+    if not (idle := noticeable(evidence, (wait.idle for wait in waits))):
         return
     costliest = max(waits, key=lambda wait: wait.idle)
     yield synchronisation.costs(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, short_name
-from torchgauge.analyze.findings.rule import rule, share
+from torchgauge.analyze.findings.rule import MAJORITY, rule, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.analyze.work.category_times import CategoryTime, category_times
 from torchgauge.records.finding import Finding
@@ -15,12 +15,11 @@ from torchgauge.records.finding import Finding
 # Kernels that a sentence names, and the smallest share of the time that one of them has.
 MOST_NAMED = 3
 LEAST_NAMED = 0.1
-MAJORITY = 0.5
 # Of a peak: little is left to gain without less work.
 NEAR_PEAK = 0.6
 
 
-@rule("hottest-kernels")
+@rule("hottest-kernels", order="most")
 def hottest_kernels(evidence: Evidence) -> Iterator[Finding]:
     """Find the few kernels, else the category, that take most of the time of device work."""
     if evidence.rank is None or not evidence.device_time:
@@ -35,21 +34,21 @@ def hottest_kernels(evidence: Evidence) -> Iterator[Finding]:
     if names:
         time: float = sum(times[name] for name in names)
         listed = [f"{short_name(name)} {units.percent(times[name] / total)}" for name in names]
-        subject = (
-            f"{len(names)} kernels take" if len(names) > 1 else f"{short_name(names[0])} takes"
-        )
-        parts = f"{', '.join(listed)}; " if len(names) > 1 else ""
+        several = len(names) > 1
+        subject = f"{len(names)} kernels take" if several else f"{short_name(names[0])} takes"
+        parts = f"{', '.join(listed)}; " * several
         group = by_name.get(category(names[0]), group)
     else:
         time, parts = group.time, "No few kernels take half of it; "
         subject = f"{group.name.capitalize()} takes"
-    bound, remedy = _bound(group, evidence)
+    bound, gain, remedy = _bound(group, evidence)
+    other_time: float = sum(times[name] for name in names if category(name) != group.name)
     yield hottest_kernels.finding(
-        "info",
         title=f"{subject} {units.percent(time / total)} of the time of device work",
         evidence=f"{parts}{units.time(time)} of {units.time(total)}. {bound}",
         remedy=remedy,
         time=evidence.within(time),
+        worth=None if gain is None else evidence.within(min(gain, time - other_time) + other_time),
         search=names[0] if names else "",
         view="tables",
     )
@@ -61,13 +60,17 @@ def _majority(times: Counter[str], total: float) -> list[str]:
     return names if sum(times[name] for name in names) >= MAJORITY * total else []
 
 
-def _bound(group: CategoryTime, evidence: Evidence) -> tuple[str, str]:
-    """Return how near a category is to the device's peaks, and what is worth trying."""
-    compute = group.compute_share if share(group.peak_time, group.time) >= MAJORITY else None
-    memory = group.memory_share if share(group.bytes_time, group.time) >= MAJORITY else None
+def _bound(group: CategoryTime, evidence: Evidence) -> tuple[str, float | None, str]:
+    """Return how near a category is to what bounds it, its seconds above, and what to try."""
+    if group.name == "communication":
+        exposed = sum(device.breakdown.exposed_communication for device in evidence.device_times)
+        return f"{units.time(exposed)} of communication overlap with no computation.", exposed, ""
     reached = [
-        (part, f"{units.percent(part)} of {words}")
-        for part, words in ((compute, "the peak of its type"), (memory, "the memory's bandwidth"))
+        (part, known_time, words)
+        for part, known_time, words in (
+            (group.compute_share, group.peak_time, "the peak of its type"),
+            (group.memory_share, group.bytes_time, "the memory's bandwidth"),
+        )
         if part is not None
     ]
     if not reached:
@@ -79,10 +82,10 @@ def _bound(group: CategoryTime, evidence: Evidence) -> tuple[str, str]:
         )
         has_work = evidence.rank is not None and evidence.rank.tree.root.flops is not None
         remedy = "" if has_work else "Record with record_shapes=True, which gives FLOPs and bytes."
-        return f"How near {group.name} is to the device's peaks is unknown: {cause}.", remedy
-    highest, _ = max(reached)
-    bound = f"{group.name.capitalize()} reaches {' and '.join(text for _, text in reached)}."
-    if highest >= NEAR_PEAK:
-        return bound, "Only less work helps: fewer elements, or a smaller type."
-    gain = units.time((1 - highest) * group.time)
-    return bound, f"At the peak it would take {gain} less: see its shapes and launches."
+        return f"How near {group.name} is to the device's peaks is unknown: {cause}.", None, remedy
+    highest, known_time, _ = max(reached)
+    less_work = "Beyond that only less work helps: fewer elements, or a smaller type."
+    remedy = less_work if highest >= NEAR_PEAK else "See its shapes and launches."
+    listed = " and ".join(f"{units.percent(part)} of {words}" for part, _, words in reached)
+    gain = group.time - highest * min(known_time, group.time)
+    return f"{group.name.capitalize()} reaches {listed}.", gain, remedy

@@ -167,8 +167,7 @@ def composed_layers(evidence: Evidence) -> Iterator[Finding]:
     """Find normalisations and activations made of operators for which torch has one."""
     for composition in _COMPOSITIONS:
         layers = [layer for layer in evidence.leaves if _is_composed(layer, composition)]
-        time = evidence.within(sum(layer.time or 0.0 for layer in layers))
-        if share(time, evidence.time) < NOTICEABLE:
+        if not (time := noticeable(evidence, (layer.time or 0.0 for layer in layers))):
             continue
         longest = max(layers, key=lambda layer: layer.time or 0.0)
         operators = _working_operators(longest)

@@ -174,7 +174,6 @@ def connection_setup(evidence: Evidence) -> Iterator[Finding]:
         client = wait.level.client
         if not wait.slots and client is not None and client.connections:
             yield connection_setup.finding(
-                "info",
                 title=f"Requests wait until a connection is open at {wait.name}",
                 evidence=f"{wait.amounts} {client.connections:,} connections were opened for "
                 f"{len(wait.level.requests):,} requests.",
@@ -203,7 +202,6 @@ def first_resource(evidence: Evidence) -> Iterator[Finding]:
             noun = {"cpu": "its cores", "gpu": "the GPU", "memory": "its memory",
                     "one core": "one core in its busiest process"}  # fmt: skip
             yield first_resource.finding(
-                "info",
                 title=f"The server reaches the limit of {noun.get(resource, resource)} at {name}",
                 evidence=_amounts(use),
                 remedy=_FIRST_RESOURCE_REMEDIES.get(resource, ""),
@@ -251,7 +249,6 @@ def few_requests(evidence: Evidence) -> Iterator[Finding]:
         return
     needed, count, name, sent = max(lacking)
     yield few_requests.finding(
-        "info",
         title=f"p99 has no interval at {name}: it takes about {needed:,} requests",
         evidence=f"{count:,} were in the window. Requests in a queue resemble their neighbours, so "
         "that they are worth fewer independent ones; a rule that counts all is wrong most of the "

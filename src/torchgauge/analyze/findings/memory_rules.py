@@ -64,7 +64,6 @@ def kept_activations(evidence: Evidence) -> Iterator[Finding]:
     layers = [node for node in evidence.leaves if node.retained_for_backward]
     largest = max(layers, key=lambda node: node.retained_for_backward or 0, default=None)
     yield kept_activations.finding(
-        "info",
         title=f"Activations are {units.percent(activations / memory.peak)} of the peak memory",
         evidence=f"{units.size(activations)} of {units.size(memory.peak)} alive at the peak"
         + (
@@ -97,7 +96,6 @@ def training_state(evidence: Evidence) -> Iterator[Finding]:
     if state < TRAINING_STATE_DOMINANT_SHARE * memory.peak:
         return
     yield training_state.finding(
-        "info",
         title=f"Gradients and the optimizer's state are {units.percent(state / memory.peak)} of "
         "the peak memory",
         evidence=f"{units.size(memory.gradients)} and {units.size(memory.optimizer)} beside "
@@ -123,7 +121,6 @@ def peak_layer(evidence: Evidence) -> Iterator[Finding]:
     if layer is None or own is None or own < LARGE * memory.peak or own > memory.peak:
         return
     yield peak_layer.finding(
-        "info",
         title=f"Memory peaks in {memory.peak_layer}, which holds "
         f"{units.percent(own / memory.peak)} of it",
         evidence=f"{units.size(own)} of {units.size(memory.peak)} are tensors that this layer "
@@ -207,7 +204,6 @@ def largest_part(evidence: Evidence) -> Iterator[Finding]:
         return
     name, part = max(memory.parts.items(), key=lambda item: item[1])
     yield largest_part.finding(
-        "info",
         title=f"{name.capitalize()}: {units.percent(part / memory.peak)} of the peak memory",
         evidence=f"{units.size(part)} of the {units.size(memory.peak)} alive at the peak.",
         view="memory",

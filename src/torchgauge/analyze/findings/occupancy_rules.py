@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import PRODUCTS, Evidence, KernelCalls, short_name
-from torchgauge.analyze.findings.rule import NOTICEABLE, rule, severity, share
+from torchgauge.analyze.findings.rule import NOTICEABLE, noticeable, rule, severity, share
 from torchgauge.analyze.work.categories import category
 from torchgauge.records.finding import Finding
 
@@ -84,7 +84,6 @@ def partial_waves(evidence: Evidence) -> Iterator[Finding]:
     time = evidence.within(sum(calls.time for _, _, calls in partial))
     _, waves, longest = max(partial, key=lambda entry: entry[0] * entry[2].time)
     yield partial_waves.finding(
-        "info",
         title=f"Last waves of products leave the device idle for up to "
         f"{units.percent(min(worth, time) / evidence.time)} of the time",
         evidence=f"{short_name(longest.name)}: {math.prod(longest.kernel.grid or ()):,} blocks are "
@@ -147,13 +146,11 @@ def low_occupancy(evidence: Evidence) -> Iterator[Finding]:
         ):
             by_name.setdefault(calls.name, []).append(calls)
     for name, group in by_name.items():
-        time = evidence.within(sum(calls.time for calls in group))
-        if share(time, evidence.time) < NOTICEABLE:
+        if not (time := noticeable(evidence, (calls.time for calls in group))):
             continue
         longest = max(group, key=lambda calls: calls.time)
         limiter = _LIMITS[str(longest.kernel.limiter)]
         yield low_occupancy.finding(
-            "info",
             title=f"{short_name(name)} keeps {units.percent(longest.kernel.occupancy)} of the "
             "device's warps resident",
             evidence=f"{limiter} allow no more: {longest.kernel.registers} registers per thread, "

@@ -96,7 +96,6 @@ def slow_tail(evidence: Evidence) -> Iterator[Finding]:
         return
     times = latency.p99 / latency.median
     yield slow_tail.finding(
-        "info",
         title=f"The slowest calls take {units.significant(times, 2)}× the median",
         evidence=f"1 % of calls take {units.time(latency.p99)} or more, half of them at most "
         f"{units.time(latency.median)}.",

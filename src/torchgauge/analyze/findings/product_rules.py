@@ -176,7 +176,6 @@ def faster_half(evidence: Evidence) -> Iterator[Finding]:
     if share(time, evidence.time) < SERIOUS:
         return
     yield faster_half.finding(
-        "info",
         title=f"This device computes products in bfloat16 {units.significant(half / single, 2)} "
         "times as fast as in float32",
         evidence=f"{units.time(time)}, {units.percent(time / evidence.time)} of the step, are "
@@ -237,6 +236,7 @@ _OPERANDS = {"aten::mm": 0, "aten::addmm": 1, "aten::mv": None, "aten::addmv": N
 
 @rule(
     "single-row-products",
+    order="most",
     source="https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/"
     "index.html#understand-perf",
 )

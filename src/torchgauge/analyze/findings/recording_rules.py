@@ -17,7 +17,9 @@ _RECORD_LAUNCHES = {"rocprof": "Record the calls of HIP too: rocprofv3 --hip-tra
 
 
 @rule(
-    "launched-before", jax_remedy="Record after a warm-up, and call jax.block_until_ready before."
+    "launched-before",
+    order="most",
+    jax_remedy="Record after a warm-up, and call jax.block_until_ready before.",
 )
 def launched_before(evidence: Evidence) -> Iterator[Finding]:
     """Find device work that was launched before the recording began."""
@@ -50,7 +52,6 @@ def graph_capture(evidence: Evidence) -> Iterator[Finding]:
     if graphs is None or share(graphs.capture_time, evidence.time) < NOTICEABLE:
         return
     yield graph_capture.finding(
-        "info",
         title=f"CUDA graphs are captured for {units.percent(graphs.capture_time / evidence.time)} "
         "of the window",
         evidence=f"{graphs.captured:,} graphs in {units.time(graphs.capture_time)}. What is "
@@ -73,7 +74,6 @@ def missing_ranks(evidence: Evidence) -> Iterator[Finding]:
     named = ", ".join(map(str, trace.missing[:MAX_NUMBERS]))
     named += " …" * (len(trace.missing) > MAX_NUMBERS)
     yield missing_ranks.finding(
-        "info",
         title=f"{len(trace.missing)} ranks have no file: {named}"
         if len(trace.missing) > 1
         else f"Rank {named} has no file",

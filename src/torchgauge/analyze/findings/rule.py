@@ -14,9 +14,10 @@ from torchgauge.records.timeline.node import Node
 # The smallest share of a step or window, or of its memory, that is reported.
 NOTICEABLE = 0.05
 SERIOUS = 0.25
+MAJORITY = 0.5  # of the time of device work
 CONSIDERABLE = 0.1  # a single layer with more is among what matters most
 
-Order = Literal["first", "worth", "time", "last"]
+Order = Literal["first", "worth", "time", "most", "last"]
 
 
 class Parts(TypedDict, total=False):
@@ -48,7 +49,8 @@ class Rule:
         explains: Ids of more general findings about the same time; they are left out where this
             explains at least half of it, and else keep the rest.
         jax_remedy: What to do instead in JAX.
-        order: Before all others, by what they are worth, by a considerable time or that, or last.
+        order: Before all others, by what they are worth, by a considerable time or that, last, or
+            "most": what takes most of the work, of unknown worth, before what is worth little.
     """
 
     id: str
@@ -60,7 +62,7 @@ class Rule:
 
     def finding(
         self,
-        severity: Severity,
+        severity: Severity = "info",
         *,
         time: float | None = None,
         worth: float | None = None,
@@ -72,6 +74,17 @@ class Rule:
         fields: dict[str, Any] = {"path": "" if node is None else node.path, **parts}
         fields["node"] = None if node is None else node.index
         return Finding(id=self.id, severity=severity, time=time, worth=worth, view=view, **fields)
+
+    def place(self, finding: Finding, evidence: Evidence) -> tuple[int, float, bool, float]:
+        """Return what a finding of this rule is ordered by among others."""
+        time, worth, total = finding.time or 0.0, finding.worth, evidence.time
+        if self.order == "time" and time > CONSIDERABLE * total:
+            worth = time
+        is_most = time >= evidence.within(MAJORITY * evidence.device_time)
+        if self.order == "most" and worth is None and is_most:
+            worth = min(time, SERIOUS * total)
+        place = {"first": 0, "last": 2}
+        return place.get(self.order, 1), -(worth or 0.0), finding.severity == "info", -time
 
     def costs(
         self,

@@ -169,7 +169,6 @@ def latency_growth(evidence: Evidence) -> Iterator[Finding]:
     for (before_rate, _, before), (rate, value, name) in itertools.pairwise(points):
         if rate > before_rate and value > LATENCY_GROWTH_FACTOR * lowest:
             yield latency_growth.finding(
-                "info",
                 title=f"Latency is {value / lowest:.1f} times as long at {name}",
                 evidence=f"p{100 * fraction:g} is {units.time(lowest, 3)} at {lowest_name} and "
                 f"{units.time(value, 3)} at {name}: between {before} and {name} requests begin to "
@@ -212,7 +211,6 @@ def small_batches(evidence: Evidence) -> Iterator[Finding]:
     median = None if level.latency is None else level.latency.percentile(0.5)
     of_latency = "" if median is None else f", of a median latency of {units.time(median.value, 3)}"
     yield small_batches.finding(
-        "info",
         title=f"Batches have {units.significant(mean, 2)} of {limit} requests on average",
         evidence=f"At {name}. A request waits up to {units.time(delay, 3)} for others to "
         f"come{of_latency}.",

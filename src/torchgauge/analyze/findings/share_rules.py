@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence, layer_name
-from torchgauge.analyze.findings.rule import rule
+from torchgauge.analyze.findings.rule import MAJORITY, rule
 from torchgauge.analyze.work.roof_quality import shortcomings
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
@@ -16,18 +16,31 @@ from torchgauge.records.timeline.node import Node
 
 @rule("hottest-operator")
 def hottest_operator(evidence: Evidence) -> Iterator[Finding]:
-    """Find the operator that takes most of the time; of a recording where no device computes."""
+    """Find the operator that takes most of the time; of a recording where no device computes.
+
+    Where little of its window is recorded, that is what is said of it.
+    """
     if evidence.tree is None or (evidence.rank is not None and evidence.kernels):
         return
     times = {name: _own_time(evidence, nodes) for name, nodes in evidence.operators.items()}
     hottest = max(times, key=lambda name: times[name], default=None)
     if hottest is None or not times[hottest]:
         return
+    recorded = evidence.tree.root.host_time or 0.0
+    if evidence.rank is not None and recorded < (1 - MAJORITY) * evidence.time:
+        unrecorded = evidence.time - recorded
+        yield hottest_operator.finding(
+            title=f"Nothing runs that was recorded for at least {evidence.part(unrecorded)}",
+            evidence=f"{units.time(recorded, 3)} of {units.time(evidence.time, 3)} are operators "
+            f"and ranges, the longest {hottest}; else Python runs, or waits.",
+            remedy="Record with with_stack=True to see its functions.",
+            time=unrecorded,
+        )
+        return
     time = times[hottest]
     nodes = evidence.operators[hottest]
     calls = sum(node.calls for node in nodes if not tables.repeats_parent(node))
     yield hottest_operator.finding(
-        "info",
         title=f"{hottest} takes {evidence.part(time)}",
         evidence=f"{units.time(time, 3)} in {calls:,} call{'s' * (calls != 1)}, without "
         "what it calls.",
@@ -54,7 +67,6 @@ def widest_layer(evidence: Evidence) -> Iterator[Finding]:
     time = layer.time or 0.0
     kind = f" ({layer.row.type})" if layer.row.type else ""
     yield widest_layer.finding(
-        "info",
         title=f"{layer_name(layer)} takes {evidence.part(time)}",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}: the longest of "
         f"{len(evidence.leaves):,} layers{kind}.",
@@ -92,7 +104,6 @@ def out_of_proportion(evidence: Evidence) -> Iterator[Finding]:
     layers = by_type[kind]
     longest = max(layers, key=lambda layer: layer.time or 0.0)
     yield out_of_proportion.finding(
-        "info",
         title=f"{kind} takes {evidence.part(time)} for {units.percent(work_share)} of the FLOPs",
         evidence=f"{len(layers):,} layer{'s' * (len(layers) != 1)}; the longest is {longest.path}, "
         f"{units.time(longest.time, 3)}. Time that is not arithmetic is traffic or overhead.",
@@ -114,7 +125,6 @@ def farthest_from_roof(evidence: Evidence) -> Iterator[Finding]:
         return
     gain, layer = max(gains, key=lambda pair: pair[0])
     yield farthest_from_roof.finding(
-        "info",
         title=f"{layer_name(layer)} is farthest from the roofs",
         evidence=f"It takes {units.time(layer.time, 3)} and reaches "
         f"{units.percent(layer.efficiency)} of what the device can do"
@@ -142,7 +152,6 @@ def outside_layers(evidence: Evidence) -> Iterator[Finding]:
     bucket = max(buckets, key=lambda node: node.time or 0.0)
     time = bucket.time or 0.0
     yield outside_layers.finding(
-        "info",
         title=f"{evidence.part(time)} is in no layer: {bucket.name}",
         evidence=f"{units.time(time, 3)} of {units.time(evidence.time, 3)}.",
         time=time,

@@ -77,7 +77,6 @@ def idle_checkpoints(evidence: Evidence) -> Iterator[Finding]:
     peak = memory.highest.peak
     layer = f", most by {checkpoints.layer}" if checkpoints.layer and largest != "states" else ""
     yield idle_checkpoints.finding(
-        "info",
         title=f"Checkpoints lower the peak little: {units.percent(size / peak)} of it is {largest}"
         f"{layer}",
         evidence=f"{units.size(size)} of {units.size(peak)}; segments that ran again made "

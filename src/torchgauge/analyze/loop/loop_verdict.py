@@ -64,7 +64,8 @@ _COMPUTING: tuple[StepKind, ...] = ("forward", "backward", "optimizer", "outside
 class _Candidate:
     """Something that may bound the steps; `options` are those of `torchgauge run` to look closer.
 
-    `predicate` is how its title goes on after "31 % of a step".
+    `predicate` is how its title goes on after "31 % of a step", `kind` the part of a step that it
+    is or is in.
     """
 
     bound: LoopBound
@@ -75,6 +76,7 @@ class _Candidate:
     layer: str = ""
     evidence: tuple[str, ...] = ()
     options: str = "--lines"
+    kind: StepKind | None = None
 
     @property
     def low(self) -> float:
@@ -102,13 +104,13 @@ def loop_verdict(loop: Loop) -> LoopVerdict | None:
     worst = max(faults, key=lambda fault: fault.low, default=None) or _preempted(times)
     if worst is not None:
         waiting = next(entry for entry in work if entry.bound == "communication")
-        if waiting.low > SMALLEST_WAITING and waiting.share > worst.share:
-            return _verdict(loop, waiting, evidence, work)
-        return _verdict(loop, worst, evidence, work, fault=True)
+        waits = waiting.low > SMALLEST_WAITING and waiting.share > worst.share
+        named = waiting if waits else worst
+        return _verdict(loop, named, evidence, work, shares, fault=not waits)
     largest = work[0]
     limit = SMALLEST_WAITING if largest.bound == "communication" else DOMINATING
     if largest.low > limit:
-        return _verdict(loop, largest, evidence, work)
+        return _verdict(loop, largest, evidence, work, shares)
     listed = ", ".join(f"{entry.cause} {units.percent(entry.share)}" for entry in work[:3])
     return LoopVerdict(
         bound="nothing stands out",
@@ -131,15 +133,17 @@ def command(loop: Loop, options: str) -> str:
 
 
 def _verdict(
-    loop: Loop, named: _Candidate, evidence: tuple[str, ...], work: list[_Candidate], *,
-    fault: bool = False,
+    loop: Loop, named: _Candidate, evidence: tuple[str, ...], work: list[_Candidate],
+    shares: Shares, *, fault: bool = False,
 ) -> LoopVerdict:  # fmt: skip
-    """Return a verdict; what something else takes more than is a fault, and bounds nothing."""
+    """Return a verdict; what takes less than another kind of work or part bounds nothing."""
     times, interval = loop.step_times, named.interval
     reach = "" if interval is None else f" ({percents(interval)})"
-    largest = max(entry.share for entry in work if entry.bound != named.bound)
+    rivals = [entry.share for entry in work if entry.bound != named.bound]
+    if fault or named.kind:
+        rivals += [part - named.share * (kind == named.kind) for kind, (part, _) in shares.items()]
     article = "the " * (named.bound in ("loader", "host"))
-    head = f"Bound by {article}{named.bound}: " * (named.share >= largest)
+    head = f"Bound by {article}{named.bound}: " * (named.share >= max(rivals))
     return LoopVerdict(
         bound=named.bound,
         fault=fault,
@@ -175,11 +179,12 @@ def _faults(loop: Loop, shares: Shares, split: TreeSplit | None) -> Iterator[_Ca
     named = [
         _Candidate(
             "loader", "data loading", *shares["loading"], "waits for the loader",
-            evidence=delay_evidence(loop, "data loading"),
+            evidence=delay_evidence(loop, "data loading"), kind="loading",
         ),
         _Candidate(
             "host", "garbage collection", *shares["collecting"],
             "is Python's garbage collection", evidence=delay_evidence(loop, "garbage collection"),
+            kind="collecting",
         ),
         _outside(loop, shares, split),
     ]  # fmt: skip
@@ -212,8 +217,9 @@ def _outside(loop: Loop, shares: Shares, split: TreeSplit | None) -> _Candidate:
     cause = ".item()" if scalars else "host code"
     predicate = "is in the loop's own code" + (", which reads tensors' values" if scalars else "")
     return _Candidate(
-        "host", cause, share, interval, f"{predicate}, outside the model", evidence=scalars
-    )
+        "host", cause, share, interval, f"{predicate}, outside the model", evidence=scalars,
+        kind="outside",
+    )  # fmt: skip
 
 
 def _python(
@@ -240,6 +246,7 @@ def _python(
         layer=layer,
         evidence=scalars,
         options=options,
+        kind=kind,
     )
 
 
@@ -257,10 +264,12 @@ def _scalars(loop: Loop, recorded: float) -> tuple[str, ...]:
 def _work(shares: Shares, split: TreeSplit | None) -> list[_Candidate]:
     """Return what a step's time is in where nothing is wrong: each is part of a whole."""
     entries = [
-        _Candidate("loader", "loading", *shares["loading"], "waits for the loader"),
+        _Candidate(
+            "loader", "loading", *shares["loading"], "waits for the loader", kind="loading"
+        ),
         _Candidate(
             "communication", "communication", *shares["waiting"], "waits for other processes",
-            options="--output-dir ranks",
+            options="--output-dir ranks", kind="waiting",
         ),
     ]  # fmt: skip
     totals: dict[LoopBound, tuple[float, float, float]] = {}

@@ -88,8 +88,10 @@ class LoopSteps:
             self._undisturbed(self._start)
         self._began = self._now()
 
-    def ended(self) -> None:
+    def ended(self, noticed: int) -> None:
         """Take note that a step has ended, and make ready what the next one is for.
+
+        From `noticed` (ns) on it was asked whether it ends: that is in the step, and not of it.
 
         No recording begins before two steps have ended on one thread: it may have no third.
         """
@@ -97,7 +99,7 @@ class LoopSteps:
         if self.memory is not None and self.phase == "memory":
             self._undisturbed(functools.partial(self.memory.end_step, self.count + 1))
         self._ended = self._now()
-        took = self._ended - self._began
+        took, self._asking_time = self._ended - self._began, self._ended - noticed
         for watcher in self.watchers if self._counts else ():
             watcher.end()
         self.compilation_costs.end()
@@ -142,7 +144,7 @@ class LoopSteps:
             self.compilation_costs.counts = counts or self.count < 2
         self._began = self._now()
         if counts and len(self._gaps) < MOST_TIMES:
-            self._gaps.append(self._began - self._ended)
+            self._gaps.append(self._asking_time + self._began - self._ended)
 
     def restart(self) -> None:
         """Forget the steps until now: what ends now is the first.
@@ -281,7 +283,7 @@ class LoopSteps:
 
     @property
     def between(self) -> float:
-        """The seconds that clocks and counting take between two steps, in none of them."""
+        """The seconds that counting takes at a step's end and clocks behind it, in no step."""
         return statistics.median(self._gaps) * 1e-9 if self._gaps else 0.0
 
     def times(self) -> tuple[Stretch, ...]:

@@ -12,7 +12,7 @@ from torchgauge.records.timeline.loop import Phase
 RECORDING: tuple[Phase, ...] = ("warmup", "record")
 STAMPED = 10
 # Steps before the first are without the clocks, so many of them, so many with them again, by turns.
-SETTLED, PAUSED, CLOCKED, TURNS = 40, 4, 6, 12
+SETTLED, PAUSED, CLOCKED, TURNS = 20, 4, 6, 12
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from types import FrameType
 from typing import Any, Literal
@@ -35,7 +36,8 @@ class StepEnds:
 
     The thread is that of the first step that ends as the later ones do: a model may be called by
     other threads before an optimizer steps. Where it has ended, the next that ends a step is it. A
-    step that ends in a backward pass, as a hook's optimizer has it, ends with the pass.
+    step that ends in a backward pass, as a hook's optimizer has it, ends with the pass. `ended` is
+    given the nanoseconds at which that began to be looked at.
     `restart` is called where what ended the steps until now turns out not to end a step.
     With `roots` only their calls count, else the outermost calls of modules that have parameters.
     `calls` is given the modules that the loop itself calls, losses with them.
@@ -46,7 +48,7 @@ class StepEnds:
     def __init__(
         self,
         roots: Sequence[nn.Module],
-        ended: Callable[[], None],
+        ended: Callable[[int], None],
         restart: Callable[[], None],
         calls: Callable[[nn.Module], None],
     ) -> None:
@@ -97,12 +99,13 @@ class StepEnds:
 
     def _reached(self, by: By, leads: Callable[[], bool] = lambda: True) -> None:
         """End a step here; in a backward pass, which may be another thread's, as soon as it may."""
+        begin = time.perf_counter_ns()
         if not self.active or graph_task() != -1:
             self._due = by if self.active and leads() else self._due
         elif self._on_step_thread(by) and leads():
             self._due = ""
             self._decide(by)
-            self._ended()
+            self._ended(begin)
 
     def _decide(self, by: By) -> None:
         if by == self.by:

@@ -115,7 +115,7 @@ def _stream(events: Events, thread: ThreadId) -> int:
 # Work of MTIA; that of other devices is in a GPU's categories. Calls of all are named after their
 # runtime (`mtia_runtime`).
 _MTIA_WORK = "mtia_ccp_events"
-_MTIA_COPY = "dma_request"
+_MTIA_COPY = "dma"  # what begins so, as Holistic Trace Analysis has it
 _MTIA_NO_WORK = ("event_wait", "event_record")  # waits, and marks
 _GPUS = frozenset(("cuda", "hip"))
 _DEVICE_NAMES = {"privateuse1": "device"}
