@@ -325,11 +325,8 @@ class _Load:
 
     def _check_server(self, level: Level) -> None:
         """Note that the server has ended: further levels would show nothing."""
-        fates = level.requests.fate
-        if self._server is not None:
-            self._server_ended = not self._server.runs
-        else:
-            self._server_ended = bool(fates) and fates[-1] == "refused"
+        refused = level.requests.fate[-1:] == ("refused",)
+        self._server_ended = refused if self._server is None else not self._server.runs
         if self._server_ended:
             self._warnings.append(
                 MeasurementWarning(

@@ -6,7 +6,7 @@ import pytest
 from tests.support.queues import queued, requests_of, sojourn
 
 from torchgauge.analyze.serving.goals import parse_goals
-from torchgauge.analyze.serving.left_out import goal_count
+from torchgauge.analyze.serving.left_out import goal_count, left_out
 from torchgauge.analyze.serving.levels import level
 from torchgauge.records.serving.level import Arrivals, ClientLoad
 from torchgauge.records.serving.requests import Requests
@@ -318,6 +318,25 @@ def test_a_late_client_is_named():
     slow_server = level_of(steady(latency=0.1), client=late)
     assert not slow_server.client.limited
     assert slow_server.warnings == ()
+
+
+def test_a_client_without_open_files_judges_no_server():
+    """Of 10 requests/s one is answered a second: it is one connection that the client may open."""
+    due = np.arange(1000) / 10
+    requests = requests_of(due, sojourn(due, np.full(1000, 1.0)))
+    goals = parse_goals("p90<2s")
+    client = ClientLoad(lateness_p99=1e-4, waited=999, open_files=64)
+    measured = level_of(requests, client=client, goals=goals)
+    assert measured.client.limited
+    assert [goal.verdict for goal in measured.goals] == ["unclear"]
+    (warning,) = measured.warnings
+    assert warning.id == "open-files"
+    assert "64 files (ulimit -n): 999 requests waited" in warning.message
+    assert left_out(measured, is_first=False) == "late client"
+    enough = msgspec.structs.replace(client, open_files=None)
+    measured = level_of(requests, client=enough, goals=goals)
+    assert [goal.verdict for goal in measured.goals] == ["missed"]
+    assert left_out(measured, is_first=False) == ""
 
 
 def test_lateness_is_held_to_the_same_percentile_of_the_latency():

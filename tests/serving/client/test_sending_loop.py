@@ -4,11 +4,14 @@ import asyncio
 import math
 import os
 import socket
+import subprocess
+import sys
 from time import monotonic
 
 import pytest
+from tests.support.servers.running import running
 
-from torchgauge.serving.client.sending_loop import SendingLoop
+from torchgauge.serving.client.sending_loop import SendingLoop, connections_of
 from torchgauge.serving.client.timer import timer
 
 
@@ -177,3 +180,29 @@ def test_what_came_is_read_before_a_moment_and_behind_one_that_has_passed(second
         os.close(reading)
         os.close(writing)
     assert events == order
+
+
+@pytest.mark.parametrize(
+    ("open_files", "connections"), [(64, 43), (80, 54), (1024, 960), (65_536, 65_472), (1, 1)]
+)
+def test_a_low_limit_of_open_files_is_mostly_for_connections(open_files, connections):
+    assert connections_of(open_files) == connections
+
+
+@pytest.mark.thorough
+def test_a_limit_of_open_files_that_lets_requests_wait_is_named():
+    """Of 48 files 32 are for connections: 20 of 52 requests wait."""
+    program = """
+import resource, sys
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.send import send
+from torchgauge.serving.client.send_plan import SendPlan
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+for count in (52, 4):
+    load = send(SendPlan(address=parse_address(sys.argv[1]), schedule=[0.0] * count))
+    print(load.client.open_files, load.client.waited, set(load.requests.fate))
+"""
+    with running("faulty_server") as server:
+        command = [sys.executable, "-c", program, f"{server.address}/slow/0.3"]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines() == ["48 20 {'done'}", "None 0 {'done'}"]

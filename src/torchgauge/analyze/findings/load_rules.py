@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torchgauge import units
 from torchgauge.analyze.findings.record_evidence import Evidence
 from torchgauge.analyze.findings.rule import rule
+from torchgauge.analyze.serving.saturation import client_warnings
 from torchgauge.records.finding import Finding
 from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Fate
@@ -23,24 +24,16 @@ def client_limited(evidence: Evidence) -> Iterator[Finding]:
         for name, level in evidence.levels
         if level.client is not None and level.client.limited and not level.left_out
     ]
-    if not limited:
-        return
-    name, client = limited[0]
-    parts = []
-    if client.lateness_p99 is not None:
-        parts.append(f"1 % of the requests were sent {units.time(client.lateness_p99, 3)} late")
-    if client.waiting is not None:
-        parts.append(f"it waited for a core in {units.share(client.waiting)} of the time")
-    if client.cpu is not None:
-        parts.append(f"a request takes {units.time(client.cpu, 3)} of its CPU")
-    other_levels = f", and at {len(limited) - 1} other levels" if len(limited) > 1 else ""
-    yield client_limited.finding(
-        "serious",
-        title=f"The client was too slow for {name}: its figures are its own",
-        evidence=f"At {name} {', '.join(parts) or 'requests were sent late'}{other_levels}.",
-        remedy="A lower rate, more cores for the client, or the server on another machine of "
-        "yours; `torchgauge doctor` names what else takes its cores.",
-    )
+    for name, client in limited[:1]:
+        cause = "was too slow" if client.open_files is None else "had too few open files"
+        (warning,) = client_warnings(client)
+        other_levels = f" So it is at {len(limited) - 1} other levels." if len(limited) > 1 else ""
+        yield client_limited.finding(
+            "serious",
+            title=f"The client {cause} for {name}: its figures are its own",
+            evidence=f"{warning.message}{other_levels}",
+            remedy=warning.remedy,
+        )
 
 
 SERIOUS = 0.01  # share of the requests
@@ -88,6 +81,8 @@ def saturated(evidence: Evidence) -> Iterator[Finding]:
     for name, level in evidence.levels:
         saturation = level.saturation
         if saturation is None or not saturation.saturated or saturation.slope is None:
+            continue
+        if level.client is not None and level.client.open_files is not None:
             continue
         bounds = saturation.interval
         within = ""

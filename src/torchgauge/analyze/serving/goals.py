@@ -118,6 +118,8 @@ def judged(goal: Goal, level: Level, over: Interval | None = None) -> GoalResult
         return _by_interval(goal, level.errors, "No request was due in the steady window.")
     distribution: Distribution | None = getattr(level, goal.metric)
     figure = _figure(goal, distribution)
+    if level.client is not None and level.client.open_files is not None:
+        return goal_result(goal, "unclear", figure, "The client had too few open files.")
     saturation = level.saturation
     if saturation is not None and saturation.saturated and goal.metric in _FROM_SCHEDULED:
         slope = units.significant(saturation.slope or 0.0)

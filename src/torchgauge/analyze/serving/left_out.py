@@ -53,7 +53,9 @@ def _client_was_late(level: Level) -> bool:
     if client is None or not client.limited:
         return False
     limits = [result.goal.limit for result in level.goals if result.goal.metric != "errors"]
-    return (client.lateness_p99 or math.inf) > MOST_LATENESS * min(limits, default=0.0)
+    return client.open_files is not None or (client.lateness_p99 or math.inf) > MOST_LATENESS * min(
+        limits, default=0.0
+    )
 
 
 def _warms_up(level: Level) -> bool:

@@ -95,8 +95,8 @@ def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def with_limit(client: ClientLoad, latency: Distribution | None) -> ClientLoad:
-    """Mark a client whose lateness is above 1 ms and 5 % of the latency, in the median or p99."""
-    limited = any(
+    """Mark a client without open files, or later than 1 ms and 5 % of median or p99 latency."""
+    limited = client.open_files is not None or any(
         late is not None and late > _allowed(latency, fraction)
         for fraction, late in ((0.5, client.lateness), (0.99, client.lateness_p99))
     )
@@ -112,19 +112,29 @@ def _allowed(latency: Distribution | None, fraction: float) -> float:
 
 
 def client_warnings(client: ClientLoad) -> tuple[MeasurementWarning, ...]:
-    """Return the warning of a level at which the client was too slow: it measured itself."""
+    """Return the warning of a level at which the client was the limit: it measured itself."""
     if not client.limited:
         return ()
-    waiting = ""
+    if client.open_files is not None:
+        return (MeasurementWarning(
+            id="open-files",
+            message=f"The client may open {client.open_files:,} files (ulimit -n): "
+            f"{client.waited:,} requests waited for one. Their latencies are the client's.",
+            probe="serving",
+            remedy="Raise the limit (ulimit -n 65536), or share the requests (--processes).",
+        ),)  # fmt: skip
+    parts = [f"The client sent requests late: p99 {units.time(client.lateness_p99)}"]
     if client.waiting is not None:
-        waiting = f", waiting for a core {units.significant(client.waiting * 100)} % of the time"
+        parts.append(f"waiting for a core {units.significant(client.waiting * 100)} % of the time")
+    if client.cpu is not None:
+        parts.append(f"a request takes {units.time(client.cpu, 3)} of its CPU")
     return (
         MeasurementWarning(
             id="client-limited",
-            message=f"The client sent requests late: p99 {units.time(client.lateness_p99)}"
-            f"{waiting}. The latencies are the client's as much as the server's.",
+            message=f"{', '.join(parts)}. The latencies are the client's as much as the server's.",
             probe="serving",
             cause="It had too little CPU for this rate, or shares its cores with the server.",
-            remedy="Take more client processes (--processes), another machine, or a lower rate.",
+            remedy="More client processes (--processes), another machine, or a lower rate; "
+            "`torchgauge doctor` names what else takes its cores.",
         ),
     )

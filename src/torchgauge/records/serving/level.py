@@ -132,8 +132,9 @@ class ClientLoad(Record, frozen=True, kw_only=True):
         cpu: Seconds of CPU per request.
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
         waited: Requests that waited for a free slot in flight; None in older records.
-        limited: Whether it was too late to be believed: its median or p99 above 1 ms and
-            above 5 % of the latency's.
+        open_files: Its limit of open files, where that let requests wait.
+        limited: Whether it is not to be believed: its median or p99 of lateness above 1 ms and
+            above 5 % of the latency's, or too few open files.
     """
 
     processes: int = 1
@@ -144,6 +145,7 @@ class ClientLoad(Record, frozen=True, kw_only=True):
     cpu: float | None = None
     waiting: float | None = None
     waited: int | None = None
+    open_files: int | None = None
     limited: bool = False
 
 

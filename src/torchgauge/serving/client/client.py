@@ -267,7 +267,8 @@ class LoadClient:
             if columns.fate[row] == PENDING:
                 if self._patient_from[row] > latest:
                     return
-                connects = self._library is None and isinstance(self._busy.get(row), asyncio.Task)
+                connects = isinstance(self._busy.get(row), asyncio.Task)
+                connects = connects and self._library is None and not self.waited
                 self._give_up(row)
                 self.ended(row, "timeout", monotonic(), _UNCONNECTED if connects else "")
             self._oldest += 1

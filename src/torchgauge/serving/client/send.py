@@ -252,11 +252,10 @@ def _client_load(results: Sequence[ShareResult], requests: Requests) -> ClientLo
         cpu=sum(result.cpu for result in results) / len(requests) if len(requests) else None,
         waiting=max(waits, default=None),
         waited=sum(result.waited for result in results),
+        open_files=min((r.open_files for r in results if r.open_files is not None), default=None),
     )
 
 
 def _quantile(ascending: Sequence[float], fraction: float) -> float | None:
     """Return the value that `fraction` do not exceed (nearest rank)."""
-    if not ascending:
-        return None
-    return ascending[max(math.ceil(fraction * len(ascending)) - 1, 0)]
+    return ascending[math.ceil(fraction * len(ascending)) - 1] if ascending else None

@@ -185,7 +185,7 @@ class SendingLoop(asyncio.SelectorEventLoop):
 
 
 _REPORT_SECONDS = 1.0
-_SPARE_DESCRIPTORS = 64
+_MOST_DESCRIPTORS, _SPARE_DESCRIPTORS = 65_536, 64
 _SCHEDULER_STATISTICS = Path("/proc/thread-self/schedstat")
 
 
@@ -198,6 +198,7 @@ class ShareResult:
         connections: Connections that it opened.
         cpu: Seconds of CPU while it sent.
         waited: Requests that waited for a free slot in flight.
+        open_files: The limit of open files, if they waited for that.
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
         software: What the server calls itself.
         problems: The first error text of each fate.
@@ -209,6 +210,7 @@ class ShareResult:
     connections: int
     cpu: float
     waited: int
+    open_files: int | None
     waiting: float | None
     software: str
     problems: dict[Fate, str]
@@ -233,7 +235,9 @@ def answered(orders: Pipe, answers: Pipe) -> None:
 
 async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
     loop = asyncio.get_running_loop()
-    client = LoadClient(plan, descriptors=_descriptors())
+    open_files, in_flight = _open_files(), plan.in_flight or math.inf
+    descriptors = connections_of(open_files)
+    client = LoadClient(plan, descriptors=descriptors)
     answers.send("ready")
     begin: float = orders.recv()
     loop.add_reader(orders.fileno(), _stop, loop, orders, client)
@@ -254,6 +258,7 @@ async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
         connections=client.connections,
         cpu=time.process_time() - cpu,
         waited=client.waited,
+        open_files=open_files if client.waited and descriptors < in_flight else None,
         waiting=None if waiting is None or waited is None else (waited - waiting) / elapsed,
         software=client.software,
         problems=client.problems,
@@ -273,18 +278,22 @@ async def _report(client: LoadClient, answers: Pipe) -> None:
         answers.send(client.progress)
 
 
-def _descriptors() -> int:
-    """Return how many sockets may be open, after raising the limit as far as it may be."""
+def connections_of(open_files: int) -> int:
+    """Return how many connections a process may have with this limit of open files."""
+    return max(open_files - min(_SPARE_DESCRIPTORS, open_files // 3), 1)
+
+
+def _open_files() -> int:
+    """Return how many files may be open, after raising the limit as far as it may be."""
     try:
         import resource
     except ImportError:  # Windows
-        return 500
+        return 512
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted_number = 65_536 if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < wanted_number:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted_number, hard))
-        soft = wanted_number
-    return max((65_536 if soft == resource.RLIM_INFINITY else soft) - _SPARE_DESCRIPTORS, 1)
+    now, limit = (_MOST_DESCRIPTORS if n == resource.RLIM_INFINITY else n for n in (soft, hard))
+    if now < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return max(now, limit)
 
 
 def _waited() -> float | None:

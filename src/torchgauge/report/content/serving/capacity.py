@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from torchgauge import units
 from torchgauge.analyze.capacity.prediction import FULLEST
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting
-from torchgauge.records.serving.requests import Distribution, Estimate
+from torchgauge.records.serving.requests import Estimate
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.notebook import serving_charts
@@ -38,26 +38,6 @@ def setting_name(setting: PlannedSetting) -> str:
     return f"batches of {setting.max_batch:,}{delay}"
 
 
-def _wait(metric: str, fraction: float) -> Callable[[PlannedSetting], str]:
-    """Return what formats a percentile of a setting."""
-
-    def text(setting: PlannedSetting) -> str:
-        figure = _percentile(setting, metric, fraction)
-        return "" if figure is None else units.time(figure.value, 3)
-
-    return text
-
-
-def _percentile(setting: PlannedSetting, metric: str, fraction: float) -> Estimate | None:
-    distribution: Distribution | None = getattr(setting, metric)
-    return None if distribution is None else distribution.percentile(fraction)
-
-
-def _p99_interval(setting: PlannedSetting) -> str:
-    figure = _percentile(setting, "latency", 0.99)
-    return "" if figure is None else words.times(figure.interval)
-
-
 def _number(name: str) -> Callable[[PlannedSetting], str]:
     """Return what formats a figure of a setting without a unit."""
 
@@ -80,11 +60,17 @@ WAITS = (
     ("TPOT p50", "tpot", 0.5),
 )
 SETTINGS = (
-    doc.Column("p50", get=_wait("latency", 0.5)),
-    doc.Column("p99", tone="strong", get=_wait("latency", 0.99)),
-    doc.Column("p99 interval", title="95 %", priority=2, tone="faint", get=_p99_interval),
-    doc.Column("TTFT p95", priority=3, get=_wait("ttft", 0.95)),
-    doc.Column("TPOT p50", priority=3, get=_wait("tpot", 0.5)),
+    doc.Column("p50", get=words.time_text("latency", 0.5)),
+    doc.Column("p99", tone="strong", get=words.time_text("latency", 0.99)),
+    doc.Column(
+        "p99 interval",
+        title="95 %",
+        priority=2,
+        tone="faint",
+        get=words.interval_text("latency", 0.99),
+    ),
+    doc.Column("TTFT p95", priority=3, get=words.time_text("ttft", 0.95)),
+    doc.Column("TPOT p50", priority=3, get=words.time_text("tpot", 0.5)),
     doc.Column("busy", unit="percent", get=lambda setting: setting.utilization),
     doc.Column("batch", title="mean batch", priority=4, get=_number("mean_batch")),
     doc.Column("knee", title="knee/s", get=lambda s: s.knee and words.rate(s.knee.value)),
@@ -169,7 +155,7 @@ def in_short(plan: CapacityPlan) -> Iterator[tuple[str, doc.Detailed]]:
         return
     yield "workers", doc.Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
     for label, metric, fraction in WAITS:
-        if (figure := _percentile(needed, metric, fraction)) is not None:
+        if (figure := words.estimate_of(needed, metric, fraction)) is not None:
             yield label, doc.Detailed(units.time(figure.value, 3), _within(figure))
     if needed.utilization is not None:
         yield "busy", doc.Detailed(units.percent(needed.utilization), "  of the time, each worker")

@@ -7,43 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from torchgauge import units
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.level import Level, ServerUse
-from torchgauge.records.serving.requests import Distribution, Estimate
+from torchgauge.records.serving.requests import Estimate
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import most_important
 from torchgauge.report.content.serving import serving_words as words
+from torchgauge.report.content.serving.serving_words import estimate_of, interval_text, time_text
 from torchgauge.report.notebook import serving_charts
 
 LABEL = 12
 
 
-def _estimate(level: Level, metric: str, fraction: float) -> Estimate | None:
-    distribution: Distribution | None = getattr(level, metric)
-    return None if distribution is None else distribution.percentile(fraction)
-
-
-def _time(metric: str, fraction: float) -> Callable[[Level], str]:
-    """Return what formats a percentile of a level."""
-
-    def text(level: Level) -> str:
-        estimate = _estimate(level, metric, fraction)
-        return "" if estimate is None else units.time(estimate.value, 3)
-
-    return text
-
-
-def _interval(metric: str, fraction: float) -> Callable[[Level], str]:
-    """Return what formats the interval of a percentile of a level."""
-
-    def text(level: Level) -> str:
-        estimate = _estimate(level, metric, fraction)
-        return "" if estimate is None else words.times(estimate.interval)
-
-    return text
-
-
 def _half(level: Level) -> str:
-    estimate = _estimate(level, "latency", 0.5)
+    estimate = estimate_of(level, "latency", 0.5)
     if estimate is None or estimate.interval is None or estimate.value <= 0:
         return ""
     return units.percent(estimate.interval.half_width / estimate.value)
@@ -86,30 +62,30 @@ LOAD = (
     doc.Column("offered", 2, title="offered/s",
                get=lambda level: "" if level.offered is None else words.rate(level.offered)),
     doc.Column("answered", title="answered/s", get=lambda level: _rate(level.completed)),
-    doc.Column("p50", get=_time("latency", 0.5)),
+    doc.Column("p50", get=time_text("latency", 0.5)),
     doc.Column("± p50", title="±", priority=4, tone="faint", get=_half),
-    doc.Column("p99", tone="strong", get=_time("latency", 0.99)),
-    doc.Column("p99 interval", 2, title="95 %", tone="faint", get=_interval("latency", 0.99)),
+    doc.Column("p99", tone="strong", get=time_text("latency", 0.99)),
+    doc.Column("p99 interval", 2, title="95 %", tone="faint", get=interval_text("latency", 0.99)),
     doc.Column("goodput", title="goodput/s", priority=1, get=lambda level: _rate(level.goodput)),
     doc.Column("errors", priority=3, get=lambda level: _share(level.failed_share or None)),
     doc.Column("outcome", left_aligned=True, get=words.outcome),
 )  # fmt: skip
 PERCENTILES = (
-    doc.Column("p50", get=_time("latency", 0.5)),
-    doc.Column("p90", get=_time("latency", 0.9)),
-    doc.Column("p95", get=_time("latency", 0.95)),
-    doc.Column("p99", get=_time("latency", 0.99)),
+    doc.Column("p50", get=time_text("latency", 0.5)),
+    doc.Column("p90", get=time_text("latency", 0.9)),
+    doc.Column("p95", get=time_text("latency", 0.95)),
+    doc.Column("p99", get=time_text("latency", 0.99)),
     doc.Column("max", get=lambda level: level.latency and units.time(level.latency.high, 3)),
-    doc.Column("service p99", priority=1, get=_time("service", 0.99)),
-    doc.Column("wait p99", title="client's wait p99", priority=2, get=_time("wait", 0.99)),
+    doc.Column("service p99", priority=1, get=time_text("service", 0.99)),
+    doc.Column("wait p99", title="client's wait p99", priority=2, get=time_text("wait", 0.99)),
 )
 TOKENS = (
-    doc.Column("TTFT p50", get=_time("ttft", 0.5)),
-    doc.Column("TTFT p95", get=_time("ttft", 0.95)),
-    doc.Column("± TTFT", title="95 %", priority=3, tone="faint", get=_interval("ttft", 0.95)),
-    doc.Column("ITL p50", priority=1, get=_time("itl", 0.5)),
-    doc.Column("ITL p99", get=_time("itl", 0.99)),
-    doc.Column("TPOT p50", get=_time("tpot", 0.5)),
+    doc.Column("TTFT p50", get=time_text("ttft", 0.5)),
+    doc.Column("TTFT p95", get=time_text("ttft", 0.95)),
+    doc.Column("± TTFT", title="95 %", priority=3, tone="faint", get=interval_text("ttft", 0.95)),
+    doc.Column("ITL p50", priority=1, get=time_text("itl", 0.5)),
+    doc.Column("ITL p99", get=time_text("itl", 0.99)),
+    doc.Column("TPOT p50", get=time_text("tpot", 0.5)),
     doc.Column("tokens/s", tone="strong", get=lambda level: _rate(level.tokens)),
     doc.Column("tokens in/s", priority=2, get=lambda level: _rate(level.tokens_in)),
 )

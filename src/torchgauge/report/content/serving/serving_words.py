@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.record import Interval
+from torchgauge.records.serving.capacity_plan import PlannedSetting
 from torchgauge.records.serving.level import Arrivals, EarlyStopping, Level
-from torchgauge.records.serving.requests import Fate, Goal
+from torchgauge.records.serving.requests import Distribution, Fate, Goal, Percentile
 from torchgauge.records.serving.serving import ServedBy, Serving
 from torchgauge.report.content.document import Detailed
 from torchgauge.report.tables.target_facts import hardware, software
@@ -128,6 +129,34 @@ def interval(bounds: Interval | None, limited: Goal) -> str:
 def times(bounds: Interval | None) -> str:
     """Return an interval of times: "12.2 … 12.5 ms"."""
     return "" if bounds is None else units.times(bounds.low, bounds.high, 3)
+
+
+def estimate_of(
+    measured: Level | PlannedSetting, metric: str, fraction: float
+) -> Percentile | None:
+    """Return a percentile of a time of a level or of a planned setting; None where unknown."""
+    distribution: Distribution | None = getattr(measured, metric)
+    return None if distribution is None else distribution.percentile(fraction)
+
+
+def time_text(metric: str, fraction: float) -> Callable[[Level | PlannedSetting], str]:
+    """Return what formats a percentile."""
+
+    def text(measured: Level | PlannedSetting) -> str:
+        estimate = estimate_of(measured, metric, fraction)
+        return "" if estimate is None else units.time(estimate.value, 3)
+
+    return text
+
+
+def interval_text(metric: str, fraction: float) -> Callable[[Level | PlannedSetting], str]:
+    """Return what formats the interval of a percentile."""
+
+    def text(measured: Level | PlannedSetting) -> str:
+        estimate = estimate_of(measured, metric, fraction)
+        return "" if estimate is None else times(estimate.interval)
+
+    return text
 
 
 def rate(per_second: float) -> str:

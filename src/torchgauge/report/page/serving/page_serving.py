@@ -60,7 +60,7 @@ def overview(serving: Serving) -> dict[str, Any]:
         created=serving.environment.created,
         complete=serving.complete,
         interrupted=serving.interrupted,
-        notices=_notices(serving),
+        notices=[short(f.title) for f in serving.findings if f.id == "client-limited"],
     )
 
 
@@ -75,19 +75,6 @@ def headline(serving: Serving) -> int | None:
     steady = [i for i in indices if not state(serving.levels[i])]
     candidates = met or steady or indices[:1]
     return max(candidates, key=lambda i: serving.levels[i].arrivals.rate or 0.0, default=None)
-
-
-def _notices(serving: Serving) -> Iterator[str]:
-    limited = [
-        level.label
-        for level in serving.levels
-        if level.client is not None and level.client.limited and not level.left_out
-    ]
-    if limited:
-        yield (
-            f"The client was too slow at {', '.join(limited)}: there it measured itself. "
-            "Take more client processes, or another machine."
-        )
 
 
 def _facts(serving: Serving) -> Iterator[list[str]]:
