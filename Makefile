@@ -110,7 +110,7 @@ $(VENV)/dev: $(VENV)/demo
 
 # What some tests read our files with. They are skipped without it, and so is npm where it is absent.
 $(VENV)/integrations: $(VENV)/dev $(SPEEDSCOPE)/package-lock.json
-	$(PIP) --editable '.[integrations,openvino]'
+	$(PIP) --editable '.[integrations,openvino,torchao]'
 	! command -v npm >/dev/null || npm ci --silent --no-audit --no-fund --prefix $(SPEEDSCOPE)
 	touch $@
 
