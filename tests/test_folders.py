@@ -72,6 +72,12 @@ def test_the_home_of_nobody_is_none():
     assert folders.expanded("~/x") == Path.home() / "x"
 
 
+def test_only_a_leading_tilde_is_the_home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in ("./~/x", "././~/x"):
+        assert folders.expanded(folders.expanded(path)) == tmp_path / "~" / "x"
+
+
 @pytest.mark.parametrize("home", ["", "relative"])
 def test_without_a_home_nothing_is_kept_and_no_folder_made_up(tmp_path, monkeypatch, home):
     monkeypatch.chdir(tmp_path)

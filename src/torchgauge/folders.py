@@ -51,7 +51,9 @@ def typed(path: str) -> Path:
 
 def expanded(path: str | Path) -> Path:
     """Return a path with the home in place of its `~`; of an unknown user it stays as it is."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for that
+    full = Path(os.path.expanduser(path))  # noqa: PTH111 - `Path.expanduser` raises for that
+    # A path drops the `./` of `./~/model.py`, whose `~` the next reader would take for the home.
+    return full if str(path).startswith("~") or full.parts[:1] != ("~",) else full.absolute()
 
 
 def display_path(path: Path) -> str:

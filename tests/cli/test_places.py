@@ -219,3 +219,17 @@ def test_amounts_beyond_all_numbers_are_refused(arguments, says, tmp_path, monke
     assert code == 2
     assert says in told
     assert "report it" not in told
+
+
+def test_a_folder_named_tilde_is_not_the_home(tmp_path, monkeypatch, capsys):
+    home, folder = tmp_path / "home", tmp_path / "here" / "~"
+    home.mkdir()
+    folder.mkdir(parents=True)
+    (home / "models.py").write_text("raise SystemExit('the one at home')")
+    (folder / "models.py").write_text(
+        "import torch\n\ndef made():\n    return torch.nn.Linear(2, 1), torch.ones(1, 2)\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(folder.parent)
+    assert main(["count", "./~/models.py:made"]) == 0
+    assert "Linear  ./~/models.py:made" in capsys.readouterr().out

@@ -33,12 +33,14 @@ def test_it_tries_again_until_it_is_its_turn():
     assert len(time.pauses) == len(set(time.pauses)) == 7
 
 
-def test_it_gives_up_at_the_bound():
+@pytest.mark.parametrize(("setting", "bound"), [("", LONGEST_WAIT), ("5", 5.0), ("600", 30.0)])
+def test_it_gives_up_at_the_bound(monkeypatch, setting, bound):
+    monkeypatch.setenv("TORCHGAUGE_STORE_TIMEOUT", setting)
     time = Time()
     with pytest.raises(StoreError) as error:
         patiently(busy(10**6), now=lambda: time.now, sleep=time.sleep, draw=lambda low, high: high)
     assert error.value.id == "store-busy"
-    assert time.now == pytest.approx(LONGEST_WAIT)
+    assert time.now == pytest.approx(bound)
 
 
 def test_what_waiting_does_not_mend_is_raised_at_once():

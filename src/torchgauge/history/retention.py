@@ -14,6 +14,7 @@ from typing import TypeVar
 from torchgauge.errors import InputError, StoreError
 from torchgauge.files import is_file, is_folder
 from torchgauge.folders import users_folder, working_folder
+from torchgauge.history.faults import query_timeout
 from torchgauge.records.run import Facts, Run
 
 
@@ -133,11 +134,13 @@ def patiently(
     sleep: Callable[[float], None] = time.sleep,
     draw: Callable[[float, float], float] = random.uniform,
 ) -> Result:
-    """Return what `work` returns; while the store is busy it is tried again, for `longest` seconds.
+    """Return what `work` returns; while the store is busy it is tried again.
 
-    Pauses are random: writers that failed together do not come back together. Raises StoreError
-    `store-busy` at the end, and at once whatever else `work` raises.
+    That lasts `longest` seconds, or a shorter TORCHGAUGE_STORE_TIMEOUT. Pauses are random: writers
+    that failed together do not come back together. Raises StoreError `store-busy` at the end, and
+    at once whatever else `work` raises; InputError `store-timeout-invalid`.
     """
+    longest = min(longest, query_timeout())
     begun = now()
     while True:
         try:

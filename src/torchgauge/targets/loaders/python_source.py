@@ -18,7 +18,7 @@ from torchgauge.forks import translating
 
 def imported(module: str) -> ModuleType:
     """Return the module that `module` names, a file or a dotted name; raises as those below do."""
-    return import_file(Path(module)) if module.endswith(".py") else import_module(module)
+    return import_file(expanded(module)) if module.endswith(".py") else import_module(module)
 
 
 def import_file(path: Path) -> ModuleType:
@@ -27,7 +27,6 @@ def import_file(path: Path) -> ModuleType:
     Raises:
         InputError: `file-missing`, or `factory-raised` where executing the file raised.
     """
-    path = expanded(path)
     check_readable(path)
     path = path.resolve()
     if not is_file(path):
