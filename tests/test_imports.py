@@ -1,11 +1,12 @@
 """Optional libraries: absent, installed and broken, or there."""
 
 import sys
+from types import ModuleType
 
 import pytest
 
 from torchgauge.errors import MissingExtraError
-from torchgauge.imports import required
+from torchgauge.imports import modules_with_files, required
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,18 @@ def test_an_absent_library_is_told_from_a_broken_one(text, says, cause, tmp_path
     assert says in str(raised.value)
     assert cause in raised.value.cause
     assert "their_library" not in sys.modules
+
+
+class Lazy(ModuleType):
+    """Is imported when it is asked for something, and fails then."""
+
+    def __getattribute__(self, name):
+        raise ImportError(name)
+
+
+def test_what_modules_are_there_imports_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
+    monkeypatch.setitem(sys.modules, "no_module", 1)
+    files = {name: file for name, _, file in modules_with_files()}
+    assert files["pytest"] == pytest.__file__
+    assert {"lazy_module", "no_module", "sys"}.isdisjoint(files)

@@ -1,9 +1,12 @@
-"""Libraries that are imported when they are needed, and leave the process as it was."""
+"""Libraries that are imported when they are needed, and the modules that were imported."""
 
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from torchgauge.errors import missing_extra
@@ -27,3 +30,13 @@ def required(module: str, extra: str, purpose: str, library: str = "") -> Any:
         absent = missing is not None and missing.split(".")[0] == module.split(".")[0]
         cause = "" if absent else str(error)
         raise missing_extra(library or module, extra, purpose, cause) from error
+
+
+def modules_with_files() -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield the name, members and file of each imported module; a lazy one stays as it is."""
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, ModuleType):
+            # Asked for an attribute, a lazy module would be imported, and may fail.
+            members = object.__getattribute__(module, "__dict__")
+            if isinstance(file := members.get("__file__"), str):
+                yield name, members, file

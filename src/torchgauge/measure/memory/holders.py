@@ -7,11 +7,12 @@ import gc
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType, FunctionType, ModuleType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
 
+from torchgauge.imports import modules_with_files
 from torchgauge.measure.lines.line_samples import kind_of
 from torchgauge.measure.memory.live_tensors import locals_of, saved_for_backward
 from torchgauge.targets.contents.walk import Walk, attributes_of
@@ -78,12 +79,11 @@ def _variables() -> Iterator[tuple[tuple[int, int], str, str, Any]]:
             yield from variables(2 * (owned_by != "user's"), owner, locals_of(frame))
         frame = frame.f_back
     classes: list[type] = []
-    for module in list(sys.modules.values()):
-        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if isinstance(file, str) and _kind(file) == "user's":
-            yield from variables(1, module.__name__, vars(module).items())
-            own = (kind for kind in vars(module).values() if issubclass(type(kind), type))
-            classes += (kind for kind in own if kind.__module__ == module.__name__)
+    for _, members, file in modules_with_files():
+        if _kind(file) == "user's":
+            yield from variables(1, members["__name__"], members.items())
+            own = (kind for kind in members.values() if issubclass(type(kind), type))
+            classes += (kind for kind in own if kind.__module__ == members["__name__"])
     for kind in classes:
         yield from variables(1, kind.__qualname__, vars(kind).items())
     for item in gc.get_referrers(*classes) if classes else ():

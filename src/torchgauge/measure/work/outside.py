@@ -24,6 +24,7 @@ import torch
 
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Work
+from torchgauge.imports import modules_with_files
 from torchgauge.measure.arrays.members import objects
 from torchgauge.measure.arrays.tracked import (
     ArrayObserver,
@@ -286,7 +287,7 @@ def _without_memory(departure: _Exit) -> MeasurementError:
 
 def _loaded() -> set[str]:
     """Return the files that this process runs code of: one may be in no list of modules."""
-    files = {str(getattr(module, "__file__", "")) for module in sys.modules.copy().values()}
+    files = {file for _, _, file in modules_with_files()}
     with contextlib.suppress(OSError):  # of Linux alone
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
         files.update(line.split(maxsplit=5)[-1] for line in maps.splitlines())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torchgauge.errors import InputError
 from torchgauge.folders import working_folder
+from torchgauge.imports import modules_with_files
 
 CHECKED_OUT = "torchgauge-base-"  # how the folders of revisions begin
 
@@ -43,13 +44,10 @@ def foreign_module(folder: Path) -> tuple[str, str] | None:
             part.startswith(CHECKED_OUT) for part in path.relative_to(root).parts
         )
 
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or name.partition(".")[0] == "torchgauge":
-            continue
-        if not Path(file).is_absolute():
-            continue  # torch.ops says that it is of "_ops.py"; what was imported has a whole path
-        if foreign(Path(file).resolve()):
+    for name, _, file in modules_with_files():
+        # torch.ops says that it is of "_ops.py"; what was imported has a whole path
+        ours = name.partition(".")[0] == "torchgauge"
+        if not ours and Path(file).is_absolute() and foreign(Path(file).resolve()):
             return name, file
     return None
 
