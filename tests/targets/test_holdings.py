@@ -91,6 +91,18 @@ def test_layers_in_lists_count_have_paths_and_are_named():
     assert "out" not in warning.message
 
 
+def test_what_wraps_registered_layers_during_a_call_is_not_unregistered():
+    class Wrapping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return nn.Sequential(self.layer, nn.ReLU())(x)
+
+    assert tg.count_cost(Wrapping(), X).warnings == ()
+
+
 def test_a_layer_in_an_object_is_named_once_it_is_called():
     model = Hidden()
     assert tg.measure_size(model).parameters == 0

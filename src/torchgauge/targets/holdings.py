@@ -147,11 +147,14 @@ def unregistered(
     names = {id(layer.module): layer for layer in counts.layers if layer.holder is not None}
     outside = {id(module): Layer(type(module).__name__, module) for module in called}
     known_ids = {id(layer.module) for layer in counts.layers}
+    registered = [counts.own(layer.module) for layer in counts.layers if layer.holder is None]
+    # What wraps layers of the model during a call has their parameters, and none of its own.
+    shared = set[object]().union(*registered)
     layers = [*names.values(), *(layer for key, layer in outside.items() if key not in known_ids)]
     texts = [
         f"{layer.path} ({type(layer.module).__name__}, {units.elements(count)})"
         for layer in layers
-        if (count := counts.total(layer.module))
+        if (count := counts.total(layer.module, shared))
     ]
     if not texts:
         return ()
@@ -184,8 +187,8 @@ class ParameterCounts:
             self._add(module, layers_of(module))
         return self._own[id(module)]
 
-    def total(self, module: nn.Module) -> int:
-        """Return the elements of the parameters of a module and of all below it."""
+    def total(self, module: nn.Module, others: Iterable[object] = ()) -> int:
+        """Return the elements of all parameters in a module but for `others`, which are keys."""
         counts: dict[object, int] = {}
         pending, visited = [module], set[int]()
         while pending:
@@ -194,7 +197,7 @@ class ParameterCounts:
                 visited.add(id(inner))
                 counts |= self.own(inner)
                 pending += (*inner.children(), *self._inside[id(inner)])
-        return sum(counts.values())
+        return sum(counts[key] for key in counts.keys() - others)
 
     def _add(self, model: Callable[..., Any], layers: list[Layer]) -> None:
         for layer in layers:
