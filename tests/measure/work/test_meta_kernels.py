@@ -85,6 +85,47 @@ def test_what_no_kernel_takes_is_still_refused(weight, operand):
             count_on(device, Grouped(weight), operand)
 
 
+class WithoutAutocast(nn.Module):
+    """Turns autocast off where its input is, as rotary embeddings do, or turns it on."""
+
+    def __init__(self, enabled):
+        super().__init__()
+        self.layer, self.enabled = nn.Linear(8, 4), enabled
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, enabled=self.enabled):
+            return self.layer(x)
+
+
+def test_autocast_is_turned_off_on_meta():
+    original = torch.autocast.__init__
+    inputs = torch.zeros(2, 8, device="meta")
+    # What autocast does to tensors of a device is not done to those of meta.
+    for enabled, device in ((False, "meta"), (True, "cpu")):
+        cost = tg.count_cost(WithoutAutocast(enabled).to("meta"), inputs)
+        assert (cost.macs, cost.counted_on) == (2 * 8 * 4, device)
+    assert torch.autocast.__init__ is original
+
+
+class Policy(nn.Module):
+    """Keeps what it drew from, whose probabilities are checked: a question about values."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        self.drawn_from = torch.distributions.Categorical(logits=self.layer(x))
+        return self.drawn_from.logits
+
+
+def test_the_calls_before_the_counted_one_run_on_meta_as_it_does():
+    cost = tg.count_cost(Policy().to("meta"), torch.zeros(2, 8, device="meta"))
+    assert cost.macs == 2 * 8 * 4
+    assert cost.warnings == ()
+    assert cost.flops_range is None
+
+
 def count_on(device, model, operand):
     source = Source.of_object(model.to(device), operand.to(device))
     return measure_cost(opened(source), backward=False)

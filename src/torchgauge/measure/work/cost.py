@@ -93,9 +93,16 @@ def _measured(
     with modes as saved_modes, _noting_what_ran(counter, device, backward=backward):
         inputs = outside.followed_inputs(inputs.leaves() if backward else inputs)
         tensors = _tensors(module, inputs)
-        with _eager(), _fake_mode(tensors), running(device):
+        with (
+            _eager(),
+            _fake_mode(tensors),
+            counter.kernels.dispatched(),
+            counter.counting(counts=False),
+            running(device),
+        ):
             for _ in range(variation.earlier_calls):
                 model(*inputs.args, **inputs.kwargs)
+        counter.kernels.kernel_calls.clear()
         with (
             variation.watched_draws(),
             _eager(),

@@ -56,9 +56,9 @@ class Counter:
         self._functions: list[Any] = []
 
     @restoring
-    def counting(self) -> Iterator[None]:
-        """Count what this thread does until the block ends."""
-        with Mode(self):
+    def counting(self, *, counts: bool = True) -> Iterator[None]:
+        """Count what this thread does until the block ends; without `counts` it runs alike."""
+        with Mode(self, counts=counts):
             yield
 
     def rows(self, order: dict[LayerCall, int]) -> tuple[CostRow, ...]:
@@ -180,9 +180,10 @@ class Counter:
 class Mode(internals.DispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operator below autograd on its thread; composites that arrive whole are split."""
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: Counter, *, counts: bool = True) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.counter = counter
+        self.counts = counts
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator, and count it."""
@@ -196,7 +197,7 @@ class Mode(internals.DispatchMode):  # type: ignore[no-untyped-call]
         if overload.kind == "higher" and any(map(callable, args)):
             return self._higher_order(func, args, kwargs)
         outputs = called(func, args, kwargs)
-        if overload.kind != "question":
+        if self.counts and overload.kind != "question":
             self.counter.add(overload, args, kwargs, outputs)
         return outputs
 

@@ -162,7 +162,8 @@ class CudaKernels:
                 library.impl(name, kernel, "AutogradMeta")
             for name, shapes in fused_recurrent.SHAPES.items():
                 library.impl(name, shapes, "Meta")
-            yield
+            with replaced([(torch.autocast, "__init__", _autocast)]):
+                yield
         finally:
             library._destroy()  # noqa: SLF001 - there is no public name for it
 
@@ -207,6 +208,16 @@ class CudaKernels:
         if title and graph_task() == -1 and (replaced is not None or name == _ATTENTION):
             self.kernel_calls[title] += 1
         return replaced
+
+
+_AUTOCAST = torch.autocast.__init__
+
+
+@functools.wraps(_AUTOCAST)
+def _autocast(context: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+    # Torch refuses to turn off what meta tensors have none of: `autocast(x.device.type, ...)`.
+    is_off = not (args[1] if len(args) > 1 else kwargs.get("enabled", True))
+    _AUTOCAST(context, "cpu" if device_type == "meta" and is_off else device_type, *args, **kwargs)
 
 
 def _is_meta(tensor: Any) -> bool:
