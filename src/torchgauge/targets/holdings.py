@@ -187,8 +187,8 @@ class ParameterCounts:
             self._add(module, layers_of(module))
         return self._own[id(module)]
 
-    def total(self, module: nn.Module, others: Iterable[object] = ()) -> int:
-        """Return the elements of all parameters in a module but for `others`, which are keys."""
+    def total(self, module: nn.Module, without: Iterable[object] = ()) -> int:
+        """Return the elements of all parameters in a module, but for the keys `without`."""
         counts: dict[object, int] = {}
         pending, visited = [module], set[int]()
         while pending:
@@ -197,7 +197,7 @@ class ParameterCounts:
                 visited.add(id(inner))
                 counts |= self.own(inner)
                 pending += (*inner.children(), *self._inside[id(inner)])
-        return sum(counts[key] for key in counts.keys() - others)
+        return sum(counts[key] for key in counts.keys() - without)
 
     def _add(self, model: Callable[..., Any], layers: list[Layer]) -> None:
         for layer in layers:

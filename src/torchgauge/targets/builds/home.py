@@ -46,8 +46,8 @@ def foreign_module(folder: Path) -> tuple[str, str] | None:
 
     for name, _, file in modules_with_files():
         # torch.ops says that it is of "_ops.py"; what was imported has a whole path
-        ours = name.partition(".")[0] == "torchgauge"
-        if not ours and Path(file).is_absolute() and foreign(Path(file).resolve()):
+        is_torchgauge = name.partition(".")[0] == "torchgauge"
+        if not is_torchgauge and Path(file).is_absolute() and foreign(Path(file).resolve()):
             return name, file
     return None
 
