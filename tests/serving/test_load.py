@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from torchgauge.errors import InputError, MeasurementError
 from torchgauge.records.serving.level import ClientLoad
 from torchgauge.records.serving.requests import Requests
 from torchgauge.serving import load
+from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.send import SentLoad
 from torchgauge.serving.server.reference_server import reference_server
 from torchgauge.targets.builds.source import Source
@@ -73,7 +75,31 @@ def plans(monkeypatch):
         return SentLoad(requests=requests, client=ClientLoad(), problems={}, seconds=seconds)
 
     monkeypatch.setattr(load, "send", send)
+    monkeypatch.setattr(Address, "require_server", lambda _: None)
     return sent_plans
+
+
+def test_a_server_that_takes_no_connection_is_one_sentence():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(MeasurementError) as raised:
+            tg.measure_serving(f"http://127.0.0.1:{port}/x?key=1", rate=5, duration=1)
+    assert raised.value.id == "server-unreachable"
+    assert raised.value.message == f"No server listens at http://127.0.0.1:{port}."
+
+
+def test_errors_alone_end_the_load_with_what_the_server_says():
+    with running("faulty_server") as server:
+        serving = tg.measure_serving(f"{server.address}/status/401", rate=[200, 300], duration=5)
+    (level,) = serving.levels
+    assert len(level.requests) < 100
+    assert level.error_statuses.keys() == {401}
+    (warning,) = level.warnings
+    assert (warning.id, warning.failed) == ("requests-status", True)
+    assert warning.cause == '{"error": {"message": "as asked"}}'
+    assert "--bearer-env" in serving.findings[0].remedy
+    assert not serving.complete
 
 
 NOWHERE = "http://127.0.0.1:9/"

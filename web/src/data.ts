@@ -495,7 +495,6 @@ export interface ServerData {
 
 export interface SettingsData {
   by_workers: { series: PercentileSeries[]; unstable: number[]; rate: number; note: string } | null;
-  by_rate: { title: string; series: PercentileSeries[]; unstable: number[]; knee: KneeData | null }[];
   goals: GoalLine[];
   knees: [workers: number, rate: number, low: number | null, high: number | null][];
   needed: number | null;

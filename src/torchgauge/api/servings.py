@@ -16,6 +16,7 @@ from torchgauge.records.serving.serving import Serving
 
 if TYPE_CHECKING:
     from torchgauge.serving.load_options import LoadOptions
+    from torchgauge.targets.builds.source import Source
     from torchgauge.targets.target import TargetRequest
 
 _NOT_OF_THE_LOAD = ("target", "inputs", "device", "progress")
@@ -101,7 +102,7 @@ def serving_request(
     """
     options = load_options(**settings)
     if isinstance(subject, str):
-        return _of_url(subject, options, progress)
+        return _measured(subject, options, progress)
     return _of_request(subject, options, progress)
 
 
@@ -131,12 +132,9 @@ def _of_model(
     model: Any, inputs: Any, device: str | None, options: LoadOptions, progress: bool | None
 ) -> Serving:
     require_torch()
-    from torchgauge.serving.load import measure
     from torchgauge.targets.builds.source import Source
 
-    source = Source.of_object(model, inputs, device=device)
-    with measuring(progress) as display:
-        return measure(source, options, display)
+    return _measured(Source.of_object(model, inputs, device=device), options, progress)
 
 
 def _of_text(
@@ -152,24 +150,22 @@ def _of_text(
             remedy="Leave them out: a factory returns its inputs, and a URL takes a body.",
         )
     if is_url:
-        return _of_url(target, options, progress)
+        return _measured(target, options, progress)
     require_torch()
     from torchgauge.targets.target import TargetRequest
 
     return _of_request(TargetRequest(target, device=device or "auto"), options, progress)
 
 
-def _of_url(url: str, options: LoadOptions, progress: bool | None) -> Serving:
-    from torchgauge.serving.load import measure
-
-    with showing(progress) as display:
-        return measure(url, options, display)
-
-
 def _of_request(request: TargetRequest, options: LoadOptions, progress: bool | None) -> Serving:
     require_torch()
-    from torchgauge.serving.load import measure
     from torchgauge.targets.builds.source import Source
 
-    with measuring(progress) as display:
-        return measure(Source.of_request(request), options, display)
+    return _measured(Source.of_request(request), options, progress)
+
+
+def _measured(subject: Source | str, options: LoadOptions, progress: bool | None) -> Serving:
+    from torchgauge.serving.load import measure
+
+    with (showing if isinstance(subject, str) else measuring)(progress) as display:
+        return measure(subject, options, display)

@@ -54,8 +54,8 @@ def measure(subject: Source | str, options: LoadOptions, progress: Progress) -> 
     keeps it with those before. A server that ends is a result: its requests have their fates.
 
     Raises what loading raises; InputError of the address, of the bodies, `rate-missing`,
-    `option-conflict`, `not-batchable`; MeasurementError `client-failed`, `child-…` where the
-    server does not start.
+    `option-conflict`, `not-batchable`; MeasurementError `server-unreachable`, `client-failed`,
+    `child-…` where the server does not start.
     """
     options.check_fit(endpoint=isinstance(subject, str))
     with Interrupts() as interrupts:
@@ -72,6 +72,7 @@ def _of_endpoint(
     url: str, options: LoadOptions, progress: Progress, interrupts: Interrupts
 ) -> Serving:
     address = parse_address(url, allow_remote=options.allow_remote)
+    address.require_server()
     address, items, model = request_items(address, options)
     target = TargetDescription(
         spec=address.text, kind="endpoint", name=address.text,
@@ -304,8 +305,10 @@ class _Load:
             return None
         self._sent = sent
         self._interrupted = self._interrupted or sent.interrupted
+        self._failed = sent.failed_alike
         # A number of requests without a schedule ends when they are answered.
-        ends_by_itself = sent.interrupted or plan.schedule is None or options.scenario == "offline"
+        ended = sent.interrupted or sent.failed_alike
+        ends_by_itself = ended or plan.schedule is None or options.scenario == "offline"
         level = level_of(
             sent.requests,
             scenario=options.scenario,

@@ -8,6 +8,7 @@ from tests.support.serving_levels import open_level, use
 from torchgauge.analyze.findings.catalogue import findings
 from torchgauge.analyze.findings.server_rules import longest_pause
 from torchgauge.records.serving.level import Saturation
+from torchgauge.records.serving.serving import ServedBy
 
 EVERY = servings.every()
 
@@ -52,7 +53,8 @@ def test_errors_have_the_remedy_of_the_most_frequent():
     found = finding("request-errors", EVERY["with_errors"])
     assert found.severity == "serious"
     assert found.evidence == (
-        "Of 365: 2 status, 1 refused, 1 reset, 1 timeout. They count as longer than all others."
+        "Of 365: 2 status, 1 refused, 1 reset, 1 timeout, 2 of status 503. They count as longer "
+        "than all others."
     )
     assert found.remedy.startswith("The server answered with errors")
 
@@ -165,3 +167,33 @@ def test_the_requests_to_send_are_more_than_those_of_the_window():
     sent = int(found.remedy.removeprefix("--requests ").split()[0])
     assert sent * level.count / len(level.requests) == pytest.approx(percentile.needed, abs=1)
     assert sent > percentile.needed
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (401, "--bearer-env"),
+        (404, "--model"),
+        (405, "--body"),
+        (422, "--body"),
+        (429, "lower rate"),
+        (503, "its log"),
+    ],
+)
+def test_the_remedy_of_errors_is_that_of_their_status(status, remedy):
+    level = servings.with_errors().levels[0]
+    requests = msgspec.structs.replace(
+        level.requests,
+        fate=("status",) * len(level.requests),
+        status=(status,) * len(level.requests),
+    )
+    failed = msgspec.structs.replace(
+        level, requests=requests, fates={"status": level.count}, count=level.count
+    )
+    found = finding("request-errors", servings.serving([failed]))
+    assert remedy in found.remedy
+    assert f"{len(requests):,} of status {status}" in found.evidence
+    address = "http://127.0.0.1:8000/v1/chat/completions"
+    served = ServedBy(kind="endpoint", address=address)
+    found = finding("request-errors", servings.serving([failed], served_by=served))
+    assert ("--api openai-chat" in found.remedy) == (status < 500)

@@ -320,6 +320,16 @@ def test_a_late_client_is_named():
     assert slow_server.warnings == ()
 
 
+def test_where_nothing_was_answered_no_client_was_too_slow():
+    last = tuple(index / 10 + 0.001 for index in range(1000))
+    failed = steady(last=last, fate=("status",) * 1000, status=(401,) * 1000)
+    measured = level_of(failed, client=ClientLoad(lateness=0.1, lateness_p99=0.2))
+    assert not measured.client.limited
+    assert measured.warnings == ()
+    assert measured.error_statuses == {401: 1000}
+    assert measured.failures == {"status": 900}
+
+
 def test_a_client_without_open_files_judges_no_server():
     """Of 10 requests/s one is answered a second: it is one connection that the client may open."""
     due = np.arange(1000) / 10

@@ -166,6 +166,56 @@ def test_users_of_a_server_that_refuses_do_not_spin():
     assert 2 <= len(load.requests) <= 12
 
 
+@pytest.mark.parametrize(("path", "fate"), [("/status/401", "status"), ("/garbage", "protocol")])
+def test_requests_that_all_fail_alike_end_the_load(faulty, path, fate):
+    client = sent_here(faulty.address + path, schedule=[index * 0.005 for index in range(60)])
+    assert client.failed_alike
+    counts = collections.Counter(fates(client))
+    assert counts[fate] == 20
+    assert sum(counts.values()) < 60
+    if fate == "status":
+        assert client.problems["status"] == '{"error": {"message": "as asked"}}'
+
+
+@pytest.mark.parametrize("path", ["/ok", "/silent"])
+def test_requests_that_succeed_or_wait_do_not_end_the_load(faulty, path):
+    client = sent_here(faulty.address + path, schedule=[0.0] * 30, timeout=0.2)
+    assert not client.failed_alike
+    assert len(client.columns) == 30
+
+
+def test_an_answer_among_errors_lets_the_load_go_on():
+    """The third of 30 connections is answered as it should be."""
+    answers = iter([b"HTTP/1.1 503 X", b"HTTP/1.1 503 X", b"HTTP/1.1 200 OK"])
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer_all() -> None:
+        for _ in range(30):
+            connection, _ = listener.accept()
+            connection.recv(1000)
+            head = next(answers, b"HTTP/1.1 503 X")
+            connection.sendall(head + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            connection.close()
+
+    with listener:
+        threading.Thread(target=answer_all, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        client = sent_here(url, schedule=[index * 0.01 for index in range(30)])
+    assert collections.Counter(fates(client)) == {"status": 29, "done": 1}
+    assert not client.failed_alike
+
+
+def test_the_text_of_an_error_s_body_has_no_part_of_the_token(monkeypatch):
+    secret = "sk-0123456789abcdef"
+    monkeypatch.setenv("MODEL_TOKEN", secret)
+    body = b"x" * 290 + secret.encode() + b" \x1b[31m" + b"y" * 9000
+    head = b"HTTP/1.1 401 X\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n"
+    with answering(head + body, connections=1) as port:
+        url = f"http://127.0.0.1:{port}/"
+        client = sent_here(url, schedule=[0.0], bearer_env="MODEL_TOKEN")
+    assert client.problems["status"] == "x" * 290 + "<MODEL_TOK"
+
+
 @pytest.mark.slow
 def test_a_server_that_is_killed():
     schedule = [index * 0.01 for index in range(300)]

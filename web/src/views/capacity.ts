@@ -2,7 +2,7 @@
 
 import { grid, logarithmic, MARGIN } from "../axes";
 import { chart } from "../chart";
-import type { ChecksData, FrontData, KneeData, PercentileSeries, ServiceData, SettingsData } from "../data";
+import type { ChecksData, FrontData, PercentileSeries, ServiceData, SettingsData } from "../data";
 import { definitions } from "../definitions";
 import { badge, h, name, responsive, scroller, svg } from "../dom";
 import { format, significant, tidy, time } from "../format";
@@ -22,9 +22,8 @@ export const settings: View<SettingsData> = {
     if (part.by_workers) {
       const { series, unstable, rate, note } = part.by_workers;
       const title = `Percentiles by workers, at ${significant(rate)} requests/s`;
-      curve(charts, title, note, series, unstable, part, "workers", null, part.needed);
+      curve(charts, title, note, series, unstable, part, part.needed);
     }
-    for (const one of part.by_rate) curve(charts, "Percentiles by rate", one.title, one.series, one.unstable, part, "requests/s", one.knee, null);
     if (part.knees.length) knees(charts, part);
     host.append(new Table(part.table, null).element);
   },
@@ -37,8 +36,6 @@ function curve(
   series: PercentileSeries[],
   unstable: number[],
   { goals }: SettingsData,
-  xLabel: string,
-  knee: KneeData | null,
   needed: number | null,
 ): void {
   const host = h("div", {}, h("h3", {}, name(title), " ", badge("estimated")), h("p", { class: "note" }, name(note)));
@@ -58,12 +55,11 @@ function curve(
     lines: lines.map((line) => ({ ...line, values: spread(line.values), whiskers: line.whiskers && spread(line.whiskers) })),
     showX: (value) => value.toLocaleString("en"),
     showY: (value) => time(value),
-    xLabel,
-    counts: xLabel === "workers",
+    xLabel: "workers",
+    counts: true,
     inset: true,
     headroom: unstable.length > 0,
     verticals: [
-      ...(knee ? [{ ...knee, x: knee.rate, label: `knee: ${knee.label}`, colour: "--series-6" }] : []),
       ...(needed !== null ? [{ x: needed, low: null, high: null, label: `needed: ${needed.toLocaleString("en")}`, colour: "--series-6" }] : []),
     ],
     stretches: unstable.length ? [reach(all, unstable)] : [],

@@ -179,9 +179,7 @@ class Planner:
         Those that are planned already keep their figures, of longer simulations.
         """
         collects = self.times.collects
-        planned_by_setting = {
-            Workers(s.workers, s.max_batch, s.max_delay, collects): s for s in planned
-        }
+        by_setting = {Workers(s.workers, s.max_batch, s.max_delay, collects): s for s in planned}
         numbers = sorted({setting.workers for setting in planned})
         sizes = {2**power for power in range(self.model.largest_batch.bit_length())}
         sizes |= {self.max_batch, self.model.largest_batch}
@@ -197,9 +195,7 @@ class Planner:
             for size in sorted(sizes)
             for delay in (sorted(delays) if size > 1 else [0.0])
         ]
-        settings = [
-            planned_by_setting.get(w) or self._planned(w, predictor=predictor) for w in candidates
-        ]
+        settings = [by_setting.get(w) or self._planned(w, predictor=predictor) for w in candidates]
         return unbeaten(s for s in settings if s.stable and _good(s.goals))
 
 

@@ -53,6 +53,17 @@ _REQUEST_ERRORS_REMEDIES: dict[Fate, str] = {
 }
 
 
+_STATUS_REMEDIES = {
+    400: "Send what it takes: --body FILE, or --api with the --tokens of a language model.",
+    401: "Authorize: --bearer-env NAME, with the environment variable that has the token.",
+    403: "Authorize: --bearer-env NAME, with a token that may do this.",
+    404: "Correct the path of the URL, --api, or the name of the model (--model).",
+    405: "The path takes another method: with --body, --tokens or --prompts a POST is sent, else a "
+    "GET.",
+    429: "It refuses more: a lower rate, or another limit of the server.",
+}
+
+
 @rule("request-errors")
 def request_errors(evidence: Evidence) -> Iterator[Finding]:
     """Find requests without a whole answer, by what became of them."""
@@ -62,9 +73,15 @@ def request_errors(evidence: Evidence) -> Iterator[Finding]:
     if worst is None or not worst[1].failed_share:
         return
     name, level = worst
-    listed = ", ".join(f"{count:,} {fate}" for fate, count in level.failures.items())
-    fate = next(iter(level.failures))
+    fate, statuses = next(iter(level.failures)), level.error_statuses
+    counts = [f"{count:,} {fate}" for fate, count in level.failures.items()]
+    listed = ", ".join(counts + [f"{count:,} of status {n}" for n, count in statuses.items()][:5])
     remedy = _REQUEST_ERRORS_REMEDIES[fate]
+    if fate == "status" and (status := next(iter(statuses), 500)) < 500:
+        remedy = _STATUS_REMEDIES.get(status, _STATUS_REMEDIES[400])
+        served = None if evidence.serving is None else evidence.serving.served_by
+        if served and served.api == "json" and served.address.endswith("/completions"):
+            remedy += " This path is of OpenAI's API: --api openai-chat or openai-completions."
     if fate == "unsent" and level.client is None and level.scenario == "offline":
         remedy = "The time was over before they were called: a longer --for, or fewer --requests."
     yield request_errors.finding(

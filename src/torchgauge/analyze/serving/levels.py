@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -35,6 +36,7 @@ _Bools = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
 CONFIDENCE = 0.99
+MOST_QUERIES = 1 << 32  # that are looked at: no run has as many
 # The percentile of each scenario in MLPerf's rules.
 FRACTIONS: dict[Scenario, float] = {"single-stream": 0.90, "multi-stream": 0.99, "server": 0.99}
 
@@ -49,30 +51,18 @@ def queries_needed(fraction: float, over: int) -> int:
     Source: MLPerf Inference rules, "Early stopping".
     """
     betainc = imported("scipy.special").betainc
-    low, high = 0, 1
-    while betainc(high, over + 1, fraction) > 1 - CONFIDENCE:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if betainc(middle, over + 1, fraction) > 1 - CONFIDENCE:
-            low = middle
-        else:
-            high = middle
-    return high + over
+    numbers = range(MOST_QUERIES)
+    return over + bisect.bisect_left(
+        numbers, True, 1, key=lambda h: betainc(h, over + 1, fraction) <= 1 - CONFIDENCE
+    )
 
 
 def queries_that_may_exceed(fraction: float, queries: int) -> int | None:
     """Return the most of `queries` that may exceed the limit; None where there are too few."""
-    if queries < queries_needed(fraction, 0):
-        return None
-    low, high = 0, queries
-    while high - low > 1:
-        middle = (low + high) // 2
-        if queries_needed(fraction, middle) <= queries:
-            low = middle
-        else:
-            high = middle
-    return low
+    allowed = bisect.bisect_right(
+        range(queries), queries, key=lambda over: queries_needed(fraction, over)
+    )
+    return allowed - 1 if allowed else None
 
 
 def early_stopping(

@@ -97,16 +97,14 @@ def _ends(times: RequestTimes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 def with_limit(client: ClientLoad, latency: Distribution | None) -> ClientLoad:
     """Mark a client without open files, or later than 1 ms and 5 % of median or p99 latency."""
     limited = client.open_files is not None or any(
-        late is not None and late > _allowed(latency, fraction)
+        latency is not None and late is not None and late > _allowed(latency, fraction)
         for fraction, late in ((0.5, client.lateness), (0.99, client.lateness_p99))
     )
     return msgspec.structs.replace(client, limited=limited)
 
 
-def _allowed(latency: Distribution | None, fraction: float) -> float:
+def _allowed(latency: Distribution, fraction: float) -> float:
     """Return the most lateness: by the percentile, or the highest below it that is known."""
-    if latency is None:
-        return MOST_LATENESS
     percentiles = [p.value for p in latency.percentiles if p.fraction <= fraction]
     return max(MOST_LATENESS, MOST_LATENESS_SHARE * max(percentiles, default=latency.low))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -280,6 +281,13 @@ class Level(Record, frozen=True, kw_only=True):
         """How many requests in the window had no whole answer by fate, the most frequent first."""
         counts = [pair for pair in self.fates.items() if pair[0] != "done" and pair[1]]
         return dict(sorted(counts, key=lambda pair: -pair[1]))
+
+    @property
+    def error_statuses(self) -> dict[int, int]:
+        """How many requests were answered by which status of an error, the most frequent first."""
+        pairs = zip(self.requests.status, self.requests.fate, strict=False)
+        counts = Counter(status for status, fate in pairs if fate == "status" and status)
+        return dict(counts.most_common())
 
     @property
     def failed_share(self) -> float | None:

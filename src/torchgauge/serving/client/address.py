@@ -9,7 +9,7 @@ import socket
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urljoin, urlsplit
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, MeasurementError
 from torchgauge.version import version
 
 _PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 8001}  # the last two: Triton's
@@ -63,6 +63,18 @@ class Address:
             ):
                 return host
         return self.hosts[-1]
+
+    def require_server(self) -> None:
+        """Raise MeasurementError `server-unreachable` where no connection is made."""
+        try:
+            socket.create_connection((self.listening_host(), self.port), _PROBE_SECONDS).close()
+        except OSError as error:
+            raise MeasurementError(
+                f"No server listens at {self.scheme}://{self.authority}.",
+                id="server-unreachable",
+                cause=str(error),
+                remedy="Start it, or correct the address.",
+            ) from error
 
     def with_default_path(self, path: str) -> Address:
         """Return the address with a path, unless it has one."""

@@ -26,6 +26,10 @@ _BUFFER_SIZE = 1 << 17
 _BURST = 32  # requests that begin before answers are read again
 _NO_CONNECTION: frozenset[Fate] = frozenset(("refused", "tls", "local"))
 _UNCONNECTED = "There was no connection yet: connecting, or the handshake of TLS, took too long."
+# Of so many requests that fail alike, and none that is done, further ones would say no more. Those
+# without an answer are not among them: a server may be slow at first.
+_FAILURES = 20
+_ANSWERED = {CODES[fate] for fate in ("refused", "status", "protocol", "redirect", "tls")}
 _PAUSE_SECONDS = 0.1  # of a user of a closed loop who got no connection
 
 
@@ -39,6 +43,7 @@ class LoadClient:
         problems: The first error text of each fate.
         software: What the server calls itself.
         interrupted: Whether `interrupt` ended it.
+        failed_alike: Whether it ended since all requests failed alike.
         waited: Requests that waited for a free slot.
         end_moment: The moment at which it ended.
     """
@@ -49,7 +54,7 @@ class LoadClient:
         self.buffer = memoryview(self.received)
         self.problems: dict[Fate, str] = {}
         self.software = ""
-        self.interrupted = False
+        self.interrupted = self.failed_alike = False
         self.end_moment = math.nan
         self._plan = plan
         dialect = dialect_named(plan.api)
@@ -218,7 +223,7 @@ class LoadClient:
             code = _TIMEOUT
         self._note(row, code)
         if problem and fate not in self.problems:
-            self.problems[fate] = self._hidden(problem)[:300]
+            self.problems[fate] = " ".join(self._hidden(problem)[:300].split())
         self._busy.pop(row, None)
         while self._waiting and len(self._busy) < self._slots:
             next_row = self._waiting.popleft()
@@ -230,6 +235,9 @@ class LoadClient:
                 self._loop.call_later(_PAUSE_SECONDS, self._query, user, math.inf)
             elif user is not None:
                 self._query(user, moment)
+        if self._settled == self._counts[code] == _FAILURES and code in _ANSWERED:
+            self.failed_alike = True
+            self._stop()
         self._check_over()
 
     def _note(self, row: int, code: int) -> None:

@@ -17,6 +17,8 @@ from torchgauge.serving.client.dialect import AnswerReader, EventTooLongError
 from torchgauge.serving.client.dialects.every import read_timing
 from torchgauge.serving.client.send_plan import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 
+LONGEST_TEXT = 1 << 12
+"""Bytes of an error's body that are read: more than is kept, which ends in no half of a token."""
 LONGEST_HEAD = 1 << 17
 """Bytes of the longest head of an answer; a longer one is a violation of the protocol."""
 _DELIMITERS = (b"content-length", b"transfer-encoding")
@@ -103,7 +105,7 @@ class Connection:
         self._in_body = self._reading = self._surplus = self._delimited = self._begun = False
         self._varies = self._reader is not None
         self._reusable = False  # known at the end of the answer
-        self._content_type = self._location = b""
+        self._content_type = self._location = self._text = b""
         self._outcome: Fate | None = None
         try:
             size = self._socket.send(request)
@@ -274,6 +276,8 @@ class Connection:
         self._body_size += len(data)
         if self._reading and self._reader is not None:
             self._reader.feed(data, self._now)
+        elif self._parser.get_status_code() >= 300:
+            self._text = (self._text + data)[:LONGEST_TEXT]
 
     def on_message_complete(self) -> None:
         """Judge the answer, unless it was a provisional one."""
@@ -309,7 +313,7 @@ class Connection:
             self._sender.idle(self, self._now)
         else:
             self._close()
-        self._sender.ended(row, fate, self._now)
+        self._sender.ended(row, fate, self._now, self._text.decode(errors="replace"))
 
     def _fail(self, fate: Fate, problem: str) -> None:
         """Report a request without a whole answer, and close; one that had its answer keeps it."""

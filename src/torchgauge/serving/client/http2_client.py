@@ -17,7 +17,7 @@ from torchgauge.imports import required
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.address import Address, Token
 from torchgauge.serving.client.columns import PENDING
-from torchgauge.serving.client.connection import Connection, Sender, note_content
+from torchgauge.serving.client.connection import LONGEST_TEXT, Connection, Sender, note_content
 from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import read_timing
 from torchgauge.version import version
@@ -197,7 +197,7 @@ class Http2Client:
         try:
             response = await self._send(request)
             try:
-                fate = await self._read(row, response)
+                fate, body = await self._read(row, response)
             finally:
                 await response.aclose()
         except self._httpx.ConnectError as error:
@@ -212,7 +212,7 @@ class Http2Client:
             if columns.fate[row] == PENDING:
                 self._sender.ended(row, "protocol", monotonic(), text_of(error))
         else:
-            self._sender.ended(row, fate, columns.last[row])
+            self._sender.ended(row, fate, columns.last[row], body.decode(errors="replace"))
 
     async def _send(self, request: Any) -> Any:
         """Send a request, and return its answer's head.
@@ -243,8 +243,8 @@ class Http2Client:
         finally:
             sending.cancel()
 
-    async def _read(self, row: int, response: Any) -> Fate:
-        """Read the answer into the columns, and return what it was."""
+    async def _read(self, row: int, response: Any) -> tuple[Fate, bytes]:
+        """Read the answer into the columns, and return what it was, of an error with its body."""
         columns = self._sender.columns
         columns.status[row] = response.status_code
         for value in response.headers.get_list("server-timing"):
@@ -256,20 +256,23 @@ class Http2Client:
         if reader is not None:
             kind = response.headers.get("content-type", "").lower()
             reader.start(streamed="text/event-stream" in kind)
-        first = math.nan
+        first, body = math.nan, b""
         now = monotonic()
         async for data in response.aiter_raw():
             now = monotonic()
             first = now if first != first else first
             if reader is not None:
                 reader.feed(data, now)
+            elif response.status_code >= 300:
+                body = (body + data)[:LONGEST_TEXT]
         columns.last[row] = now
         outcome: Fate = "done" if reader is None else reader.finish(now)
         note_content(columns, row, reader, first)
         if response.status_code < 300:
-            return outcome
+            return outcome, body
         location = response.headers.get("location", "")
-        return "redirect" if location and self._sender.leads_elsewhere(location) else "status"
+        is_elsewhere = location and self._sender.leads_elsewhere(location)
+        return "redirect" if is_elsewhere else "status", body
 
 
 def _unconnected(error: BaseException, address: Address) -> Fate:

@@ -44,6 +44,7 @@ class SentLoad:
         version: The protocol.
         problems: The first error text of each fate, of this machine or of the protocol.
         interrupted: Whether Ctrl-C ended it: requests that were not due yet are left out.
+        failed_alike: Whether it ended since the first requests all failed alike, likewise.
         seconds: From the begin until the end of sending and draining.
     """
 
@@ -53,6 +54,7 @@ class SentLoad:
     version: str = "HTTP/1.1"
     problems: dict[Fate, str]
     interrupted: bool = False
+    failed_alike: bool = False
     seconds: float
 
     @property
@@ -62,8 +64,10 @@ class SentLoad:
             count = self.requests.fate.count(fate)
             yield MeasurementWarning(
                 id=f"requests-{fate}",
-                message=f"{count:,} requests ended as '{fate}'.",
+                message=f"{count:,} requests ended as '{fate}'."
+                + " No other was answered: the load was stopped." * self.failed_alike,
                 probe="serving",
+                failed=self.failed_alike,
                 cause=text,
             )
 
@@ -236,6 +240,7 @@ def _load(results: Sequence[ShareResult], begin: float, interrupted: bool) -> Se
         software=next((result.software for result in results if result.software), ""),
         problems=problems,
         interrupted=interrupted or any(result.interrupted for result in results),
+        failed_alike=any(result.failed_alike for result in results),
         seconds=max(max(result.end_moment for result in results) - begin, 0.0),
     )
 

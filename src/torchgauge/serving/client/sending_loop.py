@@ -202,7 +202,8 @@ class ShareResult:
         waiting: Share of the time in which it was ready to run and had no core; None if unknown.
         software: What the server calls itself.
         problems: The first error text of each fate.
-        interrupted: Whether it was stopped.
+        interrupted: Whether it was interrupted.
+        failed_alike: Whether it ended since all requests failed alike.
         end_moment: The moment of its end.
     """
 
@@ -215,6 +216,7 @@ class ShareResult:
     software: str
     problems: dict[Fate, str]
     interrupted: bool
+    failed_alike: bool
     end_moment: float
 
 
@@ -231,6 +233,12 @@ def answered(orders: Pipe, answers: Pipe) -> None:
             answers.send(error)
         else:
             answers.send(result)
+
+
+_OF_CLIENT = (
+    *("columns", "connections", "waited", "software", "problems", "interrupted", "failed_alike"),
+    "end_moment",
+)
 
 
 async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
@@ -254,16 +262,10 @@ async def _sent(plan: SendPlan, orders: Pipe, answers: Pipe) -> ShareResult:
     waited = _waited()
     elapsed = time.monotonic() - started
     return ShareResult(
-        columns=client.columns,
-        connections=client.connections,
+        **{name: getattr(client, name) for name in _OF_CLIENT},
         cpu=time.process_time() - cpu,
-        waited=client.waited,
         open_files=open_files if client.waited and descriptors < in_flight else None,
         waiting=None if waiting is None or waited is None else (waited - waiting) / elapsed,
-        software=client.software,
-        problems=client.problems,
-        interrupted=client.interrupted,
-        end_moment=client.end_moment,
     )
 
 

@@ -207,14 +207,9 @@ def failures(serving: Serving) -> Iterator[tuple[str, str]]:
     for name, level in serving.named_levels:
         if level.failures:
             texts = [f"{count:,} {FATES[fate]}" for fate, count in level.failures.items()]
-            yield name, f"{', '.join(texts)} of {level.count:,}{_statuses(level)}"
-
-
-def _statuses(level: Level) -> str:
-    """Return the statuses of errors that a server answered with: " (503)"."""
-    pairs = zip(level.requests.status, level.requests.fate, strict=False)
-    statuses = sorted({status for status, fate in pairs if fate == "status" and status})
-    return f" (status {', '.join(map(str, statuses[:3]))})" if statuses else ""
+            statuses = ", ".join(map(str, [*level.error_statuses][:3]))
+            by_status = f" (status {statuses})" * bool(statuses)
+            yield name, f"{', '.join(texts)} of {level.count:,}{by_status}"
 
 
 def controlled(serving: Serving) -> Iterator[tuple[str, str]]:

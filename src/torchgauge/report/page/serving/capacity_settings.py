@@ -5,11 +5,9 @@ Everything here is estimated by simulation. Times are whole nanoseconds; None is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.records.serving.requests import Estimate
 from torchgauge.report.content.serving.capacity import setting_name
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_tables import Column
@@ -20,7 +18,6 @@ from torchgauge.report.page.serving.rate_curves import (
     p99,
     percentile,
     percentile_goals,
-    rate_text,
     scaled,
     value,
 )
@@ -61,7 +58,6 @@ def settings(plan: CapacityPlan) -> dict[str, Any] | None:
         return None
     return {
         "by_workers": _by_workers(plan),
-        "by_rate": _by_rate(plan),
         "goals": percentile_goals(plan.goals, "latency"),
         "knees": _knees(plan),
         "needed": None if plan.needed is None else plan.needed.workers,
@@ -76,51 +72,25 @@ def _by_workers(plan: CapacityPlan) -> dict[str, Any] | None:
     if len(chosen) < 2:
         return None
     return {
-        "series": _series(list(chosen.items())),
+        "series": _series(chosen),
         "unstable": [workers for workers, setting in chosen.items() if not setting.stable],
         "rate": next(iter(chosen.values())).rate,
         "note": setting_name(next(iter(chosen.values()))),
     }
 
 
-def _by_rate(plan: CapacityPlan) -> list[dict[str, Any]]:
-    """Return the percentiles by rate of each setting that was simulated at several."""
-    groups: dict[tuple[int, int, float], list[PlannedSetting]] = {}
-    for setting in plan.settings:
-        key = (setting.workers, setting.max_batch, setting.max_delay)
-        groups.setdefault(key, []).append(setting)
-    charts = []
-    for (workers, _, _), group in groups.items():
-        ordered = sorted(group, key=lambda setting: setting.rate)
-        if len({setting.rate for setting in ordered}) > 1:
-            ends = ordered[0].knee
-            charts.append({
-                "title": f"{workers:,} worker{'s' * (workers != 1)}, {setting_name(ordered[0])}",
-                "series": _series([(setting.rate, setting) for setting in ordered]),
-                "unstable": [setting.rate for setting in ordered if not setting.stable],
-                "knee": None if ends is None else _knee(ends),
-            })  # fmt: skip
-    return charts
-
-
-def _series(settings_at: Sequence[tuple[float, PlannedSetting]]) -> list[dict[str, Any]]:
+def _series(by_workers: dict[int, PlannedSetting]) -> list[dict[str, Any]]:
     series = []
     for fraction in DRAWN:
         points = [
-            [position, *scaled(estimate)]
-            for position, setting in settings_at
+            [workers, *scaled(estimate)]
+            for workers, setting in by_workers.items()
             if setting.latency is not None
             and (estimate := setting.latency.percentile(fraction)) is not None
         ]
         if points:
             series.append({"label": f"p{100 * fraction:g}", "fraction": fraction, "points": points})
     return series
-
-
-def _knee(estimate: Estimate) -> dict[str, Any]:
-    names = ("rate", "low", "high")
-    ends = dict(zip(names, scaled(estimate, 1.0), strict=True))
-    return {**ends, "label": rate_text(estimate.value)}
 
 
 def _knees(plan: CapacityPlan) -> list[list[float | None]]:

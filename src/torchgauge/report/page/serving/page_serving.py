@@ -173,8 +173,7 @@ def _rate_cards(level: Level) -> Iterator[dict[str, str]]:
 
 
 def _errors_card(level: Level, share: float) -> dict[str, str]:
-    total = sum(level.fates.values())
-    note = f"{total - level.fates.get('done', 0):,} of {total:,} requests"
+    note = f"{sum(level.failures.values()):,} of {level.count:,} requests"
     ends = None if level.errors is None else level.errors.interval
     if ends is not None:
         note += f"; 95 %: {units.share(ends.low)} … {units.share(ends.high)}"

@@ -19,7 +19,7 @@ PER_DECADE = 30  # points of a curve
 MARKED = (2, 10, 20, 100, 1_000, 10_000)  # one in n: p50, p90, p95, p99, …
 COUNTED_BY = {
     "usage": "Tokens are those of the server's own count (usage).",
-    "chunks": "The server does not say how many tokens there were: a chunk counts as one.",
+    "chunks": "The server does not count tokens, or fewer than came: a chunk counts as one.",
 }
 
 
