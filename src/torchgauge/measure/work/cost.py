@@ -93,25 +93,16 @@ def _measured(
     with modes as saved_modes, _noting_what_ran(counter, device, backward=backward):
         inputs = outside.followed_inputs(inputs.leaves() if backward else inputs)
         tensors = _tensors(module, inputs)
-        with (
-            _eager(),
-            _fake_mode(tensors),
-            counter.kernels.dispatched(),
-            counter.counting(counts=False),
-            running(device),
-        ):
+        with _as_counted(counter, tensors, counts=False), running(device):
             for _ in range(variation.earlier_calls):
                 model(*inputs.args, **inputs.kwargs)
         counter.kernels.kernel_calls.clear()
         with (
             variation.watched_draws(),
-            _eager(),
-            _fake_mode(tensors),
             counter.threads.tracking(),
             observed(counter.calls, modules),
             counter.attention.watched(),
-            counter.kernels.dispatched(),
-            counter.counting(),
+            _as_counted(counter, tensors, counts=True),
             outside.watching(),
             running(device, "Counting the model's forward", partial(misfit, model, inputs)),
         ):
@@ -142,6 +133,20 @@ def _measured(
             *saved_modes.warnings("cost", lasting_only=True),
         ),
     )
+
+
+@contextlib.contextmanager
+def _as_counted(
+    counter: Counter, tensors: tuple[torch.Tensor, ...], *, counts: bool
+) -> Iterator[None]:
+    """Run what torch.compile made eager, and tensors without values as a GPU's."""
+    with (
+        _eager(),
+        _fake_mode(tensors),
+        counter.kernels.dispatched(),
+        counter.counting(counts=counts),
+    ):
+        yield
 
 
 def _modes(
