@@ -197,3 +197,11 @@ def test_the_remedy_of_errors_is_that_of_their_status(status, remedy):
     served = ServedBy(kind="endpoint", address=address)
     found = finding("request-errors", servings.serving([failed], served_by=served))
     assert ("--api openai-chat" in found.remedy) == (status < 500)
+
+
+def test_what_the_end_of_a_load_left_unfinished_is_no_cause():
+    level = servings.with_errors().levels[0]
+    fates = {"unfinished": level.count - 20, "status": 20}
+    failed = msgspec.structs.replace(level, fates=fates)
+    found = finding("request-errors", servings.serving([failed]))
+    assert "its log" in found.remedy

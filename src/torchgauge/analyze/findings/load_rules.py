@@ -73,11 +73,11 @@ def request_errors(evidence: Evidence) -> Iterator[Finding]:
     if worst is None or not worst[1].failed_share:
         return
     name, level = worst
-    fate, statuses = next(iter(level.failures)), level.error_statuses
+    fate: Fate = next((f for f in level.failures if f != "unfinished"), "unfinished")
     counts = [f"{count:,} {fate}" for fate, count in level.failures.items()]
-    listed = ", ".join(counts + [f"{count:,} of status {n}" for n, count in statuses.items()][:5])
+    counts += [f"{count:,} of status {n}" for n, count in level.error_statuses.items()][:5]
     remedy = _REQUEST_ERRORS_REMEDIES[fate]
-    if fate == "status" and (status := next(iter(statuses), 500)) < 500:
+    if fate == "status" and (status := next(iter(level.error_statuses), 500)) < 500:
         remedy = _STATUS_REMEDIES.get(status, _STATUS_REMEDIES[400])
         served = None if evidence.serving is None else evidence.serving.served_by
         if served and served.api == "json" and served.address.endswith("/completions"):
@@ -87,7 +87,7 @@ def request_errors(evidence: Evidence) -> Iterator[Finding]:
     yield request_errors.finding(
         "serious" if level.failed_share and level.failed_share > SERIOUS else "warning",
         title=f"{units.percent(level.failed_share)} of the requests had no whole answer at {name}",
-        evidence=f"Of {level.count:,}: {listed}. They count as longer than all others.",
+        evidence=f"Of {level.count:,}: {', '.join(counts)}. They count as longer than all others.",
         remedy=remedy,
     )
 

@@ -189,7 +189,7 @@ def steady_window(
     as long as nine of ten requests took, a tenth of the duration at most: what was scheduled in it
     was answered under less load. After an interruption it is as long as the longest request took,
     since slow requests lack their answer. Requests that were all due at once are not cut, and where
-    none is due in the window, it is the whole level until the last answer.
+    none is due in the window or answered, it is the whole level until the last answer.
 
     Args:
         times: Those of all requests.
@@ -211,7 +211,7 @@ def steady_window(
             rank = math.ceil(0.9 * answered.size) - 1
             drain = min(float(np.partition(answered, rank)[rank]), MOST_DRAIN * duration)
         window = (window[0], duration - drain)
-    if times.scheduled.size and not in_window(times, window).any():
+    if times.scheduled.size and not (answered.size and in_window(times, window).any()):
         end = max(duration, last, float(times.scheduled.max()))
         return 0.0, math.nextafter(end, math.inf)
     return window
