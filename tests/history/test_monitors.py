@@ -1,12 +1,12 @@
 """Rules on windows of monitors that a history has."""
 
 import pytest
+from tests.support.histograms import histogram_of
 
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import Objective, WindowRule
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows, watch
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 NOW = 1_700_000_000.0
@@ -18,7 +18,7 @@ SLOW = Rule("slow", "threshold", "monitor_latency_p99", 0.5, "s")
 def store(tmp_path):
     with Store.open(f"sqlite:///{tmp_path}/history.db") as opened:
         for process, value in (("1", 0.01), ("2", 1.0)):
-            histogram = Histogram.from_values([value] * 50)
+            histogram = histogram_of([value] * 50)
             window = Window(
                 series="latency", labels={"monitor": "api"}, begin=NOW - 120, end=NOW - 60,
                 count=50, histogram=histogram,

@@ -4,11 +4,11 @@ import math
 
 import pytest
 from sqlalchemy import text
+from tests.support.histograms import histogram_of
 
 from torchgauge.errors import RecordError
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows, count_windows, read_windows, remove_windows
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
 
 
@@ -25,7 +25,7 @@ def window(end, values=(0.5,), series="latency", **labels):
         begin=end - 60.0,
         end=end,
         count=len(values) + 1,
-        histogram=Histogram.from_values(values),
+        histogram=histogram_of(values),
         errors={"ValueError": 1},
     )
 
@@ -43,7 +43,7 @@ def test_windows_are_kept_once_and_found_again(store):
     layer, total = merged(part.without("process") for part in read)
     assert (layer.labels["layer"], layer.count) == ("fc", 2)
     assert (total.count, total.errors) == (7, {"ValueError": 3})
-    assert total.histogram == Histogram.from_values([0.5, 0.25, 4.0, 2.0])
+    assert total.histogram == histogram_of([0.5, 0.25, 4.0, 2.0])
     assert [part.end for part in read_windows(store, since=60.0)] == [120.0]
     assert len(read_windows(store, until=60.0)) == 3
     assert read_windows(store, monitor="other") == read_windows(store, series="step") == []

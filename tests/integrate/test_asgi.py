@@ -11,6 +11,7 @@ import pytest
 import torchgauge as tg
 from torchgauge.integrate.asgi import MonitorMiddleware
 from torchgauge.monitoring.background import background
+from torchgauge.monitoring.folder import MonitorFolder
 
 
 @pytest.fixture
@@ -119,9 +120,71 @@ def test_what_is_not_http_passes(monitor):
     async def app(scope, receive, send):
         passed.append(scope["type"])
 
-    for kind in ("lifespan", "websocket"):
-        asyncio.run(MonitorMiddleware(app, monitor=monitor)({"type": kind}, None, None))
-    assert passed == ["lifespan", "websocket"]
+    asyncio.run(MonitorMiddleware(app, monitor=monitor)({"type": "websocket"}, None, None))
+    assert passed == ["websocket"]
+
+
+async def living(scope, receive, send):
+    if scope["type"] == "http":
+        await answer()(scope, receive, send)
+    for phase in ("startup", "shutdown") if scope["type"] == "lifespan" else ():
+        assert (await receive())["type"] == f"lifespan.{phase}"
+        await send({"type": f"lifespan.{phase}.complete"})
+
+
+async def without_lifespan(scope, receive, send):
+    if scope["type"] != "http":  # as Django
+        raise ValueError(scope["type"])
+    await answer()(scope, receive, send)
+
+
+async def ignoring(scope, receive, send):
+    if scope["type"] == "http":
+        await answer()(scope, receive, send)
+
+
+def stop(app, folder):
+    """Start and shut down; return the server's messages, and the requests in files at each."""
+    received, seen = ["startup", "shutdown"], []
+
+    async def receive():
+        return {"type": f"lifespan.{received.pop(0)}"}
+
+    async def send(message):
+        totals = MonitorFolder(folder).totals()
+        counts = [window.count for window in totals if window.series == "request"]
+        seen.append((message["type"], sum(counts)))
+
+    asyncio.run(app({"type": "lifespan"}, receive, send))
+    return seen
+
+
+@pytest.mark.parametrize("inner", [living, without_lifespan, ignoring])
+def test_what_was_recorded_is_written_before_the_shutdown_is_complete(inner, tmp_path):
+    # The middleware's monitor, and another one of the process: of its model.
+    with (
+        tg.monitor(name="service", folder=tmp_path, interval=1000, window=1000) as monitor,
+        tg.monitor(name="model", folder=tmp_path, interval=1000, window=1000) as other,
+    ):
+        while not (monitor._file and other._file):  # the only ticks have passed
+            time.sleep(0.001)
+        app = MonitorMiddleware(inner, monitor=monitor)
+        for number in (2, 4):  # it goes on recording after the first
+            request(app)
+            other.add("request", 1.0)
+            assert stop(app, tmp_path) == [
+                ("lifespan.startup.complete", number - 2),
+                ("lifespan.shutdown.complete", number),
+            ]
+
+
+def test_a_start_that_fails_is_the_server_s_to_report(monitor, tmp_path):
+    async def app(scope, receive, send):
+        await receive()
+        raise KeyError("database")
+
+    with pytest.raises(KeyError, match="database"):
+        stop(MonitorMiddleware(app, monitor=monitor), tmp_path)
 
 
 @pytest.mark.thorough

@@ -1,6 +1,7 @@
 """What the page says about monitors, with a clock that the test moves."""
 
 import pytest
+from tests.support.histograms import histogram_of
 from tests.support.live_sites import Clock, monitors
 
 from torchgauge.errors import InputError
@@ -15,7 +16,7 @@ def window(values, begin, end, **more):
         | more,
         begin=begin,
         end=end,
-        histogram=Histogram.from_values(values),
+        histogram=histogram_of(values),
     )
 
 
@@ -109,7 +110,7 @@ def test_the_distribution_of_one_window():
 
 
 def test_bars_are_few_and_hold_every_value():
-    histogram = Histogram.from_values([0.001 * 1.01**power for power in range(1_000)])
+    histogram = histogram_of([0.001 * 1.01**power for power in range(1_000)])
     edges, counts = bars(histogram, 20)
     assert len(counts) <= 20
     assert sum(counts) == 1_000

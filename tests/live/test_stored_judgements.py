@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from tests.support.histograms import histogram_of
 
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import WindowRule
@@ -11,7 +12,6 @@ from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
 from torchgauge.live.history_reader import INTERVAL, HistoryReader, StoredJudgements
 from torchgauge.live.monitor_view import judge
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 DAYS, MINUTES, NOW = 7, 10, 1_700_000_000.0 // 600 * 600
@@ -25,7 +25,7 @@ def windows():
         values = [base * 1.02 ** ((number * 7 + k * 5) % 11 - 5) for k in range(60)]
         yield Window(
             series="latency", labels={"monitor": "api"}, begin=end - MINUTES * 60, end=end,
-            count=60, histogram=Histogram.from_values(values),
+            count=60, histogram=histogram_of(values),
         )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def memory(process, kind, hour, size):
     end = NOW - hour * 3600
     return Window(
         series="memory", unit="B", labels={"monitor": "api", "kind": kind, "process": process},
-        begin=end - 60, end=end, count=60, histogram=Histogram.from_values([size] * 60), last=size,
+        begin=end - 60, end=end, count=60, histogram=histogram_of([size] * 60), last=size,
     )  # fmt: skip
 
 

@@ -1,12 +1,12 @@
 """Windows of a history as they come."""
 
+from tests.support.histograms import histogram_of
 from tests.support.live_sites import Clock
 
 from torchgauge.analyze.monitoring.window_alerts import LONG
 from torchgauge.history.store import Store
 from torchgauge.history.windows import add_windows
 from torchgauge.live.history_reader import BEFORE, LATE, HistoryReader, StoredWindows
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 
@@ -17,7 +17,7 @@ def window(end, count):
         begin=end - 60,
         end=end,
         count=count,
-        histogram=Histogram.from_values([0.01] * count),
+        histogram=histogram_of([0.01] * count),
     )
 
 

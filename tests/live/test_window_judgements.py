@@ -1,8 +1,9 @@
 """Rules on the windows of a live series."""
 
+from tests.support.histograms import histogram_of
+
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.live.monitor_view import judge
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 NOW = 100_000.0
@@ -20,7 +21,7 @@ def windows(failed, *, series="latency", length=60.0, value=0.010, unit="s"):
             end=NOW - number * length,
             count=100,
             errors={"E": failed} if failed else {},
-            histogram=Histogram.from_values([value] * (100 - failed)),
+            histogram=histogram_of([value] * (100 - failed)),
         )
         for number in reversed(range(count))
     ]

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.histograms import histogram_of
 
 from torchgauge.monitoring import process_file
 from torchgauge.monitoring.folder import MOST_ENDED, MonitorFolder, compact
 from torchgauge.monitoring.process_file import ProcessFile
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import ProcessState, Window
 
 NOW = 1_790_000_000.0
 
 
 def window(values=(0.1, 0.2), **more):
-    histogram = Histogram.from_values(values)
+    histogram = histogram_of(values)
     usual = {"series": "latency", "labels": {"monitor": "chat"}, "begin": NOW, "end": NOW + 1}
     return Window(**usual | {"count": len(values), "histogram": histogram} | more)
 

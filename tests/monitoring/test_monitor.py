@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import torchgauge as tg
+from torchgauge.monitoring.background import pause
 from torchgauge.monitoring.folder import MonitorFolder
 from torchgauge.monitoring.monitor import MOST_SERIES
 
@@ -154,6 +155,28 @@ def test_windows_end_at_multiples_of_their_length_and_are_handed_on():
     net(torch.ones(1, 4))
     monitor.close()
     assert [by_series(windows)["latency", ""].count for windows in received] == [1, 1]
+
+
+def test_flush_writes_and_hands_on_all_and_the_monitor_goes_on():
+    received = []
+    with tg.monitor(
+        name="m", interval=1000.0, window=3600.0, on_windows=received.append
+    ) as monitor:
+        while monitor._file is None:  # the thread's tick, the only one
+            time.sleep(0.001)
+        for number in (1, 2, 3):
+            monitor.add("read", 1.0)
+            monitor.flush()
+            assert [w.count for w in MonitorFolder().totals() if w.series == "read"] == [number]
+            assert sum(by_series(windows)["read", ""].count for windows in received) == number
+    assert monitor.status == ()
+
+
+@pytest.mark.parametrize(
+    ("interval", "taken", "expected"), [(1.0, 0.0, 0.9), (1.0, 0.1, 0.8), (1.0, 0.7, 0.7)]
+)
+def test_the_next_write_ends_within_the_interval(interval, taken, expected):
+    assert pause(interval, taken) == pytest.approx(expected)
 
 
 def test_the_folder_has_what_closed_monitors_recorded(folder):

@@ -10,6 +10,7 @@ import types
 from typing import ClassVar
 
 import pytest
+from tests.support.histograms import histogram_of
 
 import torchgauge as tg
 from torchgauge.history.store import Store
@@ -19,7 +20,6 @@ from torchgauge.monitoring.delivery import Batch, Delivery
 from torchgauge.monitoring.problems import LONGEST, Problems
 from torchgauge.monitoring.receivers import history, otlp
 from torchgauge.monitoring.receivers.trackers import TrackerReceiver
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
 from torchgauge.report.export import tensorboard
 from torchgauge.report.windows.families import window_scalars
@@ -32,7 +32,7 @@ def batch(values=(1.0, 4.0), **labels):
         begin=0.0,
         end=2.0,
         count=len(values) + 2,
-        histogram=Histogram.from_values(values),
+        histogram=histogram_of(values),
         errors={"ValueError": 2},
     )
     return Batch("net", "host:1", (window,), (window,))

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
+from tests.support.histograms import histogram_of
 
 from torchgauge.monitoring import series as module
 from torchgauge.monitoring.series import FULL, Series
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 
@@ -21,7 +21,7 @@ def test_values_become_the_histogram_that_records_make_of_them():
     series = Series("latency", {"monitor": "m"}, 10.0)
     for value in values:
         series.add(value)
-    window, truth = series.state(20.0), Histogram.from_values(values)
+    window, truth = series.state(20.0), histogram_of(values)
     assert window.histogram.sum == pytest.approx(truth.sum, rel=1e-12)
     assert (window.histogram.counts, window.histogram.offset) == (truth.counts, truth.offset)
     assert (window.histogram.min, window.histogram.max) == (truth.min, truth.max)

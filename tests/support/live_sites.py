@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import Executor, Future
 
 import numpy as np
+from tests.support.histograms import histogram_of
 
 from torchgauge.errors import TorchgaugeError
 from torchgauge.live.history_reader import DEFAULT_RULES, HistoryReader
@@ -12,7 +13,6 @@ from torchgauge.live.history_view import HistoryView
 from torchgauge.live.monitor_view import LOOK, MonitorView
 from torchgauge.live.routes import Site
 from torchgauge.live.server import LiveServer
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 
@@ -51,7 +51,7 @@ def windows(now, look, names, *, labels=None, error="RuntimeError"):
                 end=now,
                 count=204,
                 errors={error: 4} if number % 5 == 0 else {},
-                histogram=Histogram.from_values(values),
+                histogram=histogram_of(values),
             )
         )
     made.append(
@@ -61,7 +61,7 @@ def windows(now, look, names, *, labels=None, error="RuntimeError"):
             begin=now - LOOK,
             end=now,
             count=2,
-            histogram=Histogram.from_values([0.001, 0.003]),
+            histogram=histogram_of([0.001, 0.003]),
         )
     )
     return made

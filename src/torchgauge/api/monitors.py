@@ -44,7 +44,8 @@ def monitor(
         tokens: Counts a call's tokens: `tokens(args, kwargs, output)`, else they are estimated.
         labels: Further labels of all that is recorded.
         folder: Where each process leaves its file; `monitors` in the user's state by default.
-        interval: Seconds between two writes of that file: what a killed process loses at most.
+        interval: Seconds until all is in that file: what a process that a signal ends loses at
+            most. A server with the middleware loses nothing when it shuts down.
         window: Seconds of a window. When one ends, it goes to all of the following.
         history: A history's file or URL.
         otlp: The URL of an OTLP endpoint for metrics over HTTP; needs the extra `otlp`.

@@ -10,8 +10,9 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
+from torchgauge.monitoring.background import background
 from torchgauge.monitoring.metrics_page import metrics_page
 from torchgauge.monitoring.monitor import Monitor
 from torchgauge.monitoring.series import Series
@@ -21,10 +22,11 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+T = TypeVar("T")
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REFUSED = 429  # too many requests: the server did not serve it
-_QUEUE_TIMING = re.compile(r"(?:^|,)\s*queue\s*(?:;[^,]*?)?;\s*dur=([0-9.]+)", re.IGNORECASE)
+_QUEUE_TIMING = re.compile(r"(?:^|,)\s*queue\s*(?:;[^,]*?)?;\s*dur=(\d*\.?\d+)(?![.\d])", re.I)
 # Proxies write seconds, milliseconds or microseconds since 1970 into X-Request-Start.
 _EPOCH_UNITS = ((1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
 _LONGEST_QUEUE = 86_400.0
@@ -36,7 +38,8 @@ class MonitorMiddleware:
 
     A request fails if the application raises, does not answer, or answers with 429 or 500 and
     above. Queue time is what a proxy (`X-Request-Start`) or the application (`Server-Timing:
-    queue;dur=`) reports.
+    queue;dur=`) reports. What all monitors of the process recorded is written before the server's
+    shutdown is complete; for an application without lifespan, as Django's, the middleware answers.
     """
 
     def __init__(self, app: Application, *, monitor: Monitor, metrics: str = "/metrics") -> None:
@@ -45,12 +48,41 @@ class MonitorMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the page, or let the application answer."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        elif scope["type"] != "http":
             await self._app(scope, receive, send)
         elif self._metrics and scope["path"] == self._metrics and scope["method"] == "GET":
             await self._send_metrics(scope, send)
         else:
             await self._timed(scope, receive, send)
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write what was recorded when the application has shut down.
+
+        Servers raise the signal again that ended them, after which nothing of Python's is run.
+        """
+        answers = False
+
+        async def noting_receive() -> Message:
+            nonlocal answers
+            answers = True
+            return await receive()
+
+        async def flushing_send(message: Message) -> None:
+            if message["type"].startswith("lifespan.shutdown."):
+                await _in_thread(background.flush)
+            await send(message)
+
+        try:
+            await self._app(scope, noting_receive, flushing_send)
+        except Exception:  # an application without lifespan raises at once, whatever it likes
+            if answers:
+                await _in_thread(background.flush)
+                raise
+        for phase in () if answers else ("startup", "shutdown"):
+            await receive()
+            await flushing_send({"type": f"lifespan.{phase}.complete"})
 
     async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin, now = time.perf_counter(), time.time()
@@ -97,16 +129,19 @@ class MonitorMiddleware:
 
     async def _send_metrics(self, scope: Scope, send: Send) -> None:
         accept = _header(scope["headers"], b"accept")
-        try:  # files are read: in another thread, if the server's loop is asyncio's
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            content_type, body = metrics_page(self._monitor, accept)
-        else:
-            page = loop.run_in_executor(None, metrics_page, self._monitor, accept)
-            content_type, body = await page
+        content_type, body = await _in_thread(lambda: metrics_page(self._monitor, accept))
         headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Call what reads or writes files, in another thread if the server's loop is asyncio's."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return function()
+    return await loop.run_in_executor(None, function)
 
 
 def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
@@ -131,7 +166,4 @@ def _queue_before(scope: Scope, now: float) -> float | None:
 def _reported_queue(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
     """Return the seconds of `queue` in the application's Server-Timing, which has milliseconds."""
     timing = _QUEUE_TIMING.search(_header(headers, b"server-timing"))
-    try:
-        return None if timing is None else float(timing[1]) * 1e-3
-    except ValueError:
-        return None
+    return None if timing is None else float(timing[1]) * 1e-3

@@ -28,6 +28,9 @@ class Watched(Protocol):
     def after_fork(self) -> None:
         """Forget what was recorded before the fork; called in the child."""
 
+    def flush(self) -> None:
+        """Write everything."""
+
     def close(self) -> None:
         """Write everything, as the process ends."""
 
@@ -39,17 +42,12 @@ class Background:
         self._monitors: list[Watched] = []
         self._lock = threading.RLock()
         self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._hooked = False
         self.running = False
 
     def add(self, monitor: Watched) -> None:
         """Tick a monitor from now on."""
         with self._lock:
             self._monitors.append(monitor)
-            if not self._hooked:
-                self._hooked = True
-                after_fork_in_child(self._after_fork)
         self.start()
         self._wake.set()
 
@@ -64,32 +62,45 @@ class Background:
             if self.running:
                 return
             self.running = True
-            self._thread = threading.Thread(
-                target=self._run, name="torchgauge-monitor", daemon=True
-            )
             # Of multiprocessing, since its forked processes end without what atexit would run.
             multiprocessing.util.Finalize(None, self._end, exitpriority=100)
-            self._thread.start()
+            threading.Thread(target=self._run, name="torchgauge-monitor", daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            monitors = list(self._monitors)
+            monitors, begin = list(self._monitors), time.monotonic()
             for monitor in monitors:
                 monitor.tick(time.time())
             interval = min((monitor.interval for monitor in monitors), default=60.0)
-            if self._wake.wait(interval):
+            if self._wake.wait(pause(interval, time.monotonic() - begin)):
                 self._wake.clear()
+
+    def flush(self) -> None:
+        """Write everything, since the process may end without a further word."""
+        for monitor in list(self._monitors):
+            monitor.flush()
 
     def _end(self) -> None:
         for monitor in list(self._monitors):
             monitor.close()
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """Begin again, without the thread, which a forked process does not have."""
         self._lock = threading.RLock()
         self._wake = threading.Event()
-        self._thread, self.running = None, False
+        self.running = False
         for monitor in self._monitors:
             monitor.after_fork()
 
 
+def pause(interval: float, tick_time: float) -> float:
+    """Return the seconds between the end of a tick of `tick_time` and the next one.
+
+    The next one has written before the interval is over, if it takes no longer than a tenth of it;
+    a slow disk is written to half of the time at most.
+    """
+    return max(0.9 * interval - tick_time, tick_time)
+
+
 background = Background()
+after_fork_in_child(background.after_fork)

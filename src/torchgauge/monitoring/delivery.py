@@ -81,7 +81,7 @@ class Delivery:
                     self._lose("oldest windows", "More windows waited than are kept.")
 
     def end(self) -> None:
-        """Hand over what waits, and end."""
+        """Hand over what waits, and end; the next batch begins again."""
         self._ended = True
         self._wake.set()
 
@@ -94,6 +94,9 @@ class Delivery:
             self._thread.join(seconds)
             if self._thread.is_alive():
                 self._lose("last windows", "They did not get there before the end.")
+            else:
+                self._thread = None
+        self._ended = False
 
     def _lose(self, windows: str, cause: str) -> None:
         error = MeasurementError(cause, id="windows-lost")

@@ -16,10 +16,8 @@ _FORMS = {
 
 def metrics_page(monitor: Monitor, accept: str = "") -> tuple[str, bytes]:
     """Return the content type and the body for the header `Accept` of a request."""
-    rendered, content_type = (
-        families.families(monitor.totals_of_processes()),
-        preferred_form(accept),
-    )
+    content_type = preferred_form(accept)
+    rendered = families.families(monitor.totals_of_processes())
     if content_type == families.CONTENT_TYPE:
         return content_type, families.metrics_protobuf(rendered)
     plain = content_type == families.PLAIN

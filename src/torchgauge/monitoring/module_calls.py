@@ -7,6 +7,7 @@ that the timer calls.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import weakref
@@ -38,7 +39,7 @@ class ModuleCalls:
         self._module = weakref.ref(module)
         self._meter = meter
         self._call: weakref.ref[Any] | None = None  # it holds the module
-        _replicas.watch()
+        _watch_replicas()
         self._attach(module)
 
     def _attach(self, module: nn.Module) -> None:
@@ -68,18 +69,18 @@ class ModuleCalls:
         if module is None or call is None:
             return
         call.ended = True
-        replaced = without_ended(module.__dict__.get(SLOT))
-        if replaced is None:
-            module.__dict__.pop(SLOT, None)
-        else:
-            module.__dict__[SLOT] = replaced
+        _remove_ended(module)
 
 
-def without_ended(call: Any) -> Any:
-    """Return what stands in a module's place for its call, without timers that have ended."""
+def _remove_ended(module: nn.Module) -> None:
+    """Take timers that have ended out of a module's place for its call."""
+    call: Any = module.__dict__.get(SLOT)
     while getattr(call, "ended", False):
         call = call.monitored
-    return call
+    if call is None:
+        module.__dict__.pop(SLOT, None)
+    else:
+        module.__dict__[SLOT] = call
 
 
 def module_call(module: nn.Module, meter: Meter) -> Call:
@@ -176,38 +177,28 @@ def compiling() -> Callable[[], object]:
     return callback
 
 
-class _Replicas:
-    """Lets the replicas that `nn.DataParallel` makes of a monitored module call themselves.
+@functools.cache
+def _watch_replicas() -> None:
+    """Let the replicas that `nn.DataParallel` makes of a monitored module call themselves.
 
-    They get a copy of the module's attributes, whose timer calls the original.
+    They get a copy of the module's attributes, whose timer calls the original. Once a process, it
+    wraps `nn.Module._replicate_for_data_parallel`.
     """
+    replicate = nn.Module._replicate_for_data_parallel
 
-    def __init__(self) -> None:
-        self._watching = False
+    def replicated(module: nn.Module) -> Any:
+        replica = replicate(module)  # type: ignore[no-untyped-call]
+        call: Any = replica.__dict__.pop(SLOT, None)
+        while hasattr(call, "monitored") and not hasattr(call, "monitor_meter"):
+            call = call.monitored  # a layer's timer, of this call alone
+        meter = getattr(call, "monitor_meter", None)
+        if meter is not None:
+            replica.__dict__[SLOT] = module_call(replica, meter)
+        elif call is not None:
+            replica.__dict__[SLOT] = call
+        return replica
 
-    def watch(self) -> None:
-        """Wrap `nn.Module._replicate_for_data_parallel`, once a process."""
-        if self._watching:
-            return
-        self._watching = True
-        replicate = nn.Module._replicate_for_data_parallel
-
-        def replicated(module: nn.Module) -> Any:
-            replica = replicate(module)  # type: ignore[no-untyped-call]
-            call: Any = replica.__dict__.pop(SLOT, None)
-            while hasattr(call, "monitored") and not hasattr(call, "monitor_meter"):
-                call = call.monitored  # a layer's timer, of this call alone
-            meter = getattr(call, "monitor_meter", None)
-            if meter is not None:
-                replica.__dict__[SLOT] = module_call(replica, meter)
-            elif call is not None:
-                replica.__dict__[SLOT] = call
-            return replica
-
-        nn.Module._replicate_for_data_parallel = replicated  # type: ignore[method-assign]
-
-
-_replicas = _Replicas()
+    nn.Module._replicate_for_data_parallel = replicated  # type: ignore[method-assign]
 
 
 MOST_LAYERS = 100
@@ -257,8 +248,8 @@ class _LayerTimer:
 
     def __init__(self, layer: nn.Module, append: Append) -> None:
         self._layer = layer
-        self._replaced: Any = layer.__dict__.get(SLOT)
-        inner = self._replaced or layer._call_impl
+        replaced: Any = layer.__dict__.get(SLOT)
+        inner = replaced or layer._call_impl
         clock, own, thread = time.perf_counter, threading.get_ident(), threading.get_ident
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -270,7 +261,7 @@ class _LayerTimer:
             return output
 
         call: Any = timed
-        call.monitored, call.ended = self._replaced, False
+        call.monitored, call.ended = replaced, False
         self._call = call
         leave_uncompiled(call)
         layer.__dict__[SLOT] = call
@@ -278,13 +269,8 @@ class _LayerTimer:
     def end(self) -> None:
         """Put back what stood there, unless the program has put something else there."""
         self._call.ended = True
-        places = self._layer.__dict__
-        if places.get(SLOT) is self._call:
-            replaced = without_ended(self._replaced)
-            if replaced is None:
-                del places[SLOT]
-            else:
-                places[SLOT] = replaced
+        if self._layer.__dict__.get(SLOT) is self._call:
+            _remove_ended(self._layer)
 
 
 def layers_of(module: nn.Module, maximum: int = MOST_LAYERS) -> list[tuple[str, nn.Module]]:

@@ -87,7 +87,7 @@ class Monitor:
 
     @property
     def interval(self) -> float:
-        """Seconds between two writes of the process's file."""
+        """Seconds until what was recorded is in the process's file."""
         return self.options.interval
 
     @property
@@ -295,29 +295,41 @@ class Monitor:
         for delivery in self._deliveries:
             delivery.after_fork()
 
+    def flush(self) -> None:
+        """Write the file and hand on the windows so far, as before a process ends by a signal.
+
+        What windows go to is waited for, five seconds at most. The middleware does this when its
+        server shuts down.
+        """
+        self._flush(closes=False)
+
     def close(self) -> None:
         """Give the modules their own calls back, write the file and hand on the last windows.
 
         The file stays: what was recorded counts on.
         """
+        self._flush(closes=True)
+
+    def _flush(self, *, closes: bool) -> None:
         with self._lock:
             if self._closed:
                 return
-            for module, _ in self._modules:
+            for module, _ in self._modules if closes else ():
                 with self._problems.noting("timer of the module"):
                     module.detach()
             now = time.time()
             with self._problems.noting("windows"):
                 self.close_windows(now)
             self._write(now)
-            self._closed = True
-        background.remove(self)
+            self._closed = closes
+        if closes:
+            background.remove(self)
         for delivery in self._deliveries:
             delivery.end()
         deadline = time.monotonic() + LAST_WAIT
         for delivery in self._deliveries:
             delivery.join(max(deadline - time.monotonic(), 0.0))
-        if self._file is not None:
+        if closes and self._file is not None:
             self._file.close()
 
     def __enter__(self) -> Self:

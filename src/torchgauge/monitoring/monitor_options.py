@@ -23,7 +23,7 @@ class MonitorOptions:
         name: The monitor's name, a label of all that it records.
         every: One call in so many is timed, drawn at random; all are counted.
         layers: One call in so many has its layers timed; 0: none.
-        interval: Seconds between two writes of the process's file.
+        interval: Seconds until what was recorded is in the process's file.
         window: Seconds of a window.
         folder: Where processes leave their files; None: the usual folder.
         labels: Further labels of all that it records.

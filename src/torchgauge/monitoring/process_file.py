@@ -15,7 +15,6 @@ import stat
 import struct
 import zlib
 from pathlib import Path
-from typing import NamedTuple
 
 try:
     import fcntl
@@ -30,13 +29,6 @@ _MARK = b"TGMON\x001\n"
 _ENTRIES = (0, 512)  # positions: a sector each
 _HEADER = 4096
 _ROOM = 16_384  # bytes of a region at first
-
-
-class _Entry(NamedTuple):
-    number: int
-    offset: int
-    length: int
-    checksum: int
 
 
 class ProcessFile:
@@ -108,9 +100,9 @@ def read(path: Path) -> tuple[bytes | None, bool | None]:
             file.seek(0)
             content = file.read(LARGEST)
             entries = [entry for begin in _ENTRIES if (entry := _entry(content, begin))]
-            for entry in sorted(entries, reverse=True):
-                data = content[entry.offset : entry.offset + entry.length]
-                if len(data) == entry.length and zlib.crc32(data) == entry.checksum:
+            for _, offset, length, checksum in sorted(entries, reverse=True):
+                data = content[offset : offset + length]
+                if len(data) == length and zlib.crc32(data) == checksum:
                     return data, alive
     return None, alive
 
@@ -124,13 +116,14 @@ def _open_plain(path: str, flags: int) -> int:
     return descriptor
 
 
-def _entry(content: bytes, position: int) -> _Entry | None:
+def _entry(content: bytes, position: int) -> tuple[int, int, int, int] | None:
+    """Return number, offset, length and checksum of a valid entry."""
     packed = content[position : position + _ENTRY.size]
     checked = content[position + _ENTRY.size : position + _ENTRY.size + _CHECKED.size]
     if len(checked) < _CHECKED.size or zlib.crc32(packed) != _CHECKED.unpack(checked)[0]:
         return None
-    mark, *fields = _ENTRY.unpack(packed)
-    return _Entry(*fields) if mark == _MARK else None
+    mark, number, offset, length, checksum = _ENTRY.unpack(packed)
+    return (number, offset, length, checksum) if mark == _MARK else None
 
 
 def _is_locked(descriptor: int) -> bool | None:

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.histograms import histogram_of
 
 from torchgauge.analyze.monitoring.window_alerts import Objective, bad_calls, burn_rate
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 NOW = 1_000_000.0
@@ -15,7 +15,7 @@ OBJECTIVE = Objective(0.99, 0.1)
 def window(end, fast=0, slow=0, **fields):
     values = [0.01] * fast + [1.0] * slow
     usual = {"count": len(values), "begin": NOW + end - 60, "end": NOW + end}
-    return Window(series="latency", histogram=Histogram.from_values(values), **(usual | fields))
+    return Window(series="latency", histogram=histogram_of(values), **(usual | fields))
 
 
 def test_an_hour_that_burns_and_five_minutes_that_do_not():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.histograms import histogram_of
 
 from torchgauge.analyze.monitoring import level_change
 from torchgauge.analyze.monitoring.level_blocks import Block, blocks_of, trimmed_mean
 from torchgauge.analyze.monitoring.level_change import DAY, Budget, level_changes
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 
 EVERY = 600.0
@@ -115,7 +115,7 @@ def test_the_sum_is_reached_as_seldom_as_the_budget_allows():
 
 
 def window(begin, values, seconds=60.0):
-    histogram = Histogram.from_values(values)
+    histogram = histogram_of(values)
     return Window(
         series="latency", begin=begin, end=begin + seconds, count=len(values), histogram=histogram
     )

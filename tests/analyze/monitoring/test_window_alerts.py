@@ -4,6 +4,7 @@ import math
 
 import pytest
 from msgspec.structs import replace
+from tests.support.histograms import histogram_of
 
 from torchgauge.analyze.history.alerts import Rule, alerts
 from torchgauge.analyze.monitoring.window_alerts import (
@@ -12,7 +13,6 @@ from torchgauge.analyze.monitoring.window_alerts import (
     window_alerts,
     window_series,
 )
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 from torchgauge.report.content.trend import line
 
@@ -24,7 +24,7 @@ def window(end=0.0, values=(0.01,), process="1", monitor="api", seconds=60.0, **
     labels = {"monitor": monitor, "process": process}
     usual = {"count": len(values), "begin": NOW + end - seconds, "end": NOW + end}
     return Window(
-        series="latency", labels=labels, histogram=Histogram.from_values(values),
+        series="latency", labels=labels, histogram=histogram_of(values),
         **(usual | fields),
     )  # fmt: skip
 

@@ -2,14 +2,14 @@
 
 import msgspec
 import pytest
+from tests.support.histograms import histogram_of
 
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window, merged
 
 
 def window(process="1", begin=0.0, values=(0.5, 1.0), **fields):
     labels = {"monitor": "resnet", "process": process}
-    histogram = Histogram.from_values(values)
+    histogram = histogram_of(values)
     defaults = {"count": len(values), "begin": begin, "end": begin + 2.0, "labels": labels}
     return Window(series="latency", histogram=histogram, **(defaults | fields))
 
@@ -32,7 +32,7 @@ def test_processes_merge_into_one_window_without_their_label():
     (total,) = merged(part.without("process") for part in parts)
     assert (total.begin, total.end, total.count) == (0.0, 3.0, 6)
     assert total.errors == {"ValueError": 3}
-    assert total.histogram == Histogram.from_values([0.5, 1.0, 4.0])
+    assert total.histogram == histogram_of([0.5, 1.0, 4.0])
     assert total.labels == {"monitor": "resnet"}
 
 
@@ -42,7 +42,7 @@ def test_the_difference_of_two_states():
         earlier,
         end=5.0,
         count=5,
-        histogram=earlier.histogram + Histogram.from_values([8.0]),
+        histogram=earlier.histogram + histogram_of([8.0]),
         errors={"ValueError": 1, "KeyError": 1},
     )
     added = state.since(earlier)

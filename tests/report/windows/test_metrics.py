@@ -1,9 +1,9 @@
 """Windows as metrics: Prometheus' own parser takes the text, protobuf's own the messages."""
 
 import pytest
+from tests.support.histograms import histogram_of
 
 from torchgauge.monitoring.metrics_page import preferred_form
-from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import Window
 from torchgauge.report.windows.families import families, metrics_protobuf, metrics_text
 
@@ -18,7 +18,7 @@ def windows():
             begin=0.0,
             end=1.0,
             count=7,
-            histogram=Histogram.from_values([0.0, 0.25, 0.252, 0.3, 2.0]),
+            histogram=histogram_of([0.0, 0.25, 0.252, 0.3, 2.0]),
             errors={"ValueError": 2},
         ),
         Window(series="latency", labels={"monitor": "other"}, begin=0.0, end=1.0),
@@ -29,7 +29,7 @@ def windows():
             begin=0.0,
             end=1.0,
             count=1,
-            histogram=Histogram.from_values([7.0]),
+            histogram=histogram_of([7.0]),
         ),
         Window(series="memory", unit="B", labels={"kind": "r"}, begin=0.0, end=1.0, last=5e6),
         # Names that a hostile file may have: they become what readers take, each once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -17,14 +17,6 @@ PER_OCTAVE: int = 2**SCALE  # buckets between a value and its double
 LOWEST, HIGHEST = -40 * PER_OCTAVE, 60 * PER_OCTAVE
 
 Count = Annotated[int, Meta(ge=0)]
-
-
-def bucket(value: float) -> int:
-    """Return the index of the bucket of a positive value: (b^i, b^(i+1)], b = 2^(1/32).
-
-    A value within a few units in the last place of a boundary may count in its neighbour.
-    """
-    return min(max(math.ceil(math.log2(value) * PER_OCTAVE) - 1, LOWEST), HIGHEST)
 
 
 def boundary(index: float) -> float:
@@ -56,19 +48,6 @@ class Histogram(Record, frozen=True, kw_only=True):
     sum: float = 0.0
     min: float | None = None
     max: float | None = None
-
-    @staticmethod
-    def from_values(values: Iterable[float]) -> Histogram:
-        """Return the histogram of values."""
-        values = list(values)
-        positive = Counter(bucket(value) for value in values if value > 0)
-        return Histogram.from_buckets(
-            positive,
-            zero_count=sum(value <= 0 for value in values),
-            total=math.fsum(values),
-            minimum=min(values, default=None),
-            maximum=max(values, default=None),
-        )
 
     @staticmethod
     def from_buckets(
