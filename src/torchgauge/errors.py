@@ -134,6 +134,16 @@ def by_operator(error: BaseException) -> bool:
     return dis.opname[instruction] not in ("RAISE_VARARGS", "RERAISE")
 
 
+def option_conflict(message: str, remedy: str, *, cause: str = "") -> InputError:
+    """Return the error for options that do not go together."""
+    return InputError(message, id="option-conflict", cause=cause, remedy=remedy)
+
+
+def option_invalid(message: str, remedy: str, *, cause: str = "") -> InputError:
+    """Return the error for a value that an option cannot have."""
+    return InputError(message, id="option-invalid", cause=cause, remedy=remedy)
+
+
 def missing_extra(library: str, extra: str, purpose: str, cause: str = "") -> MissingExtraError:
     """Return the error for an optional library: absent, or for a `cause` not to be imported."""
     failure = "cannot be imported" if cause else "is not installed"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchgauge.api.preparation import measuring, require_torch
-from torchgauge.errors import InputError
+from torchgauge.errors import option_conflict
 from torchgauge.progress import showing
 from torchgauge.records.serving.level import Scenario
 from torchgauge.records.serving.requests import Goal
@@ -144,10 +144,9 @@ def _of_text(
 
     is_url = target.lower().startswith(SCHEMES)
     if inputs is not None or (is_url and device is not None):
-        raise InputError(
+        raise option_conflict(
             "A URL has neither inputs nor a device here, a factory no inputs beside its own.",
-            id="option-conflict",
-            remedy="Leave them out: a factory returns its inputs, and a URL takes a body.",
+            "Leave them out: a factory returns its inputs, and a URL takes a body.",
         )
     if is_url:
         return _measured(target, options, progress)

@@ -11,7 +11,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.options import target
 from torchgauge.cli.options.numbers import seconds
 from torchgauge.cli.output import prints_to_stderr
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, option_invalid
 
 if TYPE_CHECKING:
     from torchgauge.advice.budget import AdviceOptions
@@ -123,9 +123,7 @@ def _limit(text: str | None) -> float | None:
         return None
     quantity = amount(text, "s")
     if quantity is None or quantity.value <= 0:
-        raise InputError(
-            f"'{text}' is not a limit on a call.",
-            id="option-invalid",
-            remedy="Give it with its unit, such as 20ms.",
+        raise option_invalid(
+            f"'{text}' is not a limit on a call.", "Give it with its unit, such as 20ms."
         )
     return float(quantity.value)

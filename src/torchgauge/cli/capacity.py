@@ -13,7 +13,7 @@ from torchgauge.cli.options import loads
 from torchgauge.cli.options.numbers import positive, whole_number
 from torchgauge.cli.options.target import add_runtime_options, runtime_options
 from torchgauge.cli.output import prints_to_stderr, tell_lines
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, option_conflict
 
 if TYPE_CHECKING:
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
@@ -203,9 +203,7 @@ def _load_of_verify(record: Any, options: argparse.Namespace) -> dict[str, Any]:
     if options.verify is None:
         if chosen:
             flag = loads.flag_of(next(iter(chosen)))
-            raise InputError(
-                f"{flag} says how --verify loads.", id="option-conflict", remedy="Add --verify."
-            )
+            raise option_conflict(f"{flag} says how --verify loads.", "Add --verify.")
         return {}
     if arrival_kind(options.arrivals) is None:
         chosen["arrivals"] = options.arrivals

@@ -9,7 +9,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.options import target
 from torchgauge.cli.options.numbers import levels
 from torchgauge.cli.output import emit, prints_to_stderr, tell, tell_lines
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, option_conflict
 
 if TYPE_CHECKING:
     from torchgauge.measure.work.count_options import CountOptions
@@ -116,18 +116,13 @@ def run(options: argparse.Namespace) -> int:
         return _run_mesh(options)
     for name in ("checkpoint", "smallest_mesh", "savings"):
         if getattr(options, name):
-            raise InputError(
+            raise option_conflict(
                 f"--{name.replace('_', '-')} belongs to a job on many devices.",
-                id="option-conflict",
-                remedy="Add --mesh, such as --mesh fsdp=8.",
+                "Add --mesh, such as --mesh fsdp=8.",
             )
     for name in ("optimizer", "loss", "autocast"):
         if getattr(options, name) and not options.backward:
-            raise InputError(
-                f"--{name} belongs to a training step.",
-                id="option-conflict",
-                remedy="Add --backward.",
-            )
+            raise option_conflict(f"--{name} belongs to a training step.", "Add --backward.")
     formats.check(options)
     from torchgauge.api.measurements import count_request
 
@@ -172,11 +167,10 @@ def _run_mesh(options: argparse.Namespace) -> int:
 
     for name in ("device", "autocast", "csv"):
         if getattr(options, name):
-            raise InputError(
+            raise option_conflict(
                 f"--{name} does not belong to --mesh.",
-                id="option-conflict",
+                "Leave it out.",
                 cause="A rank is counted on fake tensors, in the precision of --precision.",
-                remedy="Leave it out.",
             )
     job = ParallelOptions(
         mesh=mesh_of(options.mesh),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchgauge.cli.output import emit, print_view, tell
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.files import check_replaceable, check_writable, write_atomically
 from torchgauge.folders import display_path, typed, users_folder
 from torchgauge.records import rendering
@@ -156,10 +156,9 @@ def check(options: argparse.Namespace, kind: str = "") -> None:
     `output-unwritable`, `format-absent`, `format-unfit`.
     """
     if options.formats and options.output_dir is None:
-        raise InputError(
+        raise option_conflict(
             "--format writes files and needs --output-dir.",
-            id="option-conflict",
-            remedy="Add --output-dir DIR. Any format of a saved run is printed by "
+            "Add --output-dir DIR. Any format of a saved run is printed by "
             f"`torchgauge report RUN.json --format {options.formats[0]}`.",
         )
     if has_page(options):

@@ -18,7 +18,7 @@ from torchgauge.cli.options.target import (
     settle,
 )
 from torchgauge.cli.verdicts import tell_github
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, option_conflict
 
 if TYPE_CHECKING:
     from torchgauge.records.verdict import Limit, Verdict
@@ -111,10 +111,9 @@ def run(options: argparse.Namespace) -> int:
     against = [options.base_ref, options.base_target, options.baseline, options.calibrate or None]
     if sum(side is not None for side in against) != 1:
         target = output.command_argument(options.target or options.model_path or "TARGET")
-        raise InputError(
+        raise option_conflict(
             "Say what to gate against, once.",
-            id="option-conflict",
-            remedy=f"Give --base-ref, --base-target, --baseline or --calibrate, as in\n"
+            f"Give --base-ref, --base-target, --baseline or --calibrate, as in\n"
             f"torchgauge gate --base-ref HEAD {target}",
         )
     limits = settle(options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import command_argument, emit, print_view
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, InputError, option_conflict
 from torchgauge.files import is_folder
 
 if TYPE_CHECKING:
@@ -48,18 +48,12 @@ def run(options: argparse.Namespace) -> int:
     """Read the run, show it or write it; return the exit code."""
     printed = options.formats if options.output_dir is None else None
     if printed and len(printed) > 1:
-        raise InputError(
-            "Standard output holds one format.",
-            id="option-conflict",
-            remedy="Add --output-dir DIR, or ask for one format.",
+        raise option_conflict(
+            "Standard output holds one format.", "Add --output-dir DIR, or ask for one format."
         )
     requested = {*(options.formats or ())}
     if options.weight is not None and "folded" not in requested:
-        raise InputError(
-            "--weight belongs to folded stacks.",
-            id="option-conflict",
-            remedy="Add --format folded.",
-        )
+        raise option_conflict("--weight belongs to folded stacks.", "Add --format folded.")
     from torchgauge.api.records import load
 
     _check_saved(options.run_file)

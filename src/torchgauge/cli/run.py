@@ -11,7 +11,7 @@ from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import whole_number
 from torchgauge.cli.output import emit, prints_to_stderr, take_any_text, tell_lines
 from torchgauge.cli.parser import UsageError
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, InputError, option_conflict
 
 if TYPE_CHECKING:
     from torchgauge.records.timeline.loop import Loop
@@ -136,9 +136,7 @@ def run(options: argparse.Namespace) -> int:
             "script.py is missing, or -m and a module.", options.parser, id="argument-missing"
         )
     if options.function and not options.lines:
-        raise InputError(
-            "--function says which lines are traced.", id="option-conflict", remedy="Add --lines."
-        )
+        raise option_conflict("--function says which lines are traced.", "Add --lines.")
     formats.check(options)
     from torchgauge.api import profiles
     from torchgauge.measure.loop.schedule import Schedule

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli.output import emit, tell, tell_lines
-from torchgauge.errors import ExitCode, InputError, StoreError
+from torchgauge.errors import ExitCode, StoreError, option_invalid
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
@@ -155,10 +155,9 @@ def _chosen_token() -> str | None:
 
     token = os.environ.get(TOKEN)
     if token and (len(token) < MIN_TOKEN or not token.isalnum() or not token.isascii()):
-        raise InputError(
+        raise option_invalid(
             f"{TOKEN} is not a token.",
-            id="option-invalid",
+            f"Unset {TOKEN}: a random one is made.",
             cause=f"It needs {MIN_TOKEN} letters and digits or more, and nothing else.",
-            remedy=f"Unset {TOKEN}: a random one is made.",
         )
     return token or None

@@ -13,7 +13,7 @@ from torchgauge.cli.formats import say
 from torchgauge.cli.options.numbers import positive, size, whole_number
 from torchgauge.cli.options.tree import add_view_options, shown_options
 from torchgauge.cli.output import emit, emit_bytes, print_view, tell
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, InputError, option_conflict
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
@@ -81,13 +81,15 @@ def _time(text: str) -> float:
 def check(options: argparse.Namespace) -> None:
     """Raise InputError `option-conflict` for options that have nothing to do with each other."""
     if options.to is None and (name := _first_given(options, _CONVERSION_OPTIONS)):
-        raise _conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
+        raise option_conflict(f"{name} belongs to a conversion.", f"Add --to {'|'.join(FORMS)}.")
     if options.to is not None and options.memory_limit is not None:
-        raise _conflict("--to reads the whole trace.", "Leave out --memory-limit.")
+        raise option_conflict("--to reads the whole trace.", "Leave out --memory-limit.")
     if options.capture is not None and (options.to or options.replay):
-        raise _conflict("--capture is for the report.", "Leave out --capture.")
+        raise option_conflict("--capture is for the report.", "Leave out --capture.")
     if options.to is not None and (name := _first_given(options, _WRITE_OPTIONS)):
-        raise _conflict(f"--to converts, and {name} writes what was read.", "Use one of them.")
+        raise option_conflict(
+            f"--to converts, and {name} writes what was read.", "Use one of them."
+        )
 
 
 def convert(options: argparse.Namespace) -> int:
@@ -117,10 +119,6 @@ def _first_given(options: argparse.Namespace, names: Mapping[str, str]) -> str |
         name for place, name in names.items() if getattr(options, place, None) is not None
     )
     return next(given_names, None)
-
-
-def _conflict(message: str, remedy: str) -> InputError:
-    return InputError(message, id="option-conflict", remedy=remedy)
 
 
 DESCRIPTION = """\
@@ -193,10 +191,8 @@ def run(options: argparse.Namespace) -> int:
 
     check(options)
     if options.replay is None and options.device is not None:
-        raise InputError(
-            "--device says where an operator is replayed.",
-            id="option-conflict",
-            remedy="Add --replay aten::mm#12.",
+        raise option_conflict(
+            "--device says where an operator is replayed.", "Add --replay aten::mm#12."
         )
     if options.to is not None:
         return convert(options)

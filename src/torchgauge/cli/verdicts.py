@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats
 from torchgauge.cli.options.target import settle
 from torchgauge.cli.output import annotate, emit, print_view, tell, tell_lines
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.files import append
 from torchgauge.folders import typed
 
@@ -29,10 +29,9 @@ OF_A_VERDICT = ("json", "text", "csv", "markdown", "junit")
 def check_junit(options: argparse.Namespace, limits: Collection[Limit], example: str) -> None:
     """Raise InputError `option-conflict` for JUnit, whose cases are limits, without any."""
     if "junit" in formats.named_forms(options) and not limits:
-        raise InputError(
+        raise option_conflict(
             "JUnit tells which limits hold, and there is none.",
-            id="option-conflict",
-            remedy=f"Add --threshold, such as --threshold {example}.",
+            f"Add --threshold, such as --threshold {example}.",
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from torchgauge.api import profiles
 from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.compat.subject import given_inputs, is_torch
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.measure.latency.latency_options import LatencyOptions, SamplingPlan
 from torchgauge.records.latency.latency import Latency
 from torchgauge.records.profile import Profile
@@ -269,10 +269,8 @@ def _as_tensors(inputs: Inputs, model: Any) -> Inputs:
 def _repeated(inputs: Inputs, batch: int) -> Inputs:
     """Return the inputs with samples taken in turn until there are `batch`."""
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise InputError(
-            f"batch_size = {batch!r} is not possible.",
-            id="option-invalid",
-            remedy="Give a batch_size of 1 or more.",
+        raise option_invalid(
+            f"batch_size = {batch!r} is not possible.", "Give a batch_size of 1 or more."
         )
 
     def repeat(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.errors import InputError, TorchgaugeError, option_conflict
 from torchgauge.gates.gate_options import BaseRequest, GateOptions
 from torchgauge.gates.paired_gate import gate_builds
 from torchgauge.measure.advice.check import CheckSource
@@ -45,10 +45,9 @@ def side_request(request: TargetRequest, spec: str) -> TargetRequest:
     """
     program = is_program(spec)
     if request.etrecord is not None and program and spec != request.spec:
-        raise InputError(
+        raise option_conflict(
             "--etrecord belongs to one program, and two are compared.",
-            id="option-conflict",
-            remedy="Leave it out, or profile each with its own record and compare the two.",
+            "Leave it out, or profile each with its own record and compare the two.",
         )
     return dataclasses.replace(request, spec=spec, etrecord=request.etrecord if program else None)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchgauge.analyze.gate.limits import parse_limit
 from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
-from torchgauge.errors import InputError
+from torchgauge.errors import option_conflict, option_invalid
 from torchgauge.records.metric import METRICS, metric
 from torchgauge.records.verdict import Limit, Tolerance
 
@@ -32,10 +32,9 @@ class BaseRequest:
 
     def __post_init__(self) -> None:
         if self.ref is None and self.target is None:
-            raise InputError(
+            raise option_conflict(
                 "There is nothing to gate against.",
-                id="option-conflict",
-                remedy="Give --base-ref REF, --base-target TARGET or --baseline run.json.",
+                "Give --base-ref REF, --base-target TARGET or --baseline run.json.",
             )
 
 
@@ -57,17 +56,15 @@ class GateOptions:
 
     def __post_init__(self) -> None:
         if min(self.max_blocks, self.blocks or self.max_blocks) < LEAST_BLOCKS:
-            raise InputError(
+            raise option_invalid(
                 f"Fewer than {LEAST_BLOCKS} blocks say nothing.",
-                id="option-invalid",
+                f"Give --blocks and --max-blocks as {LEAST_BLOCKS} or more.",
                 cause="A spread is needed, and two values hardly have one.",
-                remedy=f"Give --blocks and --max-blocks as {LEAST_BLOCKS} or more.",
             )
         if self.blocks is not None and self.blocks > self.max_blocks:
-            raise InputError(
+            raise option_conflict(
                 f"{self.blocks} blocks are more than the most of {self.max_blocks}.",
-                id="option-conflict",
-                remedy="Give a larger --max-blocks as well.",
+                "Give a larger --max-blocks as well.",
             )
 
     def of_kind(self, *, timing: bool) -> tuple[Tolerance, ...]:

@@ -10,7 +10,7 @@ import msgspec
 
 from torchgauge.analyze.latency.noise import deviation, resolvable, workload
 from torchgauge.device import calibration
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import MeasurementError, option_invalid
 from torchgauge.gates.gate_options import LEAST_BLOCKS
 from torchgauge.gates.paired_gate import first_look, pace_for
 from torchgauge.measure.latency.blocks import Timed, block, run
@@ -23,10 +23,8 @@ from torchgauge.records.doctor import Noise, NoiseRun
 def check_blocks(blocks: int) -> None:
     """Raise InputError `option-invalid` for fewer blocks than show a spread."""
     if blocks < LEAST_BLOCKS:
-        raise InputError(
-            f"{blocks} blocks show no spread.",
-            id="option-invalid",
-            remedy=f"Give --blocks as {LEAST_BLOCKS} or more.",
+        raise option_invalid(
+            f"{blocks} blocks show no spread.", f"Give --blocks as {LEAST_BLOCKS} or more."
         )
 
 

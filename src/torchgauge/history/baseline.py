@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Self
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.history.content import entry
 from torchgauge.history.retention import location
 from torchgauge.history.store import Selection, Store
@@ -42,10 +42,9 @@ class HistoryBaseline:
             return cls(place, uuid=choice)
         facts = [part.partition("=") for part in choice.split(",") if part]
         if not all(key and value for key, _, value in facts):
-            raise InputError(
+            raise option_invalid(
                 f"'history:{choice}' chooses no run of the history.",
-                id="option-invalid",
-                remedy="Write history, history:UUID, history:branch=main or history:LABEL=VALUE.",
+                "Write history, history:UUID, history:branch=main or history:LABEL=VALUE.",
             )
         values = {key: value for key, _, value in facts}
         branch = values.pop("branch", None)

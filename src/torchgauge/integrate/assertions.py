@@ -11,7 +11,7 @@ from torchgauge import units
 from torchgauge.analyze.gate.limits import judge, parse_limit, percentile_of
 from torchgauge.api.measurements import count_cost, measure_latency, measure_memory, measure_size
 from torchgauge.api.profiles import profile
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.files import is_file
 from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS
@@ -52,10 +52,9 @@ class Options:
         """Return the options of a marker. Raises InputError `option-invalid`."""
         names = [field.name for field in dataclasses.fields(Options)]
         if unknown := [name for name in marker_options if name not in names]:
-            raise InputError(
+            raise option_invalid(
                 f"The marker torchgauge has no option '{unknown[0]}'.",
-                id="option-invalid",
-                remedy=f"It takes {', '.join(names)}.",
+                f"It takes {', '.join(names)}.",
             )
         return Options(**marker_options)
 
@@ -292,6 +291,4 @@ def _worker_hint() -> str:
 
 
 def _no_limit(example: str) -> InputError:
-    return InputError(
-        "There is no limit to assert.", id="option-conflict", remedy=f"Write it as in {example}."
-    )
+    return option_conflict("There is no limit to assert.", f"Write it as in {example}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from torchgauge.errors import InputError
+from torchgauge.errors import option_invalid
 
 EffortName = Literal["quick", "usual", "precise"]
 
@@ -55,9 +55,5 @@ EFFORTS: dict[str, Effort] = {"quick": QUICK, "usual": USUAL, "precise": PRECISE
 def effort_named(name: str) -> Effort:
     """Return an effort. Raises InputError `option-invalid`."""
     if name not in EFFORTS:
-        raise InputError(
-            f"There is no effort '{name}'.",
-            id="option-invalid",
-            remedy=f"Give one of {', '.join(EFFORTS)}.",
-        )
+        raise option_invalid(f"There is no effort '{name}'.", f"Give one of {', '.join(EFFORTS)}.")
     return EFFORTS[name]

@@ -17,7 +17,7 @@ import httptools
 import msgspec
 
 from torchgauge.analyze.serving.arrivals import schedule
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.reading import Bound, read_bytes
 from torchgauge.records.serving.level import TIMEOUT, Arrivals, Sending
 from torchgauge.serving.client.address import Address, Token, request_bytes
@@ -61,18 +61,16 @@ def request_items(address: Address, options: LoadOptions) -> RequestItems:
     dialect = dialect_named(options.api)
     served = address.with_default_path(dialect.path)
     if options.model and (options.body is not None or dialect.body is None):
-        raise InputError(
+        raise option_conflict(
             "A model is named in the requests of prompts alone.",
-            id="option-conflict",
-            remedy="Name it in the body, or in the URL.",
+            "Name it in the body, or in the URL.",
         )
     by_grpc = address.scheme in ("grpc", "grpcs")
     if by_grpc and dialect.body is not None:
-        raise InputError(
+        raise option_conflict(
             f"{options.api} is not an API of gRPC.",
-            id="option-conflict",
+            "Leave --api out, or give the server's http:// address.",
             cause="KServe's inference protocol is sent there.",
-            remedy="Leave --api out, or give the server's http:// address.",
         )
     if options.body is not None:
         return RequestItems(served, bodies_of(options.body))

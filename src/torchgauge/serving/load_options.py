@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.records.serving.level import Arrivals, Scenario
 from torchgauge.records.serving.requests import Goal
 from torchgauge.similar import did_you_mean, similar
@@ -109,7 +109,9 @@ class LoadOptions:
         self.arrivals_at(None)
         self._check_rates()
         if sum(sent is not None for sent in (self.body, self.prompts, self.tokens)) > 1:
-            raise _conflict("Body, prompts and tokens all say what is sent.", "Give one of them.")
+            raise option_conflict(
+                "Body, prompts and tokens all say what is sent.", "Give one of them."
+            )
         if self.tokens is not None and not (
             isinstance(self.tokens, tuple | list)
             and len(self.tokens) == 2
@@ -132,17 +134,17 @@ class LoadOptions:
             raise _invalid("rates", f"{len(self.rates):,}", f"{MOST_RATES} at most")
         option = "rate" if self.rates else "arrivals" if self.arrivals != "poisson" else ""
         if option and self.scenario != "server":
-            raise _conflict(
+            raise option_conflict(
                 f"A {self.scenario} load has no {option}: its requests wait for each other.",
                 f"Leave the {option} out, or choose the scenario server.",
             )
         if self.rates == "auto" and not self.goals:
-            raise _conflict(
+            raise option_conflict(
                 "An automatic rate is the highest within goals, and there is none.",
                 'Give goals: --goal "p99<100ms".',
             )
         if self.rates == "auto" and self.recorded is not None:
-            raise _conflict(
+            raise option_conflict(
                 f"An automatic rate needs a schedule for each level, and '{self.recorded.name}' "
                 "has one.",
                 "Give rates, such as --rate 50,100, or arrivals such as poisson or gamma:2.",
@@ -170,7 +172,7 @@ class LoadOptions:
             subjects["max_batch"] = "other scenarios: this one has batches of its own"
         for option in dataclasses.fields(self):
             if option.name in subjects and getattr(self, option.name) != option.default:
-                raise _conflict(
+                raise option_conflict(
                     f"{option.name} fits {subjects[option.name]}.", f"Leave {option.name} out."
                 )
 
@@ -234,12 +236,6 @@ def _is_whole_number(value: Any) -> bool:
 
 
 def _invalid(name: str, value: Any, expected: str) -> InputError:
-    return InputError(
-        f"{name} must be {expected}, not {value!r}.",
-        id="option-invalid",
-        remedy=f"Give {name} as {expected}.",
+    return option_invalid(
+        f"{name} must be {expected}, not {value!r}.", f"Give {name} as {expected}."
     )
-
-
-def _conflict(message: str, remedy: str) -> InputError:
-    return InputError(message, id="option-conflict", remedy=remedy)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchgauge.device.select import device_named
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.inputs.input_spec import InputSpec
 from torchgauge.targets.inputs.inputs import Inputs
@@ -62,11 +62,10 @@ class TargetRequest:
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
-            raise InputError(
+            raise option_invalid(
                 f"batch = {self.batch} is not possible.",
-                id="option-invalid",
+                "Give the batch as 1 or more.",
                 cause="A batch holds at least one sample.",
-                remedy="Give the batch as 1 or more.",
             )
         object.__setattr__(self, "device", device_named(self.device))
         self._check_runtime()
@@ -82,10 +81,8 @@ class TargetRequest:
         """Refuse options of runtimes for other targets; what a file takes is on the host."""
         program = is_program(self.spec)
         if self.etrecord is not None and not program:
-            raise InputError(
-                "--etrecord belongs to a program of ExecuTorch (.pte).",
-                id="option-conflict",
-                remedy="Leave it out.",
+            raise option_conflict(
+                "--etrecord belongs to a program of ExecuTorch (.pte).", "Leave it out."
             )
         if not in_runtime(self.spec):
             return
@@ -100,19 +97,17 @@ class TargetRequest:
         if self.device == "auto":
             object.__setattr__(self, "device", "cpu")
         if self.device not in ("cpu", "meta"):
-            raise InputError(
+            raise option_conflict(
                 f"{subject} does not run on --device {self.device}.",
-                id="option-conflict",
-                cause="What runs it is a provider of its runtime; its inputs are on the host.",
-                remedy="Leave --device out: it runs where it was lowered for."
+                "Leave --device out: it runs where it was lowered for."
                 if program
                 else "Give --provider cuda in place of --device.",
+                cause="What runs it is a provider of its runtime; its inputs are on the host.",
             )
         if self.training or self.precision is not None:
-            raise InputError(
+            raise option_conflict(
                 f"{subject} is measured as it is: without a training step, in its own precision.",
-                id="option-conflict",
-                remedy="Leave --train and --precision out, or measure the torch model.",
+                "Leave --train and --precision out, or measure the torch model.",
             )
         if self.runtime.custom_ops and not self.trust:
             raise InputError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from torchgauge.analyze.trace.selection import Part
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.files import packed, write_atomically
 from torchgauge.progress import showing
 from torchgauge.traces.rank_file import events_of
@@ -50,7 +50,9 @@ class Conversion:
                 remedy=f"Choose one of {', '.join(_CONVERTERS)}.",
             )
         if self.to == "chrome" and self.reading.partial:
-            raise _conflict("Events are taken from whole files.", "Leave out --partial (partial=).")
+            raise option_conflict(
+                "Events are taken from whole files.", "Leave out --partial (partial=)."
+            )
 
 
 def write(parts: Iterable[bytes], path: Path) -> Path:
@@ -76,10 +78,6 @@ def converted(path: Path, conversion: Conversion, progress: bool | None = None) 
     if to == "chrome" and len(files) > 1:
         return _merged(path, parts, conversion, progress)
     return _CONVERTERS[to](parts)
-
-
-def _conflict(message: str, remedy: str) -> InputError:
-    return InputError(message, id="option-conflict", remedy=remedy)
 
 
 class _Rank(NamedTuple):
@@ -173,11 +171,10 @@ def _check_copied(rank: _Rank) -> None:
     """Raise InputError `option-conflict` for events that are not as the file has them."""
     recorder = rank.recording.events.metadata.recorder
     if recorder not in ("PyTorch", None):
-        raise InputError(
+        raise option_conflict(
             f"Events of {recorder} are not copied.",
-            id="option-conflict",
+            "Convert to speedscope, folded or parquet; Perfetto opens the file itself.",
             cause="They are read in PyTorch's terms, and the file has others.",
-            remedy="Convert to speedscope, folded or parquet; Perfetto opens the file itself.",
         )
 
 

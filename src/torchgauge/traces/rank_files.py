@@ -20,7 +20,7 @@ from typing import IO
 import msgspec
 
 from torchgauge.analyze.trace.trace_compare import compare_traces
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, option_conflict
 from torchgauge.progress import Progress, showing
 from torchgauge.readers.tables import content
 from torchgauge.records import codec
@@ -179,11 +179,10 @@ def read(path: Path, options: ReadOptions, progress: Progress, rank: int | None 
     if rank is not None:
         return _single(path.name, _read_rank_alone(path, rank, options, progress))
     if part.begin is not None or part.end is not None:
-        raise InputError(
+        raise option_conflict(
             "A range of time needs one rank.",
-            id="option-conflict",
+            "Choose one with --rank (rank=), or a step of all with --step (step=).",
             cause="The windows of ranks begin at different times.",
-            remedy="Choose one with --rank (rank=), or a step of all with --step (step=).",
         )
     from torchgauge.traces.rank_files import read_ranks  # a single trace needs none of it
 

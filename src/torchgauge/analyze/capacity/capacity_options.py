@@ -7,7 +7,7 @@ import itertools
 import math
 
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.requests import Goal
 
@@ -109,8 +109,7 @@ class CapacityOptions:
 
 
 def _invalid(name: str, value: object, expected: str) -> InputError:
-    return InputError(
+    return option_invalid(
         f"{name} is {value}, which is not {expected}.",
-        id="option-invalid",
-        remedy="Give another; docs/capacity.md has them all.",
+        "Give another; docs/capacity.md has them all.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torchgauge.errors import InputError
+from torchgauge.errors import option_invalid
 from torchgauge.imports import imported
 from torchgauge.records.record import Interval
 
@@ -28,11 +28,10 @@ def samples_needed(fraction: float | None) -> int:
     if fraction is None:
         return 0
     if not 0 < fraction < 1:
-        raise InputError(
+        raise option_invalid(
             f"percentile = {fraction} is not possible.",
-            id="option-invalid",
+            "Give percentile as in 0.99.",
             cause="It is the share of the calls that are as fast or faster, between 0 and 1.",
-            remedy="Give percentile as in 0.99.",
         )
     return math.ceil(math.log(_TAIL) / math.log(max(fraction, 1 - fraction)))
 

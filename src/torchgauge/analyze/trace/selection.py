@@ -14,7 +14,7 @@ import numpy as np
 from torchgauge import units
 from torchgauge.analyze.timeline.attribution import NONE
 from torchgauge.analyze.trace.recording import Recording, window
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.records.trace.events import ABSENT, Coded, Codes, Events, Integers, Rows
 from torchgauge.similar import similar
 
@@ -56,11 +56,10 @@ class Part:
         """Raise InputError `option-invalid` for times that no trace has."""
         for time in (self.begin, self.end):
             if time is not None and not abs(time) <= LONGEST:
-                raise InputError(
+                raise option_invalid(
                     f"{time:.6g} s is not a time of the trace.",
-                    id="option-invalid",
+                    "Choose a moment before its end.",
                     cause="It counts from the trace's begin.",
-                    remedy="Choose a moment before its end.",
                 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 
 if TYPE_CHECKING:
     from torchgauge.history.store import Selection, Store
@@ -64,10 +64,9 @@ def since(text: str) -> str:
     try:
         return moment((datetime.now(UTC) - period(text)).isoformat())
     except InputError as error:
-        raise InputError(
+        raise option_invalid(
             f"'{text}' is neither a date nor a time span.",
-            id="option-invalid",
-            remedy="Write it as 2026-01-31, 30d, 12h or 4w.",
+            "Write it as 2026-01-31, 30d, 12h or 4w.",
         ) from error
 
 

@@ -12,7 +12,7 @@ from torchgauge.cli.history.chosen import add_run_filters, opened, selection
 from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.output import emit, tell
-from torchgauge.errors import ExitCode, InputError
+from torchgauge.errors import ExitCode, option_conflict
 from torchgauge.folders import typed
 from torchgauge.visible import printable
 
@@ -76,10 +76,9 @@ def _alerts(options: argparse.Namespace) -> int:
     from torchgauge.report.content.trend import line
 
     if options.metric or options.layer is not None or options.points or options.html:
-        raise InputError(
+        raise option_conflict(
             "--alerts shows what its rules are about.",
-            id="option-conflict",
-            remedy="Leave out --metric, --layer, --points and --html.",
+            "Leave out --metric, --layer, --points and --html.",
         )
     alert_rules = rules.read(options.alerts)
     with opened(options) as store:

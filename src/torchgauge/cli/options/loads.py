@@ -12,7 +12,7 @@ from typing import Any, Literal
 from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, unknown_arrivals
 from torchgauge.cli.options.numbers import positive, seconds, whole_number
 from torchgauge.cli.options.target import add_model_option
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.files import is_file
 from torchgauge.folders import typed
 from torchgauge.serving.client.address import SCHEMES
@@ -277,9 +277,7 @@ def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
         flag = flag_of(names[0])
         is_for_url = names[0] in OF_ENDPOINTS
         subject = "an endpoint, named by its URL" if is_for_url else "a model that is served here"
-        raise InputError(
-            f"{flag} fits {subject} only.", id="option-conflict", remedy=f"Leave {flag} out."
-        )
+        raise option_conflict(f"{flag} fits {subject} only.", f"Leave {flag} out.")
 
 
 def flag_of(name: str) -> str:

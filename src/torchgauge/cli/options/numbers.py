@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchgauge.errors import InputError
+from torchgauge.errors import option_invalid
 
 MOST_BYTES = 2**62  # systems count them in 64 bits
 
@@ -53,9 +53,7 @@ def size(text: str | None) -> int | None:
         return None
     quantity = amount(text, "B")
     if quantity is None or not 1 <= quantity.value <= MOST_BYTES:
-        raise InputError(
-            f"'{text}' is not a memory limit.",
-            id="option-invalid",
-            remedy="Give it with its unit, such as 8GB or 8GiB.",
+        raise option_invalid(
+            f"'{text}' is not a memory limit.", "Give it with its unit, such as 8GB or 8GiB."
         )
     return int(quantity.value)

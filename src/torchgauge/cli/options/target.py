@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.parser import UsageError
-from torchgauge.errors import InputError
+from torchgauge.errors import option_conflict
 from torchgauge.files import is_file, is_folder
 from torchgauge.folders import typed
 from torchgauge.targets.runtimes.runtime_options import (
@@ -147,11 +147,10 @@ def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
 
     targets = [name for name in (options.target, options.model_path) if name is not None]
     if len(targets) > 1:
-        raise InputError(
+        raise option_conflict(
             f"There are two targets: {targets[0]} and {targets[1]}.",
-            id="option-conflict",
+            "Give one of them.",
             cause="--model-path is another name for TARGET.",
-            remedy="Give one of them.",
         )
     texts = list(getattr(options, "threshold", ()))
     if not targets and texts and (name := limit_parts(texts[-1])[0]).lower() not in METRICS:
@@ -171,11 +170,7 @@ def settle(options: argparse.Namespace) -> tuple[Limit, ...]:
 def check_training(options: argparse.Namespace) -> None:
     """Raise InputError `option-conflict` for options of a training step where there is none."""
     if (options.loss or options.optimizer) and not options.train:
-        raise InputError(
-            "--loss and --optimizer belong to a training step.",
-            id="option-conflict",
-            remedy="Add --train.",
-        )
+        raise option_conflict("--loss and --optimizer belong to a training step.", "Add --train.")
 
 
 def run_request(options: argparse.Namespace) -> TargetRequest:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgauge.device.energy import check_available
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.measure.effort import EffortName, effort_named
 
 PROMPT, NEW_TOKENS = 128, 64
@@ -60,10 +60,9 @@ class GenerationOptions:
                 _check_count(name, value, smallest=1)
         for shape in self.predict:
             if len(shape) != 2:
-                raise InputError(
+                raise option_invalid(
                     f"predict takes shapes of a batch and a prompt, not {shape!r}.",
-                    id="option-invalid",
-                    remedy="For example predict=[(8, 1024)].",
+                    "For example predict=[(8, 1024)].",
                 )
             for value in shape:
                 _check_count("predict", value, smallest=1)
@@ -93,9 +92,8 @@ def several(value: int | str | Sequence[Any] | None) -> tuple[Any, ...]:
 
 def _check_count(name: str, value: Any, smallest: int, cause: str = "") -> None:
     if type(value) is not int or value < smallest:
-        raise InputError(
+        raise option_invalid(
             f"{name} must be a whole number of at least {smallest}, not {value!r}.",
-            id="option-invalid",
+            f"For example {name}={max(smallest, 8)}.",
             cause=cause,
-            remedy=f"For example {name}={max(smallest, 8)}.",
         )

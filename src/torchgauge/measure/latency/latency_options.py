@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.measure.effort import USUAL, Effort
 
 if TYPE_CHECKING:
@@ -57,11 +57,10 @@ class SamplingPlan:
 
 
 def _invalid(name: str, value: object, requirement: str) -> InputError:
-    return InputError(
+    return option_invalid(
         f"{name} = {value!r} is not possible.",
-        id="option-invalid",
+        f"Give {name} as {requirement}.",
         cause=f"{name} must be {requirement}.",
-        remedy=f"Give {name} as {requirement}.",
     )
 
 
@@ -97,18 +96,16 @@ class LatencyOptions:
 
     def __post_init__(self) -> None:
         if self.processes is not None and self.processes < 1:
-            raise InputError(
+            raise option_invalid(
                 f"processes = {self.processes} is not possible.",
-                id="option-invalid",
+                "Give processes as 1 or more.",
                 cause="At least one process must measure.",
-                remedy="Give processes as 1 or more.",
             )
         if self.train is not None and (self.preprocess or self.postprocess):
-            raise InputError(
+            raise option_conflict(
                 "A training step has no preprocess and postprocess stages.",
-                id="option-conflict",
+                "Leave train, or preprocess and postprocess, out.",
                 cause="Stages are timed end to end for inference.",
-                remedy="Leave train, or preprocess and postprocess, out.",
             )
         _ = self.plan
 

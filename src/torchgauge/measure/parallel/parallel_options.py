@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.records.work.roofline import Roofs
 
 Checkpoint = Literal["full", "op", "none"]
@@ -60,11 +60,10 @@ class ParallelOptions:
         _check("checkpoint", self.checkpoint, CHECKPOINTS)
         _check("precision", self.precision, PRECISIONS)
         if self.smallest and not self.on:
-            raise InputError(
+            raise option_invalid(
                 "The smallest mesh that fits depends on the device.",
-                id="option-invalid",
+                "Add --on h100, or another device.",
                 cause="No device is given.",
-                remedy="Add --on h100, or another device.",
             )
 
     @property
@@ -107,9 +106,8 @@ def invalid_mesh(text: str) -> InputError:
 
 def _check(name: str, value: str | None, choices: tuple[str, ...]) -> None:
     if value is not None and value not in choices:
-        raise InputError(
+        raise option_invalid(
             f"{name} = '{value}' is not possible.",
-            id="option-invalid",
+            "Choose one of them.",
             cause=f"It is one of {', '.join(choices)}.",
-            remedy="Choose one of them.",
         )

@@ -23,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from torchgauge.errors import InputError, text_of
+from torchgauge.errors import InputError, option_conflict, text_of
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.simulated_step import StandIns, own_or_mean, stand_ins
 from torchgauge.measure.parallel.checkpointing import checkpoint, repeated_layers
@@ -272,11 +272,10 @@ def _by_function(
         if name in parameters and value is not None:
             arguments[name] = value
         elif value is not None:
-            raise InputError(
+            raise option_conflict(
                 f"{target.name} decides on its own {name}.",
-                id="option-conflict",
+                f"Leave the option out, or add a parameter `{name}` to the function.",
                 cause=f"It shards for itself and has no parameter `{name}`.",
-                remedy=f"Leave the option out, or add a parameter `{name}` to the function.",
             )
     with running("cpu", f"{target.name}(mesh)", remedy_of):
         result = function(**arguments)

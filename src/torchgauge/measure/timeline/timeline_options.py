@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.measure.effort import USUAL, Effort
 from torchgauge.records.timeline.tree import DETAIL, Detail, check_detail
 
@@ -50,8 +50,7 @@ class TimelineOptions:
                 remedy=f"Give a name that ends in {' or '.join(SUFFIXES)}.",
             )
         if (self.trace is not None or self.lines) and self.detail not in RECORDING:
-            raise InputError(
+            raise option_conflict(
                 f'Trace and lines need more than detail "{self.detail}", which records nothing.',
-                id="option-conflict",
-                remedy=f"Give one of {', '.join(RECORDING)}.",
+                f"Give one of {', '.join(RECORDING)}.",
             )

@@ -15,7 +15,7 @@ from torch import nn
 
 from torchgauge.analyze.loop.training_totals import summed
 from torchgauge.analyze.work.utilization import Products
-from torchgauge.errors import InputError
+from torchgauge.errors import option_invalid
 from torchgauge.measure.training.model_calls import BatchFlops
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.timeline.training_run import Trainer
@@ -169,10 +169,9 @@ class GaugeOptions:
         for name in ("window", "after"):
             value = getattr(self, name)
             if type(value) is not int or value < 0:
-                raise InputError(
+                raise option_invalid(
                     f"{name} is a number of steps, not {value!r}.",
-                    id="option-invalid",
-                    remedy="For example window=5, after=10.",
+                    "For example window=5, after=10.",
                 )
 
 

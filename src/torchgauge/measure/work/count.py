@@ -15,7 +15,14 @@ from torchgauge import units
 from torchgauge.analyze.memory.training_memory import OPTIMIZER, Passes, training_memory
 from torchgauge.analyze.onnx.node_work import graph_cost, graph_facts
 from torchgauge.analyze.work.lower_bound import estimate_on_device
-from torchgauge.errors import BuildError, InputError, MeasurementError, ModelError, TorchgaugeError
+from torchgauge.errors import (
+    BuildError,
+    InputError,
+    MeasurementError,
+    ModelError,
+    TorchgaugeError,
+    option_conflict,
+)
 from torchgauge.measure.derived import no_parameters
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import opened
@@ -194,10 +201,9 @@ def measure_cost(placement: Placement, *, backward: bool, flash: bool = True) ->
     """
     if placement.target.graph is not None:
         if backward:
-            raise InputError(
+            raise option_conflict(
                 f"{placement.target.name} runs in a runtime of its own, without a backward pass.",
-                id="option-conflict",
-                remedy="Leave --backward and --train out, or give the torch model.",
+                "Leave --backward and --train out, or give the torch model.",
             )
         return graph_cost(placement.target.graph)
     if placement.target.kind == "aotinductor":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_conflict
 from torchgauge.similar import did_you_mean, similar
 
 RUNTIMES = ("onnxruntime", "openvino")
@@ -43,11 +43,10 @@ class RuntimeOptions:
         if self.optimization is not None:
             _check("optimization", self.optimization, tuple(LEVELS))
         if self.runtime != RUNTIMES[0] and (self.optimization or self.custom_ops):
-            raise InputError(
+            raise option_conflict(
                 "Graph optimisation levels and custom operator libraries are ONNX Runtime's.",
-                id="option-conflict",
+                "Leave the option out, or give --runtime onnxruntime.",
                 cause=f"The runtime is {self.runtime}.",
-                remedy="Leave the option out, or give --runtime onnxruntime.",
             )
 
 
