@@ -90,6 +90,13 @@ def check_readable(path: Path, *, pipe: bool = False) -> None:
     )
 
 
+def check_file(path: Path, kind: str = "file") -> None:
+    """Raise InputError `file-missing` where there is no such file, and as `check_readable`."""
+    check_readable(path)
+    if not is_file(path):
+        raise InputError(f"There is no {kind} {path}.", id="file-missing", remedy=path_remedy(path))
+
+
 def _made_up(path: Path, status: os.stat_result) -> bool:
     """Tell whether a regular file lies on no disk: the kernel answers whoever reads it."""
     for folder in map(Path, _KERNEL):

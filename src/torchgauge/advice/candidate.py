@@ -130,3 +130,13 @@ def _other(facts: Facts) -> str:
 def fixed(code: str) -> Callable[[Facts], str]:
     """Return what gives the same lines for every model."""
     return lambda _facts: code
+
+
+def converted(facts: Facts, first: str, to: str) -> str:
+    """Return lines that convert a model, the `first`, and its inputs; `to` has {0} for one."""
+    lines = [first]
+    if facts.float_args:
+        lines.append(f"args = [a.{to.format('a')} for a in args]")
+    if facts.float_kwargs:
+        lines.append(f"kwargs = {{k: v.{to.format('v')} for k, v in kwargs.items()}}")
+    return "\n".join(lines)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from torchgauge.api.records import generation_of, labels_of, loaded, serving_of
-from torchgauge.errors import InputError
 from torchgauge.records.profile import Profile
 
 if TYPE_CHECKING:
@@ -59,12 +58,9 @@ def compare(
 
         return compare_models(baseline, current, train=train, blocks=blocks, progress=progress)
     if isinstance(baseline, tuple) or isinstance(current, tuple):
-        raise InputError(
-            "A model cannot be compared with a record.",
-            id="gate-sides",
-            cause="Both models are run in turn, or both records are read.",
-            remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
-        )
+        from torchgauge.gates.gate_options import model_and_record
+
+        raise model_and_record("A model cannot be compared with a record.")
     if comparison := _compared_recordings(baseline, current):
         return comparison
     old, new = generation_of(baseline), generation_of(current)

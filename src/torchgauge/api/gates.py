@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from torchgauge.api.preparation import measuring, require_torch
-from torchgauge.errors import InputError
 from torchgauge.files import is_file
-from torchgauge.gates.gate_options import MOST_BLOCKS, BaseRequest, GateOptions
+from torchgauge.gates.gate_options import MOST_BLOCKS, BaseRequest, GateOptions, model_and_record
 from torchgauge.gates.paired_gate import warnings_of
 
 if TYPE_CHECKING:
@@ -70,12 +69,7 @@ def gate(
     if not isinstance(baseline, tuple) and not isinstance(current, tuple):
         return gate_records(baseline, current, options)
     if not isinstance(baseline, tuple) or not isinstance(current, tuple):
-        raise InputError(
-            "A model cannot be gated against a record.",
-            id="gate-sides",
-            cause="Both models are run in turn, or both records are read.",
-            remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
-        )
+        raise model_and_record("A model cannot be gated against a record.")
     return _gate_models(baseline, current, train, options, progress)
 
 

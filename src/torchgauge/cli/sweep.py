@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats
 from torchgauge.cli.options import target
-from torchgauge.cli.options.latency import latency_options
-from torchgauge.cli.options.numbers import positive, seconds, size, whole_number
+from torchgauge.cli.options.latency import add_call_options, latency_options
+from torchgauge.cli.options.numbers import positive, seconds, size
 from torchgauge.cli.output import prints_to_stderr
 from torchgauge.errors import ExitCode
 from torchgauge.folders import typed
@@ -101,18 +101,7 @@ def _add_timing_options(group: argparse._ArgumentGroup) -> None:
         metavar="SECONDS",
         help="time for sampling in each process at most (default: 10)",
     )
-    group.add_argument(
-        "--warmup",
-        type=whole_number,
-        metavar="N",
-        help="calls to leave out (default: found in the data)",
-    )
-    group.add_argument(
-        "--iterations",
-        type=positive,
-        metavar="N",
-        help="calls to time (default: until the median is known to ±1 %%)",
-    )
+    add_call_options(group, "calls to time (default: until the median is known to ±1 %%)")
     group.add_argument(
         "--memory-limit", metavar="SIZE", help="limit the memory of each process, such as 8GB"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -63,6 +64,14 @@ class NoGpu:
         return GpuReading(None, None, None, None, None)
 
 
+def answer(nvml: ModuleType | Any, handle: Any, name: str, *arguments: object) -> Any:
+    """Return what a function of NVML says of a GPU; None where it is not supported."""
+    try:
+        return getattr(nvml, name)(handle, *arguments)
+    except nvml.NVMLError:
+        return None
+
+
 class Nvml:
     """GPUs through the driver's management library."""
 
@@ -78,11 +87,7 @@ class Nvml:
         """Return the present reading; a figure the GPU does not support is None."""
         nvml, handle = self._nvml, self._handles[index]
 
-        def ask(name: str, *arguments: object) -> Any:
-            try:
-                return getattr(nvml, name)(handle, *arguments)
-            except nvml.NVMLError:
-                return None
+        ask = functools.partial(answer, nvml, handle)
 
         rates = ask("nvmlDeviceGetUtilizationRates")
         memory = ask("nvmlDeviceGetMemoryInfo")

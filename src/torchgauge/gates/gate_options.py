@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchgauge.analyze.gate.limits import parse_limit
 from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
-from torchgauge.errors import option_conflict, option_invalid
+from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.records.metric import METRICS, metric
 from torchgauge.records.verdict import Limit, Tolerance
 
@@ -36,6 +36,16 @@ class BaseRequest:
                 "There is nothing to gate against.",
                 "Give --base-ref REF, --base-target TARGET or --baseline run.json.",
             )
+
+
+def model_and_record(message: str) -> InputError:
+    """Return the error that one side is a model and the other a record."""
+    return InputError(
+        message,
+        id="gate-sides",
+        cause="Both models are run in turn, or both records are read.",
+        remedy="Give two pairs (model, inputs), or profile the model with processes=10 first.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ from torchgauge.analyze.statistics.paired import (
 )
 from torchgauge.analyze.statistics.percentiles import samples_needed
 from torchgauge.device import calibration
-from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.errors import TorchgaugeError
 from torchgauge.gates.gate_options import USUAL_BLOCKS, GateOptions
 from torchgauge.gates.paired_changes import paired, with_pairs
 from torchgauge.progress import Progress
@@ -96,7 +96,7 @@ def pace_for(records: Sequence[Profile]) -> Pace:
 def first_look(build: Build, progress: Progress, limits: Sequence[Limit] = ()) -> Profile:
     """Profile a build in a process of its own: exact figures, the tree, times for `limits`."""
     from torchgauge.measure.processes.separate_process import profile_in_separate_process
-    from torchgauge.measure.processes.waiting_process import named
+    from torchgauge.measure.processes.waiting_process import named, not_timed
     from torchgauge.measure.timeline.timeline_options import TimelineOptions
 
     timing, timeline = _sampling(build.options, limits), TimelineOptions("operators")
@@ -107,12 +107,7 @@ def first_look(build: Build, progress: Progress, limits: Sequence[Limit] = ()) -
     if record.interrupted:
         raise KeyboardInterrupt
     if record.target.device == "meta":
-        raise InputError(
-            "Builds on the meta device cannot be timed.",
-            id="meta-model",
-            cause="Its tensors have shapes and no values.",
-            remedy="Give --device cpu or cuda.",
-        )
+        raise not_timed()
     named_target = msgspec.structs.replace(record.target, spec=build.spec or record.target.spec)
     return msgspec.structs.replace(record, target=named_target)
 

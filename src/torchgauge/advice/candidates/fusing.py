@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchgauge.advice.candidate import Candidate, fixed
+from torchgauge.advice.candidate import Candidate, converted, fixed
 from torchgauge.records.target import Facts
 from torchgauge.targets.runtimes.runtime_options import LEVELS
 
@@ -65,12 +65,7 @@ def _channels_last_reason(facts: Facts) -> str | None:
 
 def _code(facts: Facts) -> str:
     to = "to(memory_format=torch.channels_last) if {0}.dim() == 4 else {0}"
-    lines = ["model = model.to(memory_format=torch.channels_last)"]
-    if facts.float_args:
-        lines.append(f"args = [a.{to.format('a')} for a in args]")
-    if facts.float_kwargs:
-        lines.append(f"kwargs = {{k: v.{to.format('v')} for k, v in kwargs.items()}}")
-    return "\n".join(lines)
+    return converted(facts, "model = model.to(memory_format=torch.channels_last)", to)
 
 
 CANDIDATES = (

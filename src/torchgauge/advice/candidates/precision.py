@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchgauge.advice.candidate import ByLayer, Candidate, fixed, layer_condition
+from torchgauge.advice.candidate import ByLayer, Candidate, converted, fixed, layer_condition
 from torchgauge.records.target import Facts
 
 # Relative to the largest output: eight bits of bf16 and eleven of fp16, some layers deep.
@@ -35,12 +35,7 @@ def _cast(dtype: str) -> Candidate:
 
     def code(facts: Facts) -> str:
         to = f"to(torch.{dtype}) if {{0}}.is_floating_point() else {{0}}"
-        lines = [f"model = model.to(torch.{dtype})"]
-        if facts.float_args:
-            lines.append(f"args = [a.{to.format('a')} for a in args]")
-        if facts.float_kwargs:
-            lines.append(f"kwargs = {{k: v.{to.format('v')} for k, v in kwargs.items()}}")
-        return "\n".join(lines)
+        return converted(facts, f"model = model.to(torch.{dtype})", to)
 
     def reason(facts: Facts) -> str | None:
         if (facts.float_args or facts.float_kwargs) and not facts.plain_inputs:

@@ -9,11 +9,11 @@ import msgspec
 
 from torchgauge.analyze.compare.compare_locations import ComparedLocations, compare_locations
 from torchgauge.analyze.compare.compared_memory import WITHIN_SPREAD, measured_differently, spread
-from torchgauge.analyze.compare.differences import MODEL, differences, other_model
+from torchgauge.analyze.compare.differences import MODEL, differences, other_model, side_of
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import HostNoise, corrected, min_repeats, uncalibrated, welch
 from torchgauge.analyze.latency.metrics_by_process import by_process
-from torchgauge.records.comparison import Change, Comparison, Difference, Judgement, Side
+from torchgauge.records.comparison import Change, Comparison, Difference, Judgement
 from torchgauge.records.figures import figures
 from torchgauge.records.headline.figure import Figure
 from torchgauge.records.metric import METRICS, Metric
@@ -72,8 +72,8 @@ def compare(
         else ComparedLocations()
     )
     return Comparison(
-        baseline=_side(baseline, labels[0]),
-        current=_side(current, labels[1]),
+        baseline=side_of(baseline, labels[0], _processes(baseline)),
+        current=side_of(current, labels[1], _processes(current)),
         differences=differing,
         changes=tuple(changes),
         layers=locations.layers,
@@ -339,11 +339,5 @@ def _end(profile: Profile) -> str:
     return "" if cell is None or cell.status in ("done", "skipped") else cell.status
 
 
-def _side(profile: Profile, label: str) -> Side:
-    return Side(
-        label=label,
-        target=profile.target,
-        created=profile.environment.created,
-        machine=profile.environment.machine.cpu,
-        processes=0 if profile.latency is None else len(profile.latency.processes),
-    )
+def _processes(profile: Profile) -> int:
+    return 0 if profile.latency is None else len(profile.latency.processes)

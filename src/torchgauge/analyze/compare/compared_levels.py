@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from torchgauge.analyze.compare.compare import judged
-from torchgauge.analyze.compare.differences import differences
+from torchgauge.analyze.compare.differences import differences, side_of
 from torchgauge.analyze.gate.evidence import growth
 from torchgauge.analyze.gate.repeated_runs import LoadTest, load_test
 from torchgauge.analyze.gate.stored import HostNoise, uncalibrated
-from torchgauge.records.comparison import Change, Comparison, Difference, Judgement, Side
+from torchgauge.records.comparison import Change, Comparison, Difference, Judgement
 from torchgauge.records.headline.figure import level_estimate
 from torchgauge.records.metric import METRICS, Metric, figure_of
 from torchgauge.records.profile import Profile
@@ -126,8 +126,8 @@ def compare_pairs(
             if change is not None:
                 changes.append(change)
     return Comparison(
-        baseline=_side(capacity_pair.baseline, labels[0]),
-        current=_side(capacity_pair.current, labels[1]),
+        baseline=side_of(capacity_pair.baseline, labels[0], 1),
+        current=side_of(capacity_pair.current, labels[1], 1),
         differences=differing,
         changes=tuple(changes),
     )
@@ -283,13 +283,3 @@ def _of_server(baseline: Serving, current: Serving) -> tuple[Difference, ...]:
         for name in names
         if texts[0][name] != texts[1][name]
     )  # fmt: skip
-
-
-def _side(profile: Profile, label: str) -> Side:
-    return Side(
-        label=label,
-        target=profile.target,
-        created=profile.environment.created,
-        machine=profile.environment.machine.cpu,
-        processes=1,
-    )

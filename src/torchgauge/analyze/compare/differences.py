@@ -1,10 +1,10 @@
-"""The differences of target and environment between two runs, and the figures they forbid."""
+"""What two runs are of, the differences of target and environment, and the figures they forbid."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchgauge.records.comparison import Difference
+from torchgauge.records.comparison import Difference, Side
 from torchgauge.records.environment import Environment, Machine, Settings, Software
 from torchgauge.records.profile import Profile
 from torchgauge.records.target import InputDescription, TargetDescription
@@ -12,6 +12,17 @@ from torchgauge.records.target import InputDescription, TargetDescription
 MODEL = "model"
 # Facts of the machine that its fingerprint holds; another host name or kernel is merely reported.
 _HARDWARE = ("architecture", "cpu", "physical_cores", "logical_cores", "usable_cores", "cpu_quota")
+
+
+def side_of(profile: Profile, label: str, processes: int) -> Side:
+    """Return where a profile is from, with the number of processes that measured it."""
+    return Side(
+        label=label,
+        target=profile.target,
+        created=profile.environment.created,
+        machine=profile.environment.machine.cpu,
+        processes=processes,
+    )
 
 
 def differences(

@@ -15,18 +15,7 @@ if TYPE_CHECKING:
 
 def add_latency_options(group: argparse._ArgumentGroup) -> None:
     """Declare the options, and that of the roofs which are measured beside it."""
-    group.add_argument(
-        "--warmup",
-        type=whole_number,
-        metavar="N",
-        help="calls to leave out (default: found in the data)",
-    )
-    group.add_argument(
-        "--iterations",
-        type=positive,
-        metavar="N",
-        help="calls to time, in this process alone (default: 0.3 s in each process)",
-    )
+    add_call_options(group, "calls to time, in this process alone (default: 0.3 s in each process)")
     group.add_argument(
         "--processes",
         type=positive,
@@ -52,6 +41,17 @@ def add_latency_options(group: argparse._ArgumentGroup) -> None:
         quick="measure in this process alone and for a second or two: wider intervals",
         precise="measure for a minute: narrower intervals",
     )
+
+
+def add_call_options(group: argparse._ArgumentGroup, iterations: str) -> None:
+    """Declare how many calls are left out and timed, with the help of the second."""
+    group.add_argument(
+        "--warmup",
+        type=whole_number,
+        metavar="N",
+        help="calls to leave out (default: found in the data)",
+    )
+    group.add_argument("--iterations", type=positive, metavar="N", help=iterations)
 
 
 def add_effort_options(group: argparse._ArgumentGroup, *, quick: str, precise: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import os
 import sys
@@ -16,7 +17,7 @@ from torchgauge.clock import SystemClock, resolution
 from torchgauge.device.checks.activity import Activity
 from torchgauge.device.counters import logical_cores
 from torchgauge.device.cpu import SystemFiles, affinity, least_quota
-from torchgauge.device.load import THROTTLE_REASONS
+from torchgauge.device.load import THROTTLE_REASONS, answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,11 +186,7 @@ def read_gpus(nvml: ModuleType | Any) -> Gpus:
 def _state(nvml: ModuleType | Any, index: int) -> GpuState:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
 
-    def ask(name: str, *arguments: object) -> Any:
-        try:
-            return getattr(nvml, name)(handle, *arguments)
-        except nvml.NVMLError:
-            return None
+    ask = functools.partial(answer, nvml, handle)
 
     def scaled(name: str, factor: float, *arguments: object) -> float | None:
         value = ask(name, *arguments)

@@ -196,12 +196,7 @@ def _warnings(
     calls: Sequence[GenerationCall], packed_forwards: int, slowing: Sequence[str]
 ) -> Iterator[MeasurementWarning]:
     for name in slowing:
-        yield MeasurementWarning(
-            id="other-profiler",
-            message=f"Another profiler was active: {name}. It changes what it watches.",
-            probe="generation",
-            remedy="Measure without it.",
-        )
+        yield other_profilers.slowed(name, "generation")
     if packed_forwards:
         yield MeasurementWarning(
             id="continuous-batching",

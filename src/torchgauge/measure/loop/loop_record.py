@@ -24,6 +24,7 @@ from torchgauge.errors import MeasurementError, TorchgaugeError
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_steps import LoopSteps
 from torchgauge.measure.loop.step_ends import StepEnds
+from torchgauge.measure.recording.recording import slowed
 from torchgauge.measure.timeline.stamps import calibrated
 from torchgauge.measure.work.utilization import loop_utilization
 from torchgauge.readers.kineto.kineto import read_events
@@ -48,7 +49,7 @@ def loop_record(
     slowing: Sequence[str],
 ) -> Loop:
     """Return the record; where a recording cannot be read, it has a warning in place of a tree."""
-    warnings = [*steps.warnings, *map(_slowed, slowing)]
+    warnings = [*steps.warnings, *(slowed(name, "timeline") for name in slowing)]
     tree = CallTree(modules.table, modules.name)
     recording: LoopTable | None = None
     try:
@@ -213,15 +214,6 @@ def _warnings(
             probe="timeline",
             cause="Each thread's time counts, so that they add up to more than the step.",
         )
-
-
-def _slowed(name: str) -> MeasurementWarning:
-    return MeasurementWarning(
-        id="other-profiler",
-        message=f"Another profiler was active: {name}. It changes what it watches.",
-        probe="timeline",
-        remedy="Measure without it.",
-    )
 
 
 def _median(times: Sequence[int]) -> float | None:

@@ -28,7 +28,7 @@ from torchgauge.records.parallel.parallel import CollectiveRow, WorkRow
 from torchgauge.records.parallel.rank_memory import Part, RankMemory, StepPhase
 from torchgauge.signals import restoring
 from torchgauge.targets.inputs.inputs import Inputs
-from torchgauge.targets.training.training import Training
+from torchgauge.targets.training.training import Training, trained_parameters
 
 
 def replicas(model: torch.nn.Module) -> list[DistributedDataParallel]:
@@ -149,15 +149,7 @@ def optimizer_on_device(model: nn.Module, training: Training) -> torch.optim.Opt
 
     Raises InputError `nothing-to-train`.
     """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters:
-        raise InputError(
-            "The model has no parameter to train.",
-            id="nothing-to-train",
-            cause="No parameter has requires_grad set.",
-            remedy="Call model.requires_grad_(True).",
-        )
-    optimizer = training.optimizer(parameters)
+    optimizer = training.optimizer(trained_parameters(model))
     for group in optimizer.param_groups:
         # What torch chooses on a GPU, which the CPU of the fake tensors is not.
         if group.get("foreach", 0) is None and not group.get("fused"):

@@ -23,14 +23,14 @@ import torch
 from torchgauge.clock import CpuClock, SystemClock
 from torchgauge.device.process_counters import Scheduled, scheduled
 from torchgauge.device.select import open_device
-from torchgauge.errors import InputError, TorchgaugeError
+from torchgauge.errors import TorchgaugeError
 from torchgauge.garbage import no_collections
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency.latency import timed_call
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.sampling import Timing
 from torchgauge.measure.processes.child_work import answer_to, opened, read_request
-from torchgauge.measure.processes.waiting_process import Answer, Question
+from torchgauge.measure.processes.waiting_process import Answer, Question, not_timed
 from torchgauge.measure.step import prepared
 from torchgauge.measure.timeline.layer_times import OwnTimes, layer_seconds, synchronized_clock
 from torchgauge.records.finding import Failure
@@ -85,12 +85,7 @@ def _serve(
     say: Callable[[Answer], None],
 ) -> None:
     if not placement.computes:
-        raise InputError(
-            "Builds on the meta device cannot be timed.",
-            id="meta-model",
-            cause="Its tensors have shapes and no values.",
-            remedy="Give --device cpu or cuda.",
-        )
+        raise not_timed()
     clock, device = SystemClock(), open_device(placement.device)
     with device.current(), prepared(placement, options.train) as step:
         call, cpu_call = (

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from torchgauge.errors import MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import ForkedProcess, ForkServer
 from torchgauge.measure.processes.processes import (
@@ -168,6 +168,16 @@ def named(error: TorchgaugeError, label: str) -> TorchgaugeError:
     renamed.traceback = error.traceback
     renamed.__cause__ = error.__cause__
     return renamed
+
+
+def not_timed() -> InputError:
+    """Return the error that builds compute nothing."""
+    return InputError(
+        "Builds on the meta device cannot be timed.",
+        id="meta-model",
+        cause="Its tensors have shapes and no values.",
+        remedy="Give --device cpu or cuda.",
+    )
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
 from torchgauge.forks import Owner
+from torchgauge.records.record import MeasurementWarning
 from torchgauge.signals import restoring, started
 from torchgauge.temporary import temporary_folder
 
@@ -56,17 +57,12 @@ def _records(inner: object) -> bool:
 
 def slowing() -> list[str]:
     """Return the names of what else watches this process and changes its times."""
-    profilers = []
-    hook = sys.getprofile()
-    if hook is not None:
-        profilers.append(
-            f"{type(hook).__module__}.{type(hook).__qualname__}, set by sys.setprofile"
-        )
-    trace = sys.gettrace()
-    if trace is not None:
-        profilers.append(
-            f"{type(trace).__module__}.{type(trace).__qualname__}, set by sys.settrace"
-        )
+    hooks = {"setprofile": sys.getprofile(), "settrace": sys.gettrace()}
+    profilers = [
+        f"{type(hook).__module__}.{type(hook).__qualname__}, set by sys.{setter}"
+        for setter, hook in hooks.items()
+        if hook is not None
+    ]
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12
     if monitoring is not None:
         names = (monitoring.get_tool(number) for number in range(6))
@@ -74,6 +70,16 @@ def slowing() -> list[str]:
     if _NSYS in os.environ:
         profilers.append("Nsight Systems (nsys)")
     return profilers
+
+
+def slowed(name: str, probe: str) -> MeasurementWarning:
+    """Return the warning that such a profiler was active in a probe."""
+    return MeasurementWarning(
+        id="other-profiler",
+        message=f"Another profiler was active: {name}. It changes what it watches.",
+        probe=probe,
+        remedy="Measure without it.",
+    )
 
 
 MARK = "tg!"  # names have no quote: it would break the whole exported file

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable, is_file, path_remedy
+from torchgauge.files import check_file
 from torchgauge.readers.executorch.program_file import MOST_DIMENSIONS, checked_sizes
 from torchgauge.reading import RECORD, too_large
 from torchgauge.records.onnx.graph import Initializer
@@ -58,9 +58,7 @@ def read_lowering(path: Path, method: str) -> Lowering:
 
     Raises InputError `file-missing`, `etrecord-unreadable`, `file-too-large`.
     """
-    check_readable(path)
-    if not is_file(path):
-        raise InputError(f"There is no file {path}.", id="file-missing", remedy=path_remedy(path))
+    check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             map_text = _member(archive, _HANDLES, path)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable, is_file, path_remedy
+from torchgauge.files import check_file
 from torchgauge.readers.executorch.flatbuffer import ENTRY, Buffer, DamagedError, Table, root
 from torchgauge.reading import Bound, too_large, unreadable
 from torchgauge.records.onnx.graph import TensorType
@@ -81,9 +81,7 @@ def read_method(path: Path) -> Method:
 
     Raises InputError `file-missing`, `pte-unreadable`, `file-too-large`.
     """
-    check_readable(path)
-    if not is_file(path):
-        raise InputError(f"There is no file {path}.", id="file-missing", remedy=path_remedy(path))
+    check_file(path)
     try:
         plans = list(root(_program(path)).tables(_PLANS))
         methods = {plan.text(_NAME): plan for plan in plans}

@@ -14,7 +14,7 @@ import msgspec
 
 from torchgauge import units
 from torchgauge.errors import InputError, TorchgaugeError, missing_extra, text_of
-from torchgauge.files import check_readable, is_file, path_remedy
+from torchgauge.files import check_file
 from torchgauge.records.onnx.graph import Graph
 from torchgauge.workers import killed_after, worker
 
@@ -95,9 +95,7 @@ def read_graph(
             `external-data-outside`, `external-data-missing`, `onnx-input-shape`.
         MissingExtraError: onnx is not installed.
     """
-    check_readable(path)
-    if not is_file(path):
-        raise InputError(f"There is no file {path}.", id="file-missing", remedy=path_remedy(path))
+    check_file(path)
     if find_spec("onnx") is None:
         raise missing_extra("onnx", "onnx", "An .onnx file")
     size = path.stat().st_size

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torchgauge.errors import InputError
-from torchgauge.files import check_readable, is_file, path_remedy
+from torchgauge.files import check_file
 from torchgauge.reading import PICKLE, WEIGHTS, too_large
 
 # Names of the state dict in checkpoints of training scripts.
@@ -40,11 +40,7 @@ def load_weights(model: Callable[..., Any], path: Path) -> None:
             id="weights-no-module",
             remedy="Load the weights where the target is made.",
         )
-    check_readable(path)
-    if not is_file(path):
-        raise InputError(
-            f"There is no weights file {path}.", id="file-missing", remedy=path_remedy(path)
-        )
+    check_file(path, "weights file")
     state = read_state_dict(path)
     own = model.state_dict()
     _check(own, state, path, type(model).__name__)

@@ -129,13 +129,18 @@ def _trainable(model: Callable[..., Any]) -> list[torch.nn.Parameter]:
             cause=f"The target is a {type(model).__name__}, whose parameters cannot be listed.",
             remedy="Pass the module itself, or measure inference (train=None).",
         )
+    return trained_parameters(model, ", or measure inference (train=None)")
+
+
+def trained_parameters(model: torch.nn.Module, other_remedy: str = "") -> list[torch.nn.Parameter]:
+    """Return what a training step changes. Raises InputError `nothing-to-train`."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise InputError(
             "The model has no parameter to train.",
             id="nothing-to-train",
             cause="No parameter has requires_grad set.",
-            remedy="Call model.requires_grad_(True), or measure inference (train=None).",
+            remedy=f"Call model.requires_grad_(True){other_remedy}.",
         )
     return parameters
 
