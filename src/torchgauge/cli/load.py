@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import shlex
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from torchgauge.cli import formats, verdicts
 from torchgauge.cli.options import loads, target
 from torchgauge.cli.output import prints_to_stderr
+from torchgauge.cli.steps.next_steps import MAX_STEPS, with_commands
 from torchgauge.errors import ExitCode
 from torchgauge.folders import display_path
 from torchgauge.targets.runtimes.runtime_options import RUNTIMES
@@ -117,7 +117,6 @@ def code(serving: Serving, verdict: Verdict | None, *, interrupted: bool) -> Exi
     return ExitCode.DONE if verdict is None else verdict.exit_code
 
 
-MAX_STEPS = 3
 STEM = "load"
 FLAGS = ("mlperf", "http2", "allow_remote", "trust")
 VALUES = (
@@ -131,15 +130,7 @@ NAMES = {"duration": "for"}
 
 def with_load_steps(document: Document, serving: Serving, options: argparse.Namespace) -> Document:
     """Return the document with commands to run next; of a record that failed, as it is."""
-    from torchgauge.report.content.document import Heading, Listing
-
-    if not serving.complete:
-        return document
-    lines = "\n".join(f"{command}  # {reason}" for command, reason in steps(serving, options))
-    heading = Heading("Next", tone="")
-    return dataclasses.replace(
-        document, conclusion=[*document.conclusion, heading, Listing(lines, "sh")]
-    )
+    return with_commands(document, steps(serving, options)) if serving.complete else document
 
 
 def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]]:

@@ -64,12 +64,8 @@ def parse_limit(text: str) -> Limit:
     if sign[0] in ("<" if is_minimum else ">"):
         side = "least: more" if is_minimum else "most: less"
         near = f"{limited.name}:{amount_text.strip()}"
-        raise InputError(
-            f"'{text}' is not a limit.",
-            id="threshold-invalid",
-            cause=f"A limit of {limited.name} is a {side} is better.",
-            remedy=f"Did you mean {near}?",
-        )
+        cause = f"A limit of {limited.name} is a {side} is better."
+        raise _refused(text, cause, f"Did you mean {near}?")
     return Limit(
         metric=limited.name,
         value=parsed.value,
@@ -94,11 +90,13 @@ def _invalid(
     if limited.rates and "samples" not in limited.rates:
         word = "tokens" if "tokens" in limited.rates else "requests"
         near, example = (re.sub(r"[a-z]+/s$", f"{word}/s", text) for text in (near, example))
+    remedy = f"Did you mean {limited.name}:{near}?" if near else f"Write it as in {example}."
+    return _refused(text, cause, remedy)
+
+
+def _refused(text: str, cause: str, remedy: str) -> InputError:
     return InputError(
-        f"'{text}' is not a limit.",
-        id="threshold-invalid",
-        cause=cause,
-        remedy=f"Did you mean {limited.name}:{near}?" if near else f"Write it as in {example}.",
+        f"'{text}' is not a limit.", id="threshold-invalid", cause=cause, remedy=remedy
     )
 
 

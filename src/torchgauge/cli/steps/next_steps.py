@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchgauge.folders import display_path
@@ -25,13 +26,19 @@ def with_next_steps(
 ) -> Document:
     """Return the document with commands to run next; of a record that failed, as it is."""
     from torchgauge.records.profile import Profile
-    from torchgauge.report.content.document import Heading, Listing
 
     if not record.complete or record.interrupted:
         return document
     commands = (
         steps(record, options) if isinstance(record, Profile) else generation_steps(record, options)
     )
+    return with_commands(document, commands)
+
+
+def with_commands(document: Document, commands: Sequence[tuple[str, str]]) -> Document:
+    """Return the document with commands at its end, each with its reason."""
+    from torchgauge.report.content.document import Heading, Listing
+
     lines = "\n".join(f"{command}  # {reason}" for command, reason in commands)
     heading = Heading("Next", tone="")
     return dataclasses.replace(

@@ -16,7 +16,7 @@ import torch
 from torchgauge.analyze.parallel.rank_lifetimes import groups_of, rank_at
 from torchgauge.analyze.parallel.step_bound import device_fit, step_bound
 from torchgauge.device.roofs import peaks
-from torchgauge.errors import InputError, MeasurementError, TorchgaugeError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.forward import running
 from torchgauge.measure.latency.latency_options import LatencyOptions
@@ -27,6 +27,7 @@ from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
 from torchgauge.measure.processes.processes import ask, fresh_folder
+from torchgauge.measure.processes.separate_process import without_record
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.progress import Progress
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
@@ -294,11 +295,7 @@ def _in_fresh_process(source: ParallelSource, progress: Progress) -> Parallel:
     if interrupted:
         raise KeyboardInterrupt
     if answer.parallel is None:
-        raise MeasurementError(
-            "A counting process ended without a record.",
-            id="child-failed",
-            remedy="Run it again; if it stays so, please report it.",
-        )
+        raise without_record("counting")
     return answer.parallel
 
 

@@ -37,7 +37,7 @@ def profile_in_separate_process(
     progress.start("measuring in a process of its own")
     answer, interrupted = ask("profile", source, options, timeline, home)
     if answer.profile is None:
-        raise _without_record()
+        raise without_record()
     record = answer.profile
     passes = tuple(msgspec.structs.replace(done, process="fresh") for done in record.passes)
     return msgspec.structs.replace(
@@ -49,7 +49,7 @@ def count_in_separate_process(source: CountSource) -> Count:
     """Load and count in a fresh process. Raises as `profile_in_separate_process`."""
     answer, _ = ask("count", source, LatencyOptions())
     if answer.count is None:
-        raise _without_record()
+        raise without_record()
     return answer.count
 
 
@@ -61,15 +61,16 @@ def serve_in_separate_process(source: ServingSource, seconds: float, progress: P
     progress.start("measuring in a process of its own")
     answer, interrupted = ask("serving", source, LatencyOptions(budget=seconds))
     if answer.serving is None:
-        raise _without_record()
+        raise without_record()
     return msgspec.structs.replace(
         answer.serving, interrupted=answer.serving.interrupted or interrupted
     )
 
 
-def _without_record() -> MeasurementError:
+def without_record(work: str = "measuring") -> MeasurementError:
+    """Return the error that a process of its own gave nothing back."""
     return MeasurementError(
-        "A measuring process ended without a record.",
+        f"A {work} process ended without a record.",
         id="child-failed",
         remedy="Run it again; if it stays so, please report it.",
     )

@@ -79,10 +79,7 @@ def operators(tree: Tree, *, by_shape: bool = False, max_rows: int | None = None
     order = "Self CPU" if step_times[1] is None else "Self CUDA"
     timed.sort(key=lambda pair: -(pair[0][order] or 0.0))
     rows = [row | _work(chains, counted) for row, chains in timed[:max_rows]]
-    columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
-    for row in rows:
-        for name, value in row.items():
-            columns[name].append(value)
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     if not by_shape:
         columns.pop("Input Shapes", None)
     return Table(columns)
@@ -207,11 +204,7 @@ def kernels(tree: Tree) -> Table:
     device_time = tree.root.total("device") or 0
     rows = [_row(group, device_time) for group in groups.values()]
     rows.sort(key=lambda row: -row["device_time"])
-    columns: dict[str, list[Any]] = {name: [] for name in (rows[0] if rows else {})}
-    for row in rows:
-        for name, value in row.items():
-            columns[name].append(value)
-    return Table(columns)
+    return Table({name: [row[name] for row in rows] for name in (rows[0] if rows else ())})
 
 
 def _configuration(name: str, kernel: Kernel) -> tuple[Any, ...]:
