@@ -244,8 +244,3 @@ class Advice(Exported, frozen=True, kw_only=True):
     def accepted(self) -> tuple[Trial, ...]:
         """The candidates that held, the fastest first."""
         return self.of("accepted")
-
-    @property
-    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
-        """The warnings, as other records have them."""
-        return self.warnings

@@ -191,11 +191,6 @@ class Comparison(Exported, frozen=True, kw_only=True):
         """The step's places, and those of a generation's stages."""
         return (self, *self.stages)
 
-    @property
-    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
-        """The warnings, as other records have them."""
-        return self.warnings
-
     def change_of(self, metric: str) -> Change | None:
         """Return the change of a metric, None where neither side has it."""
         return next((change for change in self.changes if change.metric == metric), None)

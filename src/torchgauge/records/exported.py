@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torchgauge.records import rendering
-from torchgauge.records.record import Record
+from torchgauge.records.record import MeasurementWarning, Record
 
 Csv = Literal[
     "figures", "layers", "operators", "kernels", "categories", "lines", "tensors", "requests"
@@ -20,8 +20,20 @@ class Exported(Record, frozen=True, kw_only=True):
 
     A `to_…` returns the text and writes it to `path`, whole or not at all, if one is given; it
     raises InputError `output-unwritable`, and `no-tree` or `figure-absent` for what the record does
-    not hold.
+    not hold. `complete` is of those that can be `interrupted`, `all_warnings` of those with
+    `warnings`.
     """
+
+    @property
+    def complete(self: Any) -> bool:
+        """True where nothing failed and nothing was interrupted."""
+        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
+
+    @property
+    def all_warnings(self: Any) -> tuple[MeasurementWarning, ...]:
+        """The record's own warnings and those of its parts."""
+        own: tuple[MeasurementWarning, ...] = self.warnings
+        return own
 
     def save(self, path: str | Path) -> Path:
         """Write the record as JSON, whole or not at all, and return the path.

@@ -95,11 +95,6 @@ class Profile(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
-    def complete(self) -> bool:
-        """True where no probe failed and nothing was interrupted."""
-        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
-
-    @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its parts.
 

@@ -89,11 +89,6 @@ class Generation(Exported, frozen=True, kw_only=True):
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
-    def complete(self) -> bool:
-        """True where every cell was measured and nothing was interrupted."""
-        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
-
-    @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its trees, each once."""
         warnings = {warning.id: warning for tree in self.trees for warning in tree.tree.warnings}

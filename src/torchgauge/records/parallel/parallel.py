@@ -257,11 +257,6 @@ class Parallel(Exported, frozen=True, kw_only=True):
         """The kind of rank that reserves the most memory."""
         return max(self.kinds, key=lambda kind: kind.memory.reserved)
 
-    @property
-    def all_warnings(self) -> tuple[MeasurementWarning, ...]:
-        """The warnings of the record."""
-        return self.warnings
-
     def disagreements(self) -> Iterator[tuple[str, str]]:
         """Yield the path and the message of each inconsistency of the record."""
         for name in ("mesh", "kinds"):

@@ -103,11 +103,6 @@ class Serving(Exported, frozen=True, kw_only=True):
         return any(level.client is not None and level.client.limited for level in self.levels)
 
     @property
-    def complete(self) -> bool:
-        """True where every level was run to its end and nothing failed."""
-        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
-
-    @property
     def level_names(self) -> tuple[str, ...]:
         """What the levels are called: a second one of the same load "50 requests/s, again"."""
         labels = [level.label for level in self.levels]

@@ -294,11 +294,6 @@ class Loop(Exported, frozen=True, kw_only=True):
         ]
 
     @property
-    def complete(self) -> bool:
-        """True where nothing failed and nothing was interrupted."""
-        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
-
-    @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of its tree."""
         return self.warnings + (() if self.tree is None else self.tree.warnings)

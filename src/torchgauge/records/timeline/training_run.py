@@ -98,11 +98,6 @@ class TrainingRun(Exported, frozen=True, kw_only=True):
         return None if self.window is None else self.window.tree
 
     @property
-    def complete(self) -> bool:
-        """True where nothing failed and nothing was interrupted."""
-        return not self.interrupted and not any(warning.failed for warning in self.all_warnings)
-
-    @property
     def all_warnings(self) -> tuple[MeasurementWarning, ...]:
         """The record's own warnings and those of the recorded window."""
         return self.warnings + (() if self.window is None else self.window.all_warnings)
