@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -78,6 +80,49 @@ def in_the_backward_pass():
     loss = nn.Linear(64, 1)(torch.ones(2, 64)).sum()
     loss.register_hook(too_much)
     loss.backward()
+
+
+LIMITED = """\
+import resource, sys, torch
+from torch import nn
+torch.set_num_threads(1)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+        self.up, self.down = nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x):
+        self.held = nn.functional.gelu(self.up(self.norm(x)))
+        return x + self.down(self.held)
+
+model = nn.Sequential(nn.Linear(64, 64), Block(), nn.Linear(64, 1))
+loss = model(torch.ones(8, 32768, 64)).sum()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv[1]) * 2**20,) * 2)
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("room", "layer", "function", "after"),
+    # The gradients of down's and of gelu's inputs are 256 MiB each, and both outputs stay alive. Of
+    # the second it may be the view before that copies.
+    [(200, "1.down (Linear)", "AddmmBackward0", "2 (Linear)"),
+     (450, "", "", "1.down (Linear)")],
+)  # fmt: skip
+@pytest.mark.thorough
+def test_a_real_limit_in_the_backward_pass_names_the_layer(tmp_path, room, layer, function, after):
+    (tmp_path / "train.py").write_text(LIMITED)
+    command = [sys.executable, "-m", "torchgauge", "run", "--on-oom", "out", "train.py", str(room)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (event,) = tg.load(tmp_path / "out" / "oom.json").out_of_memory
+    assert (event.phase, event.layer, event.function, event.after) == (
+        "backward", layer, function, after
+    )  # fmt: skip
+    assert event.requested == 2**28
+    assert "in the backward pass, " in done.stderr
 
 
 def in_the_optimizer():

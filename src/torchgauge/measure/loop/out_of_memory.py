@@ -23,6 +23,7 @@ from torchgauge.files import write_atomically
 from torchgauge.forks import Owner
 from torchgauge.imports import imported
 from torchgauge.measure import forward
+from torchgauge.measure.loop.failed_backward import Failed, failed_backward
 from torchgauge.measure.loop.loop_modules import LoopModules
 from torchgauge.measure.loop.loop_record import program, rank
 from torchgauge.measure.loop.loop_steps import LoopSteps
@@ -114,7 +115,7 @@ class OutOfMemoryWatch:
                     self._add(self._event(error))
             elif self.events:  # on its way outwards: the outermost module knows the layer's name
                 *before, last = self.events
-                if last.limit is None:
+                if last.limit is None and last.phase != "backward":
                     named = msgspec.structs.replace(last, layer=forward.raising_layer(error))
                     self.events = (*before, named)
         except Exception as failure:  # noqa: BLE001 - the user's loop must not fail by it
@@ -180,17 +181,21 @@ class OutOfMemoryWatch:
         text = text_of(error)
         on_gpu = isinstance(error, torch.OutOfMemoryError)
         device = f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu"
-        tensors = live_tensors(device, forward.frames_of(error))
+        frames, requested = forward.frames_of(error), forward.requested_bytes(text)
+        tensors, phase = live_tensors(device, frames), forward.running_phase(frames)
+        failed = failed_backward(frames, requested) if phase == "backward" else Failed()
         total = sum(tensor.size for tensor in tensors)
         snapshot, self._snapshot = self._snapshot, ""
         return OutOfMemory(
             device=device,
             message=text.splitlines()[0] if text else type(error).__name__,
-            requested=forward.requested_bytes(text),
+            requested=requested,
             free=forward.free_bytes(device),
             step=self._steps.count,
-            layer=forward.raising_layer(error),
-            phase=forward.running_phase(forward.frames_of(error)),
+            layer=failed.layer or forward.running_layer(frames) * (phase != "backward"),
+            function=failed.function,
+            after=failed.after,
+            phase=phase,
             total=torch.cuda.memory_allocated(device) if on_gpu else total,
             tensors=tensors,
             snapshot=snapshot,

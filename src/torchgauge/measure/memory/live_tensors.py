@@ -70,7 +70,7 @@ def held_tensors(frames: Sequence[FrameType] = (), *, graphs: bool = False) -> I
     optimizers = [item for item in objects if issubclass(type(item), Optimizer)]
     tensors = [item for item in objects if issubclass(type(item), torch.Tensor)]
     names: dict[int, str] = {}
-    for module in _outermost(modules):
+    for module in outermost(modules):
         yield from _in_module(module, names)
     for optimizer in optimizers:
         yield from _in_optimizer(optimizer, names)
@@ -101,7 +101,7 @@ def _in_optimizer(optimizer: Optimizer, names: dict[int, str]) -> Iterator[_Held
                 yield "optimizer", f"{prefix}.{key}", "", tensor
 
 
-def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
+def outermost(modules: list[nn.Module]) -> list[nn.Module]:
     """Return the modules that are in no other, or all of them where names are in circles."""
     inner = {id(child) for module in modules for child in module.children()}
     return [module for module in modules if id(module) not in inner] or modules
@@ -140,13 +140,21 @@ def saved_for_backward(
             continue
         visited.add(node)
         pending += [next_node for next_node, _ in node.next_functions]
-        for name in dir(node):
-            if not name.startswith("_raw_saved_"):
-                continue
-            try:
-                saved = getattr(node, name) or ()
-            except RuntimeError:  # freed by a backward pass
-                continue
-            for part in saved if isinstance(saved, tuple) else (saved,):
-                for tensor in tensors_in(part.data, objects=False):
-                    yield node, tensor
+        for part in saved_by(node) or ():
+            for tensor in tensors_in(part, objects=False):
+                yield node, tensor
+
+
+def saved_by(node: Any) -> list[Any] | None:
+    """Return what a node saved, as hooks packed it; None where a backward pass has freed it."""
+    names = [name for name in dir(node) if name.startswith("_raw_saved_")]
+    try:
+        saved = [getattr(node, name) or () for name in names]
+        listed = [part if isinstance(part, tuple) else (part,) for part in saved]
+        parts = [part.data for group in listed for part in group]
+        if all(part is None for part in parts):  # nothing was saved, or reading it raises
+            for name in names:
+                getattr(node, name.removeprefix("_raw"), None)
+    except RuntimeError:
+        return None
+    return parts

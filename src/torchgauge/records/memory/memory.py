@@ -56,7 +56,10 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
         requested: Bytes that were asked for; None where the message does not say.
         free: Bytes that could still be allocated; None where nothing tells.
         step: Steps that had ended before.
-        layer: The layer that was running; "" for none, or where it is not known.
+        layer: The layer that was running, in a backward pass the one of whose parameters the
+            gradients are; "" for none, or where it is not known.
+        function: What raised in a backward pass, as "GeluBackward0"; "" where it is not known.
+        after: The layer whose backward had ended last before; "" likewise.
         phase: What the loop did; None in records of earlier versions.
         caught: Whether the program went on; None where that was not known yet.
         total: Bytes of tensors alive on the device: of the allocator on a GPU; on a CPU of those
@@ -74,6 +77,8 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
     free: int | None = None
     step: int = 0
     layer: str = ""
+    function: str = ""
+    after: str = ""
     phase: RunningPhase | None = None
     caught: bool | None = None
     total: int | None = None

@@ -142,6 +142,8 @@ def memory_ran_out(event: OutOfMemory) -> Section:
     ended = {True: "the program went on", False: "it ended the program", None: ""}[event.caught]
     layer = event.layer or "outside of layers, or not known"
     phase = "" if event.phase is None else f"{_PHASES[event.phase]}, "
+    phase += f"{event.function}, " * bool(event.function)
+    phase += f"the next after {event.after}, " * bool(event.after and not event.layer)
     rows = [
         Row("in", layer, f"{phase}after {event.step:,} steps{f'; {ended}' if ended else ''}"),
         Row("asked for", units.size(event.requested), "" if event.requested else "not told"),
