@@ -124,6 +124,17 @@ def test_what_is_not_http_passes(monitor):
     assert passed == ["websocket"]
 
 
+@pytest.mark.filterwarnings("ignore:Of the folder:RuntimeWarning")
+def test_the_page_tells_how_many_files_it_lacks(monitor, tmp_path):
+    app = MonitorMiddleware(answer(), monitor=monitor)
+    request(app)
+    for damaged in (0, 1):
+        body = request(app, "/metrics")[1]["body"].decode()
+        assert f'torchgauge_unreadable_files{{monitor="service"}} {damaged}.0' in body
+        assert 'torchgauge_request_events_total{method="GET",monitor="service"' in body
+        (tmp_path / "other.monitor").write_bytes(b"damaged")
+
+
 async def living(scope, receive, send):
     if scope["type"] == "http":
         await answer()(scope, receive, send)

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import msgspec
 import pytest
 from tests.support.histograms import histogram_of
 
@@ -45,7 +46,10 @@ def test_a_level_that_rose_is_an_alert_of_its_live_series(tmp_path):
         assert kind == "alert"
         assert texts[0].startswith("slower: level changed by +2")
         assert len(texts) == 1
-        assert judged([live.with_labels(monitor="y")], NOW) == ("unknown", [])
+        assert judged([msgspec.structs.replace(live, labels={"monitor": "y"})], NOW) == (
+            "unknown",
+            [],
+        )
         times[0] += 2 * INTERVAL + 7200
         judged([live], NOW)
         executor.submit(int).result()

@@ -14,7 +14,8 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.monitoring.background import pause
 from torchgauge.monitoring.folder import MonitorFolder
-from torchgauge.monitoring.monitor import MOST_SERIES
+from torchgauge.monitoring.monitor import MOST_NAMES, MOST_SERIES
+from torchgauge.monitoring.series import MOST_KINDS
 
 
 def by_series(windows):
@@ -179,6 +180,7 @@ def test_the_next_write_ends_within_the_interval(interval, taken, expected):
     assert pause(interval, taken) == pytest.approx(expected)
 
 
+@pytest.mark.filterwarnings("ignore:Of the folder:RuntimeWarning")
 def test_the_folder_has_what_closed_monitors_recorded(folder):
     for _ in range(2):
         net = Net()
@@ -188,7 +190,7 @@ def test_the_folder_has_what_closed_monitors_recorded(folder):
     (folder / "foreign.monitor").write_bytes(b"x")
     reader = MonitorFolder()
     assert [state.alive for state in reader.states()] == [False, False]
-    assert reader.unreadable == ()
+    assert reader.unreadable == ("foreign.monitor",)
     assert by_series(reader.totals("a/b"))["latency", ""].count == 2
     assert reader.totals("other") == []
     # Ended processes have no memory.
@@ -304,6 +306,7 @@ def test_warnings_as_errors_do_not_reach_the_call(folder):
     assert {problem.part for problem in monitor.status} == {"folder", "sizes"}
 
 
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
 def test_labels_without_end_share_a_series():
     monitor = tg.monitor(name="m")
     for number in range(MOST_SERIES + 50):
@@ -311,6 +314,37 @@ def test_labels_without_end_share_a_series():
     windows = by_series_and_user(monitor)
     assert len(windows) <= MOST_SERIES + 1
     assert windows["other"].count >= 50
+
+
+def test_names_and_kinds_of_errors_without_end_are_capped_and_told_once():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with tg.monitor(name="m", interval=1e3, window=1e4) as monitor:
+            for number in range(2000):
+                monitor.add(f"read {number}", 1.0)
+                monitor.add(f"size {number}", 2.0, "B", **{f"label {number}": "x"})
+                monitor.fail("step", f"kind {number}")
+            totals = monitor.totals()
+        read_back = MonitorFolder().totals()
+    assert len(totals) <= MOST_SERIES + MOST_NAMES + 3
+    names = [window.series.partition(" ")[0] for window in totals]
+    sums = {
+        name: sum(w.histogram.sum for w, other in zip(totals, names, strict=True) if other == name)
+        for name in ("read", "size", "other")
+    }
+    assert sum(sums.values()) == 2000 * 1.0 + 2000 * 2.0  # nothing is lost
+    (times,) = [window for window in totals if window.series == "other s"]
+    (sizes,) = [window for window in totals if window.series == "other B"]
+    assert times.histogram.max == 1.0
+    assert sizes.histogram.max == 2.0
+    (steps,) = [window for window in read_back if window.series == "step"]
+    assert (len(steps.errors), steps.errors["kind 0"]) == (MOST_KINDS + 1, 1)
+    assert (steps.failed, steps.errors["other"]) == (2000, 2000 - MOST_KINDS)
+    texts = [str(warning.message) for warning in caught]
+    assert [text.partition(":")[0].partition(" its ")[2] for text in texts] == [
+        "further series",
+        "further kinds of errors",
+    ]
 
 
 def by_series_and_user(monitor):

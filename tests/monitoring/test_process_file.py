@@ -50,9 +50,38 @@ def test_damage_is_noticed(tmp_path):
     content[at] ^= 1
     file.path.write_bytes(content)
     assert read(file.path)[0] == b"older"
-    for foreign in (b"", b"x" * 100, bytes(5000), os.urandom(5000)):
-        file.path.write_bytes(foreign)
+    for unwritten in (b"", bytes(5000)):
+        file.path.write_bytes(unwritten)
         assert read(file.path)[0] is None
+    content[at] ^= 1
+    content[content.index(b"older")] ^= 1
+    for foreign in (
+        b"x" * 100,
+        os.urandom(5000),
+        content[:4097],
+        bytes(content).replace(b"newer", b"NEWER"),
+    ):
+        file.path.write_bytes(foreign)
+        with pytest.raises(ValueError, match="no valid data"):
+            read(file.path)
+
+
+def test_more_data_than_a_reader_takes_are_refused_and_named(tmp_path, monkeypatch):
+    file = ProcessFile(tmp_path / "a.monitor")
+    file.write(b"small")
+    monkeypatch.setattr(process_file, "LARGEST", 100_000)
+    for size in (60_000, 100_000):  # beyond that in the file, and not in what is read of it
+        file.write(bytes(size))
+        assert read(file.path) == (bytes(size), True)
+    with pytest.raises(OSError, match="File too large"):
+        file.write(bytes(100_001))
+    assert read(file.path) == (bytes(100_000), True)
+    file.write(b"small")
+    monkeypatch.setattr(process_file, "LARGEST", 200_000)
+    file.write(bytes(200_000))
+    monkeypatch.setattr(process_file, "LARGEST", 100_000)
+    with pytest.raises(OSError, match="File too large"):  # and not the older data
+        read(file.path)
 
 
 def test_a_full_disk_is_found_before_anything_is_written(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from tests.support.histograms import histogram_of
 
 from torchgauge.monitoring import series as module
+from torchgauge.monitoring.problems import Problems
 from torchgauge.monitoring.series import FULL, Series
 from torchgauge.records.monitoring.window import Window
 
@@ -18,7 +19,7 @@ from torchgauge.records.monitoring.window import Window
 def test_values_become_the_histogram_that_records_make_of_them():
     generator = random.Random(5)
     values = [generator.lognormvariate(-5, 2) for _ in range(5000)] + [0.0, 1.0, 2.0, 1e-3]
-    series = Series("latency", {"monitor": "m"}, 10.0)
+    series = Series("latency", {"monitor": "m"}, 10.0, Problems("m"))
     for value in values:
         series.add(value)
     window, truth = series.state(20.0), histogram_of(values)
@@ -30,7 +31,7 @@ def test_values_become_the_histogram_that_records_make_of_them():
 
 
 def test_a_window_has_what_came_since_the_last_one_with_exact_extremes():
-    series = Series("latency", {}, 0.0)
+    series = Series("latency", {}, 0.0, Problems("m"))
     for value in (0.5, 0.7):
         series.add(value)
     series.fail(ValueError)
@@ -50,7 +51,7 @@ def test_a_window_has_what_came_since_the_last_one_with_exact_extremes():
 
 
 def test_eight_threads_lose_nothing():
-    series, threads, calls = Series("latency", {}, 0.0), 8, 2 * FULL + 7
+    series, threads, calls = Series("latency", {}, 0.0, Problems("m")), 8, 2 * FULL + 7
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -72,7 +73,7 @@ def test_eight_threads_lose_nothing():
 
 
 def test_values_that_cannot_be_are_events_without_a_value():
-    series = Series("latency", {}, 0.0)
+    series = Series("latency", {}, 0.0, Problems("m"))
     for value in (math.nan, math.inf, math.exp(150), -1e300, 1.0):
         series.add(value)
     window = series.state(1.0)
@@ -82,7 +83,7 @@ def test_values_that_cannot_be_are_events_without_a_value():
 
 def test_a_sum_stays_one_that_readers_take(monkeypatch):
     monkeypatch.setattr(module, "LARGEST_SUM", 1e34)
-    series = Series("latency", {}, 0.0)
+    series = Series("latency", {}, 0.0, Problems("m"))
     for value in (9e29, -9e29):
         for _ in range(9):
             series.values.extend([value] * FULL)
@@ -94,7 +95,7 @@ def test_a_sum_stays_one_that_readers_take(monkeypatch):
 
 
 def test_labels_and_failures_of_any_type_are_texts():
-    series = Series("latency", {"rank": 0}, 0.0)
+    series = Series("latency", {"rank": 0}, 0.0, Problems("m"))
     for kind in (503, ValueError, "http 500"):
         series.fail(kind)
     window = series.state(1.0)
@@ -104,7 +105,7 @@ def test_labels_and_failures_of_any_type_are_texts():
 
 
 def test_a_clock_that_is_set_back_leaves_windows_that_readers_take():
-    series = Series("latency", {}, 1000.0)
+    series = Series("latency", {}, 1000.0, Problems("m"))
     series.add(1.0)
     series.close_window(1060.0)
     series.add(1.0)
@@ -120,7 +121,7 @@ def test_a_clock_that_is_set_back_leaves_windows_that_readers_take():
 
 def test_who_asks_while_a_buffer_is_emptied_does_not_wait_for_ever():
     """As a signal's handler does that closes a monitor."""
-    series, states = Series("latency", {}, 0.0), []
+    series, states = Series("latency", {}, 0.0, Problems("m")), []
 
     def count(buffered):
         states.append(series.close_window(1.0))
@@ -133,7 +134,7 @@ def test_who_asks_while_a_buffer_is_emptied_does_not_wait_for_ever():
 
 
 def test_a_series_takes_at_most_64_kB():
-    series = Series("latency", {}, 0.0)
+    series = Series("latency", {}, 0.0, Problems("m"))
     for exponent in range(-45, 65):
         series.append(2.0**exponent)
     series.close_window(1.0)
@@ -145,7 +146,7 @@ def test_a_series_takes_at_most_64_kB():
 def test_a_thread_whose_turn_does_not_come_goes_on(monkeypatch):
     """A signal interrupted the thread that has it, and its handler waits for the other one."""
     monkeypatch.setattr(module, "LONGEST_WAIT", 0.01)
-    series = Series("latency", {}, 0.0)
+    series = Series("latency", {}, 0.0, Problems("m"))
     series.append(1.0)
     with series._lock, ThreadPoolExecutor(1) as executor:
         assert executor.submit(series.state, 1.0).result(10).count == 1

@@ -16,10 +16,9 @@ def bucket(value):
 
 def histogram_of(values):
     values = list(values)
-    return Histogram.from_buckets(
-        Counter(bucket(value) for value in values if value > 0),
+    return Histogram(
         zero_count=sum(value <= 0 for value in values),
-        total=math.fsum(values),
-        minimum=min(values, default=None),
-        maximum=max(values, default=None),
-    )
+        sum=math.fsum(values),
+        min=min(values, default=None),
+        max=max(values, default=None),
+    ).with_buckets(Counter(bucket(value) for value in values if value > 0))

@@ -10,7 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeVar
+from typing import Any
 
 from torchgauge.monitoring.background import background
 from torchgauge.monitoring.metrics_page import metrics_page
@@ -22,7 +22,6 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-T = TypeVar("T")
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REFUSED = 429  # too many requests: the server did not serve it
@@ -135,7 +134,7 @@ class MonitorMiddleware:
         await send({"type": "http.response.body", "body": body})
 
 
-async def _in_thread(function: Callable[[], T]) -> T:
+async def _in_thread(function: Callable[[], Any]) -> Any:
     """Call what reads or writes files, in another thread if the server's loop is asyncio's."""
     try:
         loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from torchgauge.monitoring.meter import Call
@@ -18,6 +19,7 @@ SIZES_EVERY = 100
 CountTokens = Callable[[tuple[Any, ...], dict[str, Any], Any], int]
 
 
+@dataclass(eq=False)
 class CallTimes:
     """Times single calls with what their arguments show; raises nothing of its own.
 
@@ -29,28 +31,21 @@ class CallTimes:
         begin_layers: Starts timing layers and returns what ends it.
         layers_share: Share of these calls whose layers are timed.
         sizes_share: Share of these calls whose sizes are read.
+        problems: Where failures are noted.
         compiling: Returns None unless torch.compile looks at what is called; then no layers.
         wake: Starts the process's thread if it does not run.
     """
 
-    def __init__(
-        self,
-        latency: Series,
-        batch: Series,
-        tokens: Series,
-        problems: Problems,
-        *,
-        count_tokens: CountTokens | None,
-        begin_layers: Callable[[], Callable[[], None] | None] | None,
-        layers_share: float,
-        sizes_share: float,
-        wake: Callable[[], None],
-    ) -> None:
-        self.latency, self.batch, self.tokens = latency, batch, tokens
-        self.problems, self.count_tokens = problems, count_tokens
-        self.begin_layers, self.layers_share = begin_layers, layers_share
-        self.sizes_share, self.wake = sizes_share, wake
-        self.compiling: Callable[[], object] = lambda: None
+    latency: Series
+    batch: Series
+    tokens: Series
+    problems: Problems
+    count_tokens: CountTokens | None
+    begin_layers: Callable[[], Callable[[], None] | None] | None
+    layers_share: float
+    sizes_share: float
+    wake: Callable[[], None]
+    compiling: Callable[[], object] = lambda: None
 
     def call(self, inner: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the call and note what it took; what it raises is raised."""

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -71,7 +72,8 @@ def _is_plausible(window: Window) -> bool:
 class MonitorFolder:
     """Reads a monitor folder: totals since the processes began, or windows since the last look.
 
-    Another's or a damaged file is passed over; its name is in `unreadable` after each look.
+    Another's or a damaged file is passed over with a warning; `unreadable` has its name after each
+    look. What cannot be looked at raises OSError, a folder that is not there is empty.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -98,10 +100,8 @@ class MonitorFolder:
         return {name: state for name, state in states.items() if name not in replaced}
 
     def _names(self) -> list[str]:
-        try:
-            return sorted(path.name for path in self.path.iterdir() if path.suffix == SUFFIX)
-        except OSError:
-            return []
+        paths = self.path.iterdir() if self.path.exists() else ()
+        return sorted(path.name for path in paths if path.suffix == SUFFIX)
 
     def _read_all(self, names: Sequence[str]) -> dict[str, ProcessState]:
         states, unreadable = {}, []
@@ -115,7 +115,9 @@ class MonitorFolder:
                 continue
             if state is not None:
                 states[name] = state
-        self.unreadable = tuple(unreadable)
+        further, self.unreadable = set(unreadable) - set(self.unreadable), tuple(unreadable)
+        if further and (trouble := self.trouble()):
+            warnings.warn(f"{trouble.message} {trouble.cause}", RuntimeWarning, stacklevel=2)
         self._lacks_files = len(states) < len(names)
         self._ended = {name: state for name, state in states.items() if state.alive is False}
         return states
@@ -128,7 +130,8 @@ class MonitorFolder:
         return InputError(
             f"Of the folder {self.path} {len(self.unreadable)} files could not be read.",
             id="monitor-file",
-            cause=f"They are damaged, another program's, or a newer torchgauge's: {names}.",
+            cause="They are damaged, too large, another program's, or a newer torchgauge's: "
+            f"{names}. What their processes recorded is in no total.",
             remedy="Update torchgauge, or remove them.",
         )
 
@@ -202,13 +205,9 @@ class MonitorFolder:
                 if window.last is None:
                     yield window
                 elif state.alive is not False:
-                    yield window.with_labels(process=f"{state.host}:{state.process}")
+                    labels = window.labels | {"process": f"{state.host}:{state.process}"}
+                    yield msgspec.structs.replace(window, labels=labels)
 
-
-try:
-    import fcntl
-except ImportError:  # nothing tells which processes have ended
-    fcntl = None  # type: ignore[assignment]
 
 MOST_ENDED = 16  # files of ended processes that stay as they are
 # Another host's lock may not be seen here: its process has ended if it wrote nothing for so long.
@@ -291,6 +290,8 @@ def _exact(parts: list[Window]) -> Iterator[Window]:
 @contextlib.contextmanager
 def _turn(folder: Path) -> Iterator[None]:
     """Let no other process compact the folder meanwhile. Raises BlockingIOError where one does."""
+    import fcntl  # where it is missing nothing tells which processes have ended
+
     descriptor = os.open(folder / "compaction.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,6 +31,7 @@ from torchgauge.records.monitoring.window import (
     LAYER,
     MEMORY,
     TOKENS,
+    UNREADABLE,
     Problem,
     ProcessState,
     Window,
@@ -40,6 +41,7 @@ from torchgauge.records.record import How
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_SERIES = 500  # of one monitor; further ones share the label "other"
+MOST_NAMES = 50  # of those further ones; then they are one "other" a unit
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -101,18 +103,15 @@ class Monitor:
 
     def attach(self, module: Any) -> None:
         """Time the calls of an `nn.Module`; until `close`, or until the module ends."""
-        from torchgauge.monitoring.module_calls import (
-            LayerTimes,
-            ModuleCalls,
-            compiling,
-            leave_uncompiled,
-        )
+        from torchgauge.monitoring import module_calls
 
-        layers = LayerTimes(module, self._layer_append) if self.options.layers else None
+        layers = None
+        if self.options.layers:
+            layers = module_calls.LayerTimes(module, self._layer_append)
         calls, times, draw = self.call_meter({}, None if layers is None else layers.begin)
-        leave_uncompiled(times.begin, times.after, draw, calls_too=True)
-        times.compiling = compiling()
-        self._modules.append((ModuleCalls(module, calls), layers))
+        module_calls.leave_uncompiled(times.begin, times.after, draw, calls_too=True)
+        times.compiling = module_calls.compiling()
+        self._modules.append((module_calls.ModuleCalls(module, calls), layers))
 
     def __call__(self, function: F) -> F:
         """Return the function with a timer around it; generators are timed to their end."""
@@ -165,11 +164,16 @@ class Monitor:
         if series is not None:
             return series
         if len(self._series) >= MOST_SERIES:
+            self._problems.once("further series", f"There are {MOST_SERIES}.")
             labels = dict.fromkeys(labels, "other")
             key = name, tuple(sorted(labels.items()))
+            if key not in self._series and len(self._series) >= MOST_SERIES + MOST_NAMES:
+                name, labels = f"other {unit}".strip(), {}
+                key = name, ()
         if key not in self._series:
             # Without a lock: a signal's handler would wait for the thread that it interrupted.
-            series = Series(name, {**self._labels, **labels}, self._begin, unit=unit, how=how)
+            labels = {**self._labels, **labels}
+            series = Series(name, labels, self._begin, self._problems, unit=unit, how=how)
             self._series.setdefault(key, series)
         return self._series[key]
 
@@ -222,7 +226,10 @@ class Monitor:
                 self._reader = MonitorFolder(self.options.folder)
             # The file of a closed monitor may have become part of another one.
             own = None if self._closed and self._file else self.process_state(time.time())
-            return self._reader.totals(self.name, own)
+            totals = self._reader.totals(self.name, own)
+            unreadable = Series(UNREADABLE, self._labels, self._begin, self._problems, unit="")
+            unreadable.last = float(len(self._reader.unreadable))
+            return [*totals, unreadable.state(time.time())]
         return list(self.totals())
 
     def tick(self, now: float) -> None:
@@ -296,11 +303,7 @@ class Monitor:
             delivery.after_fork()
 
     def flush(self) -> None:
-        """Write the file and hand on the windows so far, as before a process ends by a signal.
-
-        What windows go to is waited for, five seconds at most. The middleware does this when its
-        server shuts down.
-        """
+        """Write the file and hand on the windows, in 5 s at most, before the process is ended."""
         self._flush(closes=False)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from torchgauge.errors import text_of
+from torchgauge.errors import MeasurementError, text_of
 from torchgauge.records.monitoring.window import Problem
 
 # What libraries repeat of an address and is a secret: a user, a password, the fields of a query.
@@ -45,6 +45,11 @@ class Problems:
             # Warnings as errors, or no stderr to warn on, must not end what is monitored.
             with contextlib.suppress(Exception):
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def once(self, part: str, cause: str) -> None:
+        """Note what counts as "other" from now on; again it changes nothing."""
+        if part not in self._problems:
+            self.add(part, MeasurementError(f'{cause} Others count as "other".', id="monitor-cap"))
 
     @contextlib.contextmanager
     def noting(self, part: str) -> Iterator[None]:

@@ -22,7 +22,7 @@ except ImportError:  # whether a process is alive is unknown
     fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".monitor"
-LARGEST = 64 * 2**20  # bytes of a file that is read
+LARGEST = 64 * 2**20  # bytes of what is written and read
 _ENTRY = struct.Struct("<8sQQQI")  # mark, number, offset, length, checksum of the data
 _CHECKED = struct.Struct("<I")  # the entry's own checksum
 _MARK = b"TGMON\x001\n"
@@ -53,6 +53,8 @@ class ProcessFile:
 
     def write(self, data: bytes) -> None:
         """Write the data in place of the last but one."""
+        if len(data) > LARGEST:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), self.path)
         number = self._number + 1
         turn = number % 2
         offset, room = self._regions[turn]
@@ -92,19 +94,23 @@ class ProcessFile:
 def read(path: Path) -> tuple[bytes | None, bool | None]:
     """Return the newest whole data of a file and whether its process lives (None: unknown).
 
-    The data are None if there was no whole write yet, or the file is another's. Raises OSError.
+    The data are None if there was no whole write yet. Raises OSError, as for more data than
+    `LARGEST`, and ValueError for a file that is damaged or another's.
     """
     with open(path, "rb", opener=_open_plain) as file:
-        alive = _is_locked(file.fileno())
+        descriptor = file.fileno()
+        alive = _is_locked(descriptor)
         for _ in range(3):  # the owner may have written twice since the entries were read
-            file.seek(0)
-            content = file.read(LARGEST)
-            entries = [entry for begin in _ENTRIES if (entry := _entry(content, begin))]
+            header = os.pread(descriptor, _HEADER, 0)
+            if not any(header):
+                return None, alive
+            entries = [entry for begin in _ENTRIES if (entry := _entry(header, begin))]
             for _, offset, length, checksum in sorted(entries, reverse=True):
-                data = content[offset : offset + length]
-                if len(data) == length and zlib.crc32(data) == checksum:
-                    return data, alive
-    return None, alive
+                if offset + length <= os.fstat(descriptor).st_size:
+                    data = os.pread(descriptor, length, offset)
+                    if zlib.crc32(data) == checksum:
+                        return data, alive
+    raise ValueError("no valid data")
 
 
 def _open_plain(path: str, flags: int) -> int:
@@ -123,6 +129,8 @@ def _entry(content: bytes, position: int) -> tuple[int, int, int, int] | None:
     if len(checked) < _CHECKED.size or zlib.crc32(packed) != _CHECKED.unpack(checked)[0]:
         return None
     mark, number, offset, length, checksum = _ENTRY.unpack(packed)
+    if length > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return (number, offset, length, checksum) if mark == _MARK else None
 
 

@@ -12,12 +12,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from torchgauge.monitoring.problems import Problems
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.histogram import HIGHEST, LOWEST, PER_OCTAVE, Histogram
 from torchgauge.records.monitoring.window import Window
 from torchgauge.records.record import How
 
 FULL = 3000  # buffered values, 24 kB
+MOST_KINDS = 50  # of errors; further ones are "other"
 # A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
 LARGEST, LARGEST_SUM = 1e30, 1e36
 LONGEST_WAIT = 1.0  # seconds for another thread's turn
@@ -43,11 +45,12 @@ class Series:
         name: str,
         labels: Mapping[str, str],
         begin: float,
+        problems: Problems,
         *,
         unit: Unit = "s",
         how: How = "measured",
     ) -> None:
-        self.name, self.unit, self.how = name, unit, how
+        self.name, self.unit, self.how, self._problems = name, unit, how, problems
         self.labels = {str(label): str(text) for label, text in labels.items()}
         self.events: Callable[[], int] | None = None
         self.last: float | None = None
@@ -123,8 +126,12 @@ class Series:
         values, failures = self.values[:], self._failures[:]
         # Threads may have appended since: only what was copied is cut off.
         del self.values[: len(values)], self._failures[: len(failures)]
-        for kind in failures:
-            self._errors[kind.__name__ if isinstance(kind, type) else str(kind)] += 1
+        for failure in failures:
+            kind = failure.__name__ if isinstance(failure, type) else str(failure)
+            if kind not in self._errors and len(self._errors) >= MOST_KINDS:
+                kind = "other"
+                self._problems.once("further kinds of errors", f"A series has {MOST_KINDS}.")
+            self._errors[kind] += 1
         if values:
             self._count(np.frombuffer(values))
 

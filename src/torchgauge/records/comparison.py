@@ -182,11 +182,6 @@ class Comparison(Exported, frozen=True, kw_only=True):
         return not any(difference.timing for difference in self.differences)
 
     @property
-    def work_comparable(self) -> bool:
-        """True where nothing differs that decides how much work there is."""
-        return not any(difference.work for difference in self.differences)
-
-    @property
     def compared_trees(self) -> tuple[Comparison | ComparedStage, ...]:
         """The step's places, and those of a generation's stages."""
         return (self, *self.stages)

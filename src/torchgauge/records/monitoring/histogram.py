@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from torchgauge.records.record import Record
@@ -49,26 +50,12 @@ class Histogram(Record, frozen=True, kw_only=True):
     min: float | None = None
     max: float | None = None
 
-    @staticmethod
-    def from_buckets(
-        buckets: dict[int, int],
-        *,
-        zero_count: int,
-        total: float,
-        minimum: float | None,
-        maximum: float | None,
-    ) -> Histogram:
-        """Return the histogram of the counts by index of bucket, and the exact figures."""
+    def with_buckets(self, buckets: dict[int, int]) -> Histogram:
+        """Return the histogram with other counts, given by index of bucket."""
         indices = [index for index, count in buckets.items() if count]
         low, high = min(indices, default=0), max(indices, default=-1)
-        return Histogram(
-            offset=low,
-            counts=tuple(int(buckets.get(index, 0)) for index in range(low, high + 1)),
-            zero_count=zero_count,
-            sum=float(total),
-            min=minimum,
-            max=maximum,
-        )
+        counts = tuple(buckets.get(index, 0) for index in range(low, high + 1))
+        return msgspec.structs.replace(self, offset=low, counts=counts)
 
     def buckets(self) -> Iterator[tuple[int, int]]:
         """Yield the index and the count of each bucket that is not empty, in ascending order."""
@@ -122,13 +109,12 @@ class Histogram(Record, frozen=True, kw_only=True):
         buckets = Counter(dict(self.buckets()))
         buckets.update(dict(other.buckets()))
         ends = [end for end in (self.min, other.min, self.max, other.max) if end is not None]
-        return Histogram.from_buckets(
-            buckets,
+        return Histogram(
             zero_count=self.zero_count + other.zero_count,
-            total=self.sum + other.sum,
-            minimum=min(ends, default=None),
-            maximum=max(ends, default=None),
-        )
+            sum=self.sum + other.sum,
+            min=min(ends, default=None),
+            max=max(ends, default=None),
+        ).with_buckets(buckets)
 
     def since(self, earlier: Histogram) -> Histogram:
         """Return the values that were added to `earlier`, a state of the same growing histogram.
@@ -144,10 +130,9 @@ class Histogram(Record, frozen=True, kw_only=True):
         minimum = self.min if self.min != earlier.min else 0.0 if zero_count else low
         maximum = self.max if self.max != earlier.max else high
         has_values = bool(indices or zero_count)
-        return Histogram.from_buckets(
-            buckets,
+        return Histogram(
             zero_count=zero_count,
-            total=self.sum - earlier.sum,
-            minimum=minimum if has_values else None,
-            maximum=maximum if has_values else None,
-        )
+            sum=self.sum - earlier.sum,
+            min=minimum if has_values else None,
+            max=maximum if has_values else None,
+        ).with_buckets(buckets)

@@ -22,6 +22,7 @@ LAYER = "layer"  # s, with the label `layer`: of calls whose layers were timed
 BATCH = "batch"  # samples of a call
 TOKENS = "tokens"  # tokens of a call or a request
 MEMORY = "memory"  # B, with the label `kind`: readings
+UNREADABLE = "unreadable_files"  # of the folder: their counts are missing from totals
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -89,10 +90,6 @@ class Window(Record, frozen=True, kw_only=True):
         """Return the window without some labels, to merge it with others that differ in these."""
         labels = {name: value for name, value in self.labels.items() if name not in names}
         return msgspec.structs.replace(self, labels=labels)
-
-    def with_labels(self, **labels: str) -> Window:
-        """Return the window with further labels."""
-        return msgspec.structs.replace(self, labels=self.labels | labels)
 
     def includes(self, earlier: Window) -> bool:
         """Whether all events of another window of the series are among this one's."""

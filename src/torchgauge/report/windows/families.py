@@ -24,6 +24,7 @@ from torchgauge.records.monitoring.window import (
     QUEUE,
     REQUEST,
     TOKENS,
+    UNREADABLE,
     Window,
 )
 from torchgauge.report.export.openmetrics import ESCAPES, UNITS
@@ -42,6 +43,7 @@ TEXTS = {
     BATCH: "Samples of a call",
     TOKENS: "Tokens of a call",
     MEMORY: "Memory in use",
+    UNREADABLE: "Files of the monitor folder whose counts are missing here",
 }
 # Upper bounds of classic buckets, as powers of two, by unit: 8 µs to 64 s, 1 to a million.
 _OCTAVES: dict[Unit, range] = {"s": range(-17, 7), "": range(21)}
