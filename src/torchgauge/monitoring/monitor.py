@@ -59,7 +59,7 @@ class Monitor:
         count_tokens: CountTokens | None = None,
         receivers: Sequence[Receiver] = (),
     ) -> None:
-        self.options = options
+        self.options, self.name = options, options.name
         self._count_tokens = count_tokens
         self._problems = Problems(options.name)
         self._deliveries = [Delivery(receiver, self._problems) for receiver in receivers]
@@ -81,11 +81,6 @@ class Monitor:
     def _next_window(self, now: float) -> float:
         """Return when the window ends: at multiples of its length, for all processes alike."""
         return (now // self.options.window + 1) * self.options.window
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.options.name
 
     @property
     def interval(self) -> float:
@@ -156,6 +151,7 @@ class Monitor:
         *,
         labels: Mapping[str, str] | None = None,
         how: How = "measured",
+        capped: bool = True,
     ) -> Series:
         """Return the series of a name and labels, for those who add often."""
         labels = labels or {}
@@ -163,7 +159,7 @@ class Monitor:
         series = self._series.get(key)
         if series is not None:
             return series
-        if len(self._series) >= MOST_SERIES:
+        if capped and len(self._series) >= MOST_SERIES:
             self._problems.once("further series", f"There are {MOST_SERIES}.")
             labels = dict.fromkeys(labels, "other")
             key = name, tuple(sorted(labels.items()))
@@ -239,7 +235,7 @@ class Monitor:
                 return
             with self._problems.noting("memory readings"):
                 for kind, value in memory_readings().items():
-                    memory = self.series(MEMORY, "B", labels={"kind": kind})
+                    memory = self.series(MEMORY, "B", labels={"kind": kind}, capped=False)
                     memory.add(value)
                     memory.last = value
             for module, _ in self._modules:
