@@ -18,7 +18,8 @@ def test_two_models_are_run_in_turn_and_compared():
     found = tg.compare(made(4), made(6), blocks=3, progress=False)
     assert found.change_of("params").change == pytest.approx(54 / 36 - 1)
     latency = found.change_of("latency")
-    assert latency.how == "measured"
+    # On a busy machine it is of calls that nothing disturbed, which are estimated.
+    assert latency.how in ("measured", "estimated")
     assert latency.interval.low < latency.change < latency.interval.high
 
 
