@@ -35,9 +35,17 @@ class Lazy(ModuleType):
         raise ImportError(name)
 
 
+class Library:
+    """Says that it is a module, as cffi's libraries do, and has no variables."""
+
+    __slots__ = ()
+    __class__ = ModuleType
+
+
 def test_what_modules_are_there_imports_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
     monkeypatch.setitem(sys.modules, "no_module", 1)
+    monkeypatch.setitem(sys.modules, "library", Library())
     files = {name: file for name, _, file in modules_with_files()}
     assert files["pytest"] == pytest.__file__
-    assert {"lazy_module", "no_module", "sys"}.isdisjoint(files)
+    assert {"lazy_module", "no_module", "library", "sys"}.isdisjoint(files)

@@ -35,7 +35,7 @@ def required(module: str, extra: str, purpose: str, library: str = "") -> Any:
 def modules_with_files() -> Iterator[tuple[str, dict[str, Any], str]]:
     """Yield the name, members and file of each imported module; a lazy one stays as it is."""
     for name, module in list(sys.modules.items()):
-        if isinstance(module, ModuleType):
+        if issubclass(type(module), ModuleType):  # cffi's libraries say that they are modules
             # Asked for an attribute, a lazy module would be imported, and may fail.
             members = object.__getattribute__(module, "__dict__")
             if isinstance(file := members.get("__file__"), str):
