@@ -76,7 +76,7 @@ def _judged(found: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> 
     assert not silent, [(one["model"], one["function"], one["changed"]) for one in silent[:10]]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_some_odd_models_in_quick_functions(capsys):
     found = ran(",".join(SHORT), ";".join(QUICK))
     assert len(found) == len(SHORT) * len(QUICK)

@@ -157,7 +157,7 @@ def attacked(names, seconds):
     assert done.stdout.startswith(f"{pairs} pairs:")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_pairs_of_functions_in_two_threads():
     attacked(FAST, 300)
 

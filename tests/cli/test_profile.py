@@ -120,7 +120,7 @@ def test_json_on_standard_output_is_nothing_but_the_record(model):
     assert "chatter" in done.stderr
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_pipe_gets_80_columns_without_codes(model):
     done = torchgauge("profile", f"{model}:make", *QUICK, "--quiet")
     assert "\x1b" not in done.stdout + done.stderr

@@ -436,12 +436,12 @@ for _ in range(9):
 
 
 @pytest.mark.thorough
-def test_the_memory_of_a_script_is_told_in_every_form(script, capsys, monkeypatch):
+def test_the_memory_of_a_script_is_told_in_every_form(script):
     folder = script(KEPT)
-    monkeypatch.chdir(folder)
     formats = ("--format", "json,markdown,html,csv,brief")
-    assert main(["run", "--memory", *formats, "--output-dir", ".", "script.py"]) == 0
-    printed = capsys.readouterr().err
+    done = run(folder, "--memory", *formats, "--output-dir", ".", "script.py")
+    assert done.returncode == 0, done.stderr
+    printed = done.stderr
     for text in ("Memory by step on cpu", "a step", "graph of kept[2]", "script.py:13"):
         assert text in printed
     loop = tg.load(folder / "loop.json")

@@ -12,6 +12,7 @@ import warnings
 
 import pytest
 import torch
+from tests.support.watched_memory import run_alone
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -35,6 +36,11 @@ def _peak_and_quiet(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@pytest.fixture
+def _alone(monkeypatch, request):
+    run_alone(monkeypatch, request.node)
 
 
 class Words(Dataset):
@@ -126,6 +132,7 @@ def test_gradient_checkpointing_of_a_trainer_is_seen(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("_alone")
 def test_the_memory_of_a_trainer_s_steps_names_what_is_kept(tmp_path):
     from transformers import TrainerCallback
 
@@ -321,6 +328,7 @@ def test_ctrl_c_in_lightning_keeps_the_figures_so_far(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("_alone")
 def test_the_memory_of_lightning_s_steps_is_watched(tmp_path):
     with tg.timeline(memory=True) as run:
         fit(tmp_path, [], max_epochs=3)

@@ -63,7 +63,7 @@ def test_a_profile(deepest, monkeypatch):
     assert profile.memory.peak > 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_steps_of_training_that_are_simulated(deepest):
     inputs = torch.ones(2, 4)
     source = Source.of_object(nested(deepest), inputs, training=True)
