@@ -182,6 +182,7 @@ def test_verification_sends_a_recorded_schedule(record, monkeypatch, tmp_path):
     assert sent == [(str(times), 30.0)]
 
 
+@pytest.mark.thorough
 def test_verification_shows_another_server(record, monkeypatch, capsys):
     other = worlds.load_record("lifo", 70)
     monkeypatch.setattr("torchgauge.api.servings.serving_request", lambda *_, **__: other)
@@ -189,6 +190,7 @@ def test_verification_shows_another_server(record, monkeypatch, capsys):
     assert "does not keep" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("ending", "code"), [(InputError("Gone.", id="file-missing"), 1), (KeyboardInterrupt(), 130)]
 )

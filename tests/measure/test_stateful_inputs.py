@@ -67,6 +67,7 @@ MEASUREMENTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Grown, Written])
 @pytest.mark.parametrize("name", MEASUREMENTS)
 def test_every_call_sees_the_cache_of_the_first(name, kind):

@@ -348,6 +348,7 @@ def test_settings_of_an_endpoint_may_be_said_with_its_load():
     assert made.refused == ""
 
 
+@pytest.mark.thorough
 def test_an_endpoint_that_is_slower_than_its_batches_has_no_more_workers():
     record = worlds.batching_record(250, delay=0.01, collects=True, count=700)
     halved = tuple(

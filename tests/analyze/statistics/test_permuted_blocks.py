@@ -82,6 +82,7 @@ def test_the_builds_are_alike(blocks):
     assert found.p == pytest.approx(other.p)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("blocks", [3, 5, 8])
 def test_false_alarms_are_kept_whatever_the_noise(blocks):
     """Noise without a variance, and blocks that are 1 to 20 times as noisy as others."""

@@ -796,6 +796,7 @@ def grown_count(loop):
     return counts[-1] - counts[5]  # the first steps meet what torch makes once
 
 
+@pytest.mark.thorough
 def test_a_long_loop_has_no_more_collections_than_without():
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])
 

@@ -100,6 +100,7 @@ def together(*calls):
     return [results[number] for number in range(len(calls))]
 
 
+@pytest.mark.thorough
 def test_two_threads_count_each_its_own():
     def counts():
         model, x = small(), torch.ones(1, 8)

@@ -283,6 +283,7 @@ def test_a_layer_on_another_thread_is_in_the_tree_with_its_operators():
         assert names_below(tree.find(path), "forward")["aten::addmm"] == 1
 
 
+@pytest.mark.thorough
 def test_an_optimizer_that_is_slow_when_recorded_takes_its_bare_time(monkeypatch):
     recording = threading.Event()
     record = timeline.record

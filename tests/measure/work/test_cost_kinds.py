@@ -36,6 +36,7 @@ def test_sparse_products_count_what_is_stored(layout):
     assert known(lambda x: torch.ones(2, 3) @ x.to_dense(), matrix).macs == 2 * 3 * 4
 
 
+@pytest.mark.thorough
 def test_sparse_products_train():
     coo, dense = MATRIX.to_sparse(), wanting(4, 5)
     assert known(lambda x: torch.sparse.mm(coo, x), dense, backward=True).macs == 2 * STORED * 5

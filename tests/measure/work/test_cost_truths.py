@@ -23,6 +23,7 @@ def hf(spec, **overrides):
     return config, transformers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "parameters", "macs", "both"),
     [
@@ -66,6 +67,7 @@ def test_vision_transformer_counts_its_attention(device):
     assert attention == 715_327_488
 
 
+@pytest.mark.thorough
 def test_gpt2():
     config, transformers = hf("GPT2")
     model = meta(lambda: transformers.GPT2LMHeadModel(config))

@@ -189,6 +189,7 @@ def test_torchs_own_libraries_are_none_where_torch_is_behind_a_link(tmp_path):
         assert not outside._takes_tensors(str(folder / "lib" / library.name))
 
 
+@pytest.mark.thorough
 def test_a_call_of_an_extension_is_at_least_and_named(extension):
     before = sys.getprofile()
     function = lambda model, y: extension.same(y)  # noqa: E731

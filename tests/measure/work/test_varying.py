@@ -188,6 +188,7 @@ class LongOutside(nn.Module):
         return x
 
 
+@pytest.mark.thorough
 def test_a_long_call_is_counted_again(monkeypatch):
     monkeypatch.setattr(variation, "SECONDS", 0)
     cost = tg.count_cost(LongOutside(), torch.randn(1))

@@ -19,15 +19,20 @@ def test_bytes_that_are_read_late_have_arrived_before():
         assert stamp_arrivals(stream)
         peer, _ = server.accept()
         with peer:
-            begin = monotonic()
-            peer.send(b"answer")
-            sent = monotonic()
-            sleep(LATE)
-            buffer = bytearray(100)
-            size, messages, _, _ = stream.recvmsg_into((buffer,), MESSAGE_SIZE)
-            now = monotonic()
+            # The kernel begins to stamp some time after the machine's first socket asks for it:
+            # until then a stamp is the time of reading.
+            for _ in range(20):
+                begin = monotonic()
+                peer.send(b"answer")
+                sent = monotonic()
+                sleep(LATE)
+                buffer = bytearray(100)
+                size, messages, _, _ = stream.recvmsg_into((buffer,), MESSAGE_SIZE)
+                now = monotonic()
+                moment = arrived(messages, now)
+                if moment < now - LATE * 0.9:
+                    break
     assert size == 6
-    moment = arrived(messages, now)
     # Between the readings of two clocks the process may have had to wait for a core.
     assert begin - LATE < moment < now - LATE * 0.9
     assert moment < sent + LATE * 0.9

@@ -158,6 +158,7 @@ def test_a_port_that_nobody_listens_on():
     assert "refused" in load.problems["refused"].lower() or "failed" in load.problems["refused"]
 
 
+@pytest.mark.thorough
 def test_users_of_a_server_that_refuses_do_not_spin():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -86,6 +86,7 @@ def test_users_wait_for_their_answers(fifo):
     assert max(itertools.accumulate(step for _, step in moments)) <= 3
 
 
+@pytest.mark.thorough
 def test_users_stop_when_their_time_is_over(fifo):
     load = sent(fifo.address, users=2, duration=0.3, items=(b'{"service": 0.01}',))
     assert 2 <= len(load.requests) <= 2 * 31
@@ -129,6 +130,7 @@ def test_timeouts_count_from_sent_where_requests_wait_for_a_slot(fifo):
     assert load.requests.last[3] > 0.12 + 3 * 0.06
 
 
+@pytest.mark.thorough
 def test_a_late_answer_is_a_timeout(fifo):
     load = sent(
         fifo.address, items=(b'{"service": 5}', b'{"service": 0}'), schedule=[0, 0.01], timeout=0.3
