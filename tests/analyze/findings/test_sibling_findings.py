@@ -84,7 +84,7 @@ def test_what_a_list_holds_is_compared_within_one_class():
 class Slow(nn.Module):
     def forward(self, x):
         for _ in range(300):
-            x = x + 0.0
+            x = x.clone()  # no FLOPs that would explain its time
         return x
 
 
