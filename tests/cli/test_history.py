@@ -179,7 +179,9 @@ def test_export_and_add_again(history, tmp_path):
     assert len(out.splitlines()) == 9
     history("export", "--output", "all.jsonl")
     history("add", "all.jsonl", "--store", "other.db")
-    assert history("list", "--json", "--store", "other.db")[1] == history("list", "--json")[1]
+    listed = history("list", "--json")[1]
+    for flag in ("--store", "--history"):
+        assert history("list", "--json", flag, "other.db")[1] == listed
     _, out, _ = history("export", "--format", "csv")
     header, *lines = out.splitlines()
     assert len(lines) == 40

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 
 import jsonschema
 import msgspec
@@ -12,7 +13,7 @@ from tests.support.published_schemas import published
 from tests.support.serving_levels import closed_level
 
 import torchgauge as tg
-from torchgauge.cli.main import main
+from torchgauge.cli.main import build, main
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.serving.level import Arrivals, ClientLoad
 from torchgauge.records.serving.requests import Capacity
@@ -175,7 +176,7 @@ def test_a_search_leads_to_the_page(sent, capsys):
     sent(servings.capacity_found())
     assert load("--rate", "auto", "--goal", "p99<100ms", "--max-delay", "5ms") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    again = "torchgauge load model.py:make --max-delay 0.005 --goal 'p99<100ms' --rate auto"
+    again = "torchgauge load model.py:make --rate auto --goal 'p99<100ms' --max-delay 5ms"
     assert f"{again} --open # the same as a page" in shown
 
 
@@ -195,7 +196,9 @@ def test_suggested_commands_run_it_the_same_way(sent, capsys, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     sent(servings.streamed())
     assert load("--rate", "2", "--http2", "--processes", "2", target=URL) == 0
-    assert f"load {URL} --processes 2 --http2 --rate auto" in next_commands(capsys)
+    shown = next_commands(capsys)
+    assert f"load {URL} --http2 --processes 2 --rate auto" in shown
+    assert f"load {URL} --rate 2 --http2 --processes 2 --open" in shown
     sent(servings.healthy())
     for words in (
         "--provider cuda --optimization basic --custom-ops a.so --custom-ops b.so --trust",
@@ -204,6 +207,33 @@ def test_suggested_commands_run_it_the_same_way(sent, capsys, tmp_path, monkeypa
         assert load("--rate", "25", *words.split(), target="m.onnx") == 0
         shown = next_commands(capsys)
         assert all(word in shown for word in words.split())
+
+
+def test_a_suggested_command_has_every_option_as_it_was_typed(sent, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "600")
+    sent(servings.streamed())
+    words = shlex.split(
+        "--api openai-chat --tokens 12:5 --model a/b --bearer-env KEY --in-flight 7 --for 90s "
+        "--timeout 500ms --seed 3 --goal ttft_p95<300ms --max-batch 8 --max-delay 5ms --workers 2 "
+        "--arrivals gamma:2 --allow-remote --requests 90"
+    )
+    assert load("--rate", "2,3", *words, "--json", target=URL) == 0
+    capsys.readouterr()
+    assert load("--rate=2,3", *words, target=URL) == 0
+    search, page = (line.split("#")[0] for line in next_lines(capsys))
+    given, again = (
+        vars(build(("load",)).parse_args(line)) | {"parser": None}
+        for line in (["load", URL, "--rate", "2,3", *words], shlex.split(page)[1:])
+    )
+    assert again == given | {"open": True}
+    assert vars(build(("load",)).parse_args(shlex.split(search)[1:]))["rate"] == "auto"
+    assert [word for word in words if word not in shlex.split(search)] == []
+
+
+def next_lines(capsys):
+    """The commands of the report, without the program that begins each."""
+    shown = capsys.readouterr().out.split("Next\n")[-1]
+    return [line.strip() for line in shown.splitlines() if "torchgauge" in line]
 
 
 def next_commands(capsys):
@@ -291,11 +321,27 @@ def test_a_capacity_without_an_interval_is_at_least_that(sent, capsys):
 
 @pytest.mark.parametrize(
     ("record", "code"),
-    [(servings.interrupted(), 130), (servings.without_levels(), 130), (servings.none_met(), 0)],
+    [(servings.interrupted(), 130), (servings.without_levels(), 130), (servings.none_met(), 3)],
 )
 def test_exit_codes(sent, record, code):
     sent(record)
     assert load() == code
+
+
+def test_a_missed_goal_ends_with_3_unless_a_search_found_a_rate_within_it(sent):
+    healthy, missed = servings.healthy(), servings.none_met()
+    assert [level.verdict for level in healthy.levels] == ["met"] * 3
+    for levels, searched, rate, code in (
+        (healthy.levels, False, 75.0, 0),
+        ((*healthy.levels, *missed.levels), False, 75.0, 3),
+        ((*healthy.levels, *missed.levels), True, 75.0, 0),
+        (missed.levels, True, None, 3),
+        ((*healthy.levels, *missed.levels), True, None, 0),  # nothing is known
+    ):
+        sent(servings.serving(levels, capacity=Capacity(rate=rate, searched=searched)))
+        assert load("--rate", "auto" if searched else "25", "--goal", "p99<100ms") == code
+    sent(missed)
+    assert load("--rate", "150", "--goal", "p99<100ms", "--threshold", "p99:9s") == 3
 
 
 def test_what_failed_ends_with_1(sent):

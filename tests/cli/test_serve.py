@@ -77,7 +77,7 @@ def test_ctrl_c_ends_it_without_an_error(history, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("torchgauge.live.server.LiveServer.serve_forever", interrupted)
-    assert main(["serve", "--history", "h.db", "--port", "0"]) == 0
+    assert main(["serve", "--store", "h.db", "--port", "0"]) == 0
     captured = capsys.readouterr()
     assert re.fullmatch(r"torchgauge serves http://127\.0\.0\.1:\d+/ .*\n", captured.out)
     assert captured.err == "torchgauge: stopped\n"

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import functools
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
 from torchgauge.cli.options import loads, target
 from torchgauge.cli.output import prints_to_stderr
-from torchgauge.cli.steps.next_steps import MAX_STEPS, with_commands
+from torchgauge.cli.steps.next_steps import MAX_STEPS, page_step, saved_record, with_commands
 from torchgauge.errors import ExitCode
 from torchgauge.folders import display_path
-from torchgauge.targets.runtimes.runtime_options import RUNTIMES
 
 if TYPE_CHECKING:
     from torchgauge.records.serving.serving import Serving
@@ -35,8 +33,8 @@ say what they wait: latency, first token, tokens, errors, by rate; the highest r
 A TARGET as of profile runs behind a batching server of torchgauge's own, in another process; a URL
 is an endpoint of yours. Only this machine is sent to, unless --allow-remote says otherwise.
 Latency counts from when a request was due, so it includes the time that it waited for a free
-connection. Ctrl-C keeps what was measured. Exit code 4 where the client itself was too slow, whose
-figures are then its own.
+connection. Ctrl-C keeps what was measured. Exit code 3 where a goal is missed, 4 where the client
+itself was too slow, whose figures are then its own.
 """
 FORMS = (
     *("json", "text", "csv", "brief", "requests"),
@@ -104,7 +102,7 @@ def _document(serving: Serving, options: argparse.Namespace) -> Document:
 
 
 def code(serving: Serving, verdict: Verdict | None, *, interrupted: bool) -> ExitCode:
-    """Return the exit code: 4 where the client was too slow, else the verdict's.
+    """Return the exit code: 4 where the client was too slow, else 3 for a missed goal or limit.
 
     1 where something failed or no request was answered.
     """
@@ -114,18 +112,25 @@ def code(serving: Serving, verdict: Verdict | None, *, interrupted: bool) -> Exi
         return ExitCode.MEASUREMENT_FAILED
     if serving.client_limited:
         return ExitCode.INCONCLUSIVE
+    if _misses_goals(serving):
+        return ExitCode.THRESHOLD
     return ExitCode.DONE if verdict is None else verdict.exit_code
 
 
+def _misses_goals(serving: Serving) -> bool:
+    """Whether a requested rate missed a goal; of a search, whether all that it tried."""
+    verdicts = {level.verdict for level in serving.levels if not level.left_out}
+    if serving.capacity is not None and serving.capacity.searched:
+        return serving.capacity.rate is None and verdicts == {"missed"}
+    return "missed" in verdicts
+
+
 STEM = "load"
-FLAGS = ("mlperf", "http2", "allow_remote", "trust")
-VALUES = (
-    *("arrivals", "scenario", "duration", "requests", "in_flight", "timeout", "seed", "api"),
-    *("processes", "body", "prompts", "tokens", "model", "bearer_env"),
-    *("max_batch", "max_delay", "workers"),
-    *("weights", "device", "precision", "provider", "optimization"),
+# What a command to run next has not from this one: the target's alias, and where results go.
+NOT_REPEATED = (
+    *("model_path", "threshold", "quiet", "json", "csv"),
+    *("outputs", "output_dir", "formats", "html", "open"),
 )
-NAMES = {"duration": "for"}
 
 
 def with_load_steps(document: Document, serving: Serving, options: argparse.Namespace) -> Document:
@@ -135,8 +140,7 @@ def with_load_steps(document: Document, serving: Serving, options: argparse.Name
 
 def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return commands with what each is for, the most useful first."""
-    load_words = ["torchgauge", "load", *load_arguments(serving, options)]
-    saved = saved_record(options)
+    saved = saved_record(options, STEM)
     commands = []
     if serving.client_limited:
         commands.append(("torchgauge doctor", "what keeps the client from its cores"))
@@ -147,10 +151,8 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
     was_search = not isinstance(options.rate, tuple) and bool(options.goals)
     if is_open and not was_search:
         goal = [] if serving.goals else ["--goal", "p99<100ms"]
-        words = ["--rate", "auto", *goal]
-        commands.append((shlex.join([*load_words, *words]), "the highest rate within the goals"))
-    else:
-        load_words += ["--rate", "auto"] * (options.rate == "auto")
+        words = [*load_command(serving, options, without="rate"), "--rate", "auto", *goal]
+        commands.append((shlex.join(words), "the highest rate within the goals"))
     rate, times = _planned_from(serving), serving.service_times
     if rate is not None and saved is not None and times is not None:
         words = ["torchgauge", "capacity", display_path(saved), "--rate", f"{2 * rate:.4g}"]
@@ -161,11 +163,8 @@ def steps(serving: Serving, options: argparse.Namespace) -> list[tuple[str, str]
         if (times.max_batch or 1) > largest > 0:  # a plan takes batches that were measured
             words += ["--max-batch", str(largest)]
         commands.append((shlex.join(words), "how many workers twice the rate needs"))
-    page = (f"{shlex.join(load_words)} --open", "the same as a page")
-    if saved is not None:
-        report_command = shlex.join(["torchgauge", "report", display_path(saved), "--open"])
-        page = (report_command, "the same as a page")
-    return [*commands[: MAX_STEPS - 1], page]
+    load_words = load_command(serving, options)
+    return [*commands[: MAX_STEPS - 1], page_step(shlex.join(load_words), options, STEM)]
 
 
 def _planned_from(serving: Serving) -> float | None:
@@ -175,36 +174,14 @@ def _planned_from(serving: Serving) -> float | None:
     return max(filter(None, (level.arrivals.rate for level in serving.levels)), default=None)
 
 
-def load_arguments(serving: Serving, options: argparse.Namespace) -> list[str]:
-    """Return the arguments that name what is under load and how, as they were given, less rates.
+def load_command(serving: Serving, options: argparse.Namespace, without: str = "") -> list[str]:
+    """Return the words of the command that was given, without an option and where results went.
 
     An address has no password or query: what a URL holds may be a secret.
     """
     address = serving.served_by.address if serving.served_by.kind == "endpoint" else ""
-    arguments = [address or options.target]
-    for name in VALUES:
-        value = getattr(options, name)
-        if value is not None:
-            text = ":".join(map(str, value)) if isinstance(value, tuple) else _text(value)
-            arguments += [f"--{NAMES.get(name, name).replace('_', '-')}", text]
-    if options.runtime != RUNTIMES[0]:
-        arguments += ["--runtime", options.runtime]
-    for file in options.custom_ops:
-        arguments += ["--custom-ops", str(file)]
-    for text in options.inputs:
-        arguments += ["--input", text]
-    for text in options.goals or ():
-        arguments += ["--goal", text]
-    return arguments + [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name)]
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def saved_record(options: argparse.Namespace) -> Path | None:
-    """Return the file that the record was written to; None where it was not."""
-    saved: Path | None = next((path for form, path in options.outputs if form == "json"), None)
-    if saved is None and options.output_dir is not None and "json" in (options.formats or ["json"]):
-        saved = options.output_dir / f"{STEM}.json"
-    return saved
+    words = ["torchgauge", "load", address or options.target]
+    for action, values in options.parser.typed_options:
+        if action.dest not in (*NOT_REPEATED, without):
+            words += [action.option_strings[0], *values]
+    return words

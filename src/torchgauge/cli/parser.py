@@ -69,6 +69,9 @@ class UsageError(InputError):
 class Parser(argparse.ArgumentParser):
     """An argument parser that takes no abbreviations and colours its help on a terminal.
 
+    Attributes:
+        typed_options: The options of the command line with their values, as they were typed.
+
     Raises UsageError `verb-unknown`, `option-unknown`, `option-invalid`, `argument-missing`,
     `argument-unknown`.
     """
@@ -77,6 +80,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             allow_abbrev=False, exit_on_error=False, formatter_class=_formatter(), **options
         )
+        self.typed_options: list[tuple[argparse.Action, list[str]]] = []
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the options and nothing that is left over: a verb knows all of its own."""
@@ -101,6 +105,11 @@ class Parser(argparse.ArgumentParser):
         return UsageError(
             f"There is no option {name}.", self, id="option-unknown", typed=name, meant=meant
         )
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings:
+            self.typed_options.append((action, list(arg_strings)))
+        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchgauge.cli.options.store import add_store_option
 from torchgauge.cli.output import emit, tell, tell_lines
 from torchgauge.errors import ExitCode, StoreError, option_invalid
 from torchgauge.folders import typed
@@ -26,7 +27,7 @@ the trend of a figure and where it changed, the distribution of a window, the pa
 Nothing is measured or written.
 
   torchgauge serve                                          the project's history
-  torchgauge serve --history runs.db --alerts rules.toml    with rules
+  torchgauge serve --store runs.db --alerts   rules.toml    with rules
   torchgauge serve --monitor                                what runs now
 
 Only programs of this machine can reach it. With --host it listens elsewhere, and asks for a token
@@ -38,13 +39,7 @@ PORT = 7878
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
-    parser.add_argument(
-        "--history",
-        "--store",
-        metavar="URL",
-        help="the history: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE "
-        "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",
-    )
+    add_store_option(parser)
     parser.add_argument(
         "--monitor",
         type=typed,
@@ -110,10 +105,10 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     all_rules = None if options.alerts is None else rules.read(options.alerts)
     reader = history = monitors = read = None
     try:
-        reader = HistoryReader(location(options.history))
+        reader = HistoryReader(location(options.store))
     except StoreError as error:
         # Where monitors are to be shown a history is welcome, not needed.
-        if error.id != "store-missing" or options.history or options.monitor is None:
+        if error.id != "store-missing" or options.store or options.monitor is None:
             raise
     if reader is not None:
         run_rules = DEFAULT_RULES if all_rules is None else all_rules.rules

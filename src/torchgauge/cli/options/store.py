@@ -15,6 +15,7 @@ def add_store_option(parser: argparse._ActionsContainer) -> None:
     """Declare where the history is."""
     parser.add_argument(
         "--store",
+        "--history",
         metavar="URL",
         help="the history: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE "
         "(default: TORCHGAUGE_STORE, else .torchgauge/history.db in the project)",

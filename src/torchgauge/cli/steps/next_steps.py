@@ -12,6 +12,8 @@ from torchgauge.folders import display_path
 from torchgauge.targets.runtimes.runtime_options import RUNTIMES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torchgauge.records.generation.generation import Generation
     from torchgauge.records.profile import Profile
     from torchgauge.report.content.document import Document
@@ -57,7 +59,7 @@ def steps(profile: Profile, options: argparse.Namespace) -> list[tuple[str, str]
     if profile.latency is not None:
         advise = shlex.join(["torchgauge", "advise", *target_arguments(options)])
         commands.append((advise, "try what may make it faster"))
-    return [*commands[: MAX_STEPS - 1], _page(target, options, "profile")]
+    return [*commands[: MAX_STEPS - 1], page_step(target, options, "profile")]
 
 
 def generation_steps(generation: Generation, options: argparse.Namespace) -> list[tuple[str, str]]:
@@ -78,7 +80,7 @@ def generation_steps(generation: Generation, options: argparse.Namespace) -> lis
         commands.append((words, "how it grows, and what other shapes would take"))
     elif generation.done and not options.predict:
         commands.append((f"{target} --predict 8x4096", "what a shape would take"))
-    return [*commands[: MAX_STEPS - 1], _page(target, options, "generation")]
+    return [*commands[: MAX_STEPS - 1], page_step(target, options, "generation")]
 
 
 def generation_arguments(options: argparse.Namespace) -> list[str]:
@@ -96,11 +98,17 @@ def generation_arguments(options: argparse.Namespace) -> list[str]:
     return arguments + (["--device", options.device] if options.device != "auto" else [])
 
 
-def _page(target: str, options: argparse.Namespace, stem: str) -> tuple[str, str]:
-    """Return the command that shows the record as a page, without measuring again if it can."""
-    saved = next((path for form, path in options.outputs if form == "json"), None)
+def saved_record(options: argparse.Namespace, stem: str) -> Path | None:
+    """Return the file that the record was written to; None where it was not."""
+    saved: Path | None = next((path for form, path in options.outputs if form == "json"), None)
     if saved is None and options.output_dir is not None and "json" in (options.formats or ["json"]):
         saved = options.output_dir / f"{stem}.json"
+    return saved
+
+
+def page_step(target: str, options: argparse.Namespace, stem: str) -> tuple[str, str]:
+    """Return the command that shows the record as a page, without measuring again if it can."""
+    saved = saved_record(options, stem)
     if saved is None:
         return f"{target} --open", "the same as a page"
     return shlex.join(["torchgauge", "report", display_path(saved), "--open"]), "the same as a page"
