@@ -8,7 +8,7 @@ import socket
 import pytest
 from tests.support import history_runs as runs
 from tests.support.hostile_texts import MARKUP, ORDER, TERMINAL
-from tests.support.live_sites import history, monitors, served
+from tests.support.live_sites import ask, history, monitors, served
 
 from torchgauge.errors import InputError
 from torchgauge.history.store import Store
@@ -35,15 +35,6 @@ def server(site):
     with served(site, errors=errors) as server:
         yield server
     assert errors == []
-
-
-def ask(server, path, method="GET", body=None, **headers):
-    """Return the status, the headers and the body of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
-    with contextlib.closing(connection):
-        connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
-        response = connection.getresponse()
-        return response.status, dict(response.headers), response.read()
 
 
 def raw(server, data):

@@ -382,12 +382,50 @@ def test_a_forked_process_begins_again():
         {"name": "m", "layers": -1},
         {"name": "m", "interval": 0},
         {"name": "m", "window": float("nan")},
+        {"name": "m", "buckets": [0.1, 0.1]},
+        {"name": "m", "buckets": [0.0, 0.1]},
+        {"name": "m", "buckets": {"tokens": [1, float("nan")]}},
+        {"name": "m", "buckets": {"tokens": []}},
+        {"name": "m", "buckets": range(1, 1000)},
     ],
 )
 def test_options_that_cannot_be_are_refused(arguments):
     with pytest.raises(tg.InputError) as error:
         tg.monitor(**arguments)
     assert error.value.id == "monitor-option"
+
+
+def bounds(monitor, **values):
+    """Return the bounds of each series, as the reader of its file sees them."""
+    for series, unit in values.items():
+        monitor.add(series, 1.0, unit)
+    monitor.flush()
+    windows = MonitorFolder(monitor.options.folder).totals()
+    return {window.series: window.buckets for window in windows if window.last is None}
+
+
+def test_buckets_are_in_the_file_for_whoever_shows_it(tmp_path):
+    every_time = {"name": "a", "folder": tmp_path / "a", "buckets": [0.1, 0.2]}
+    with tg.monitor(**every_time) as monitor:
+        assert bounds(monitor, latency="s", tokens="") == {"latency": (0.1, 0.2), "tokens": ()}
+    one_series = {"name": "b", "folder": tmp_path / "b", "buckets": {"tokens": [10, 20]}}
+    with tg.monitor(**one_series) as monitor:
+        assert bounds(monitor, latency="s", tokens="") == {"latency": (), "tokens": (10.0, 20.0)}
+
+
+def test_limits_of_alert_rules_are_buckets(tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[objective]]\nmonitor = "ap*"\nshare = "99%"\nunder = "123ms"\n'
+        '[[threshold]]\nmetric = "monitor_request_p99"\nabove = "2.5s"\n'
+    )
+    made = {"buckets": [0.1, 0.2], "alerts": rules}
+    for name, latency in (("api", (0.1, 0.123, 0.2)), ("batch", (0.1, 0.2))):
+        with tg.monitor(name=name, folder=tmp_path / name, **made) as monitor:
+            assert bounds(monitor, latency="s", request="s") == {
+                "latency": latency,
+                "request": (0.1, 0.2, 2.5),
+            }
 
 
 def test_a_function_is_to_be_decorated():

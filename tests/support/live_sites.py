@@ -1,6 +1,7 @@
 """The live page over a history made by hand and monitors that are made up, served for a test."""
 
 import contextlib
+import http.client
 import threading
 from concurrent.futures import Executor, Future
 
@@ -101,3 +102,12 @@ def served(site: Site, *, host="127.0.0.1", port=0, token=None, errors=None):
         finally:
             server.shutdown()
             thread.join()
+
+
+def ask(server, path, method="GET", body=None, **headers):
+    """Return the status, the headers and the body of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+        response = connection.getresponse()
+        return response.status, dict(response.headers), response.read()

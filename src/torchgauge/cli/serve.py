@@ -13,9 +13,11 @@ from torchgauge.errors import ExitCode, StoreError, option_invalid
 from torchgauge.folders import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from torchgauge.analyze.history.alerts import Rule
+    from torchgauge.analyze.monitoring.window_alerts import WindowRule
     from torchgauge.errors import TorchgaugeError
     from torchgauge.live.history_reader import HistoryReader
     from torchgauge.live.routes import Site
@@ -102,7 +104,7 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     from torchgauge.live.monitor_view import MonitorView, judge
     from torchgauge.live.routes import Site
 
-    all_rules = None if options.alerts is None else rules.read(options.alerts)
+    file_rules = None if options.alerts is None else rules.read(options.alerts)
     reader = history = monitors = read = None
     try:
         reader = HistoryReader(location(options.store))
@@ -111,19 +113,37 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
         if error.id != "store-missing" or options.store or options.monitor is None:
             raise
     if reader is not None:
-        run_rules = DEFAULT_RULES if all_rules is None else all_rules.rules
+        run_rules = DEFAULT_RULES if file_rules is None else file_rules.rules
         history = HistoryView(reader, executor, run_rules)
     origin, read, trouble = _windows(options, reader)
     if read is not None:
         judged = judge(())
-        if all_rules is not None:
-            stored = StoredJudgements(reader, [*all_rules.rules, *all_rules.window_rules], executor)
-            judged = judge(all_rules.rules, all_rules.window_rules, stored)
+        if file_rules is not None:
+            stored = StoredJudgements(reader, file_rules.all_rules, executor)
+            judged = judge(file_rules.rules, file_rules.window_rules, stored)
         monitors = MonitorView(origin, read, judged, trouble=trouble)
         monitors.update_for_ever()
     if history is not None:
         history.fleet()  # the first page shall not wait for it
-    return Site(history, monitors)
+    return Site(history, monitors, _totals(options, file_rules.all_rules if file_rules else ()))
+
+
+def _totals(
+    options: argparse.Namespace, rules: Sequence[Rule | WindowRule]
+) -> Callable[[], list[Window]]:
+    """Return what reads all that the monitors of a folder recorded; limits of rules are buckets."""
+    import msgspec
+
+    from torchgauge.analyze.monitoring.buckets import bounds_of
+    from torchgauge.monitoring.folder import MonitorFolder
+
+    if options.monitor is None:
+        return list
+    folder = MonitorFolder(options.monitor or None)
+    return lambda: [
+        msgspec.structs.replace(window, buckets=bounds_of(window, rules))
+        for window in folder.scraped()
+    ]
 
 
 def _windows(

@@ -85,6 +85,11 @@ class Rules(NamedTuple):
     url_env: str = ""
     window_rules: tuple[WindowRule, ...] = ()
 
+    @property
+    def all_rules(self) -> tuple[Rule | WindowRule, ...]:
+        """Those on runs and those on windows."""
+        return (*self.rules, *self.window_rules)
+
 
 def read(path: Path) -> Rules:
     """Return the rules of a file.

@@ -128,7 +128,10 @@ class MonitorMiddleware:
 
     async def _send_metrics(self, scope: Scope, send: Send) -> None:
         accept = _header(scope["headers"], b"accept")
-        content_type, body = await _in_thread(lambda: metrics_page(self._monitor, accept))
+        monitor = self._monitor
+        content_type, body = await _in_thread(
+            lambda: metrics_page(monitor.totals_of_processes(), accept)
+        )
         headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})

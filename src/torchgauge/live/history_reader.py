@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import threading
 import time
@@ -19,6 +18,8 @@ from torchgauge.analyze.monitoring.window_alerts import (
     LONG,
     PREFIX,
     WindowRule,
+    fits,
+    series_of,
     window_alerts,
     window_series,
 )
@@ -31,7 +32,7 @@ from torchgauge.history.store import Store
 from torchgauge.history.trend import DEFAULT_METRICS, with_changes, with_correction
 from torchgauge.history.windows import PROCESS, count_windows, read_windows
 from torchgauge.live.analyses import Analyses
-from torchgauge.records.monitoring.window import LAYER, Key, Window
+from torchgauge.records.monitoring.window import Key, Window
 from torchgauge.records.trend import Alert, TrendSeries
 
 Result = TypeVar("Result")
@@ -230,7 +231,7 @@ class StoredJudgements:
 
     def alerts(self, window: Window) -> list[list[Alert] | None]:
         """Return the alerts of each rule that fits a series; None of one that was not judged."""
-        fitting = [rule for rule in self._rules if _fits(rule, window)]
+        fitting = [rule for rule in self._rules if fits(rule, window)]
         if not fitting or self._reader is None:
             return [None for _ in fitting]
         judge = partial(self._judge, self._reader)
@@ -240,8 +241,8 @@ class StoredJudgements:
     def _judge(self, reader: HistoryReader) -> _Results:
         now = self._now()
         results: _Results = {}
-        for name in {_name(rule) for rule in self._rules}:
-            rules = [rule for rule in self._rules if _name(rule) == name]
+        for name in set(map(series_of, self._rules)):
+            rules = [rule for rule in self._rules if series_of(rule) == name]
             try:
                 windows = _read(reader, name, max(map(_days, rules)), now)
             except TorchgaugeError:  # the page says elsewhere that a history cannot be read
@@ -250,7 +251,7 @@ class StoredJudgements:
             for window in windows:
                 by_series.setdefault(_series(window), []).append(window)
             for series, group in by_series.items():
-                for rule in (rule for rule in rules if _fits(rule, group[0])):
+                for rule in (rule for rule in rules if fits(rule, group[0])):
                     recent = [w for w in group if w.end > now - _days(rule) * DAY]
                     results[rule, series] = _alerts(rule, recent, now)
         return results
@@ -274,23 +275,6 @@ def _days(rule: _AnyRule) -> float:
     if isinstance(rule, WindowRule):
         return DAYS + 1 if rule.kind == "level" else 0
     return rule.over.total_seconds() / DAY if rule.metric.startswith(PREFIX) else 0
-
-
-def _name(rule: _AnyRule) -> str:
-    if isinstance(rule, WindowRule):
-        return rule.series
-    return rule.metric.removeprefix(PREFIX).rpartition("_")[0]
-
-
-def _fits(rule: _AnyRule, window: Window) -> bool:
-    if isinstance(rule, WindowRule):
-        return rule.fits(window)
-    return (
-        _name(rule) == window.series
-        and (rule.layer is None) == (window.series != LAYER)
-        and fnmatch.fnmatchcase(window.labels.get("layer", ""), rule.layer or "*")
-        and fnmatch.fnmatchcase(window.labels.get("monitor", ""), rule.target)
-    )
 
 
 def _series(window: Window) -> Key:

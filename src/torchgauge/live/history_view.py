@@ -55,7 +55,7 @@ class HistoryView:
         self._trends = TrendView(reader, executor)
         self._state = ""
         self._targets: dict[str, TargetRuns] = {}
-        self._row = functools.lru_cache(maxsize=10 * LISTED_TARGETS)(self._read_row)
+        self._newest = functools.lru_cache(maxsize=10 * LISTED_TARGETS)(self._read_newest)
         self._series = functools.lru_cache(maxsize=LISTED_TARGETS)(self._read_series)
 
     def fleet(self, words: str = "", limit: int = LISTED_TARGETS) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class HistoryView:
             "chosen": fleet.key(*chosen.identity),
             "metrics": [*ordered, *(name for name in names if name not in ordered)],
             "newest": [_run(run) for run in reversed(runs.values())],
-            "state": self._state_of(entry),
+            "state": self.state_of(entry),
         }
 
     def trend(self, target_key: str, series_key: str, metric: str) -> dict[str, Any]:
@@ -133,13 +133,21 @@ class HistoryView:
     def _guarded_row(self, entry: TargetRuns) -> dict[str, Any]:
         """Return a target's row; of one that cannot be made, a row that says so."""
         try:
-            return self._row(entry) | {"state": self._state_of(entry)}
+            return self._row(entry) | {"state": self.state_of(entry)}
         except StoreError:  # of all rows alike
             raise
         except Exception as error:  # noqa: BLE001 - the other rows are as good as before
             return _head(entry) | {"state": failed_state(error)}
 
-    def _state_of(self, entry: TargetRuns) -> dict[str, Any]:
+    def newest_targets(self) -> list[TargetRuns]:
+        """Return the targets that are listed at first, the newest first. Raises StoreError."""
+        return list(self._current().values())[:LISTED_TARGETS]
+
+    def newest_figures(self, entry: TargetRuns) -> dict[str, TrendSeries]:
+        """Return the figures of a target's newest run by name, with the runs before it."""
+        return self._newest(entry)[1]
+
+    def state_of(self, entry: TargetRuns) -> dict[str, Any]:
         """Return the state of a target's alerts; that of fewer runs while these are analyzed."""
         try:
             judged, _ = self._judgements.result(
@@ -158,13 +166,16 @@ class HistoryView:
             "unjudged": judged.unjudged,
         }
 
-    def _read_row(self, entry: TargetRuns) -> dict[str, Any]:
+    def _read_newest(self, entry: TargetRuns) -> tuple[tuple[str, ...], dict[str, TrendSeries]]:
         identity = self._reader.query(fleet.newest_identity, entry.target)
         points, _ = self._reader.query(fleet.newest_points, identity, DEFAULT_METRICS, CURVE_RUNS)
         # An older run may have figures that the newest one lacks.
-        by_name = {
+        return identity, {
             trend.metric: trend for trend in points if trend.points[-1].created >= entry.newest
         }
+
+    def _row(self, entry: TargetRuns) -> dict[str, Any]:
+        identity, by_name = self._newest(entry)
         main = next((by_name[name] for name in DEFAULT_METRICS if name in by_name), None)
         side = [by_name.get(name) for name in _SIDE_METRICS]
         series = SeriesRuns(identity, entry.runs, entry.newest)

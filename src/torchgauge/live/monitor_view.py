@@ -6,7 +6,7 @@ import bisect
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -77,6 +77,7 @@ MAX_BARS = 72
 SILENT_AFTER = 6 * LOOK
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _NAME_LABEL = "monitor"
+UNKNOWN: dict[str, Any] = {"kind": "unknown", "alerts": [], "unjudged": []}
 
 
 class MonitorView:
@@ -105,15 +106,17 @@ class MonitorView:
         self._windows: dict[Key, list[Window]] = {}
         self._states: dict[Key, dict[str, Any]] = {}
         self._last_look = math.inf
-        self._error: TorchgaugeError | None = None
+        self.error: TorchgaugeError | None = None
+        self._updated = time.monotonic()
 
     def update(self) -> None:
         """Take the windows that were recorded since the last look; an error is shown."""
         try:
             self._look()
-            self._error = self._trouble()
+            self.error = self._trouble()
         except Exception as error:  # noqa: BLE001 - the next look may succeed
-            self._error = expected(error)
+            self.error = expected(error)
+        self._updated = time.monotonic()
 
     def _look(self) -> None:
         windows, now = list(self._read()), self._now()
@@ -148,6 +151,17 @@ class MonitorView:
         thread.start()
         return thread
 
+    def is_stuck(self) -> bool:
+        """Tell whether no look has ended for long, as where a disk does not answer."""
+        return time.monotonic() - self._updated > SILENT_AFTER
+
+    def states(self) -> Iterator[tuple[Window, dict[str, Any]]]:
+        """Yield the newest window of each series, and its state with alerts."""
+        with self._lock:
+            newest = [windows[-1] for windows in self._windows.values()]
+        for window in newest:
+            yield window, self._states.get(window.key, UNKNOWN)
+
     def rows(self) -> dict[str, Any]:
         """Return a row for each series; those of layers are with their monitor's."""
         with self._lock:
@@ -160,7 +174,7 @@ class MonitorView:
         return {
             "folder": short(self._folder),
             "rows": [self._row(windows) for _, windows in ordered[:MAX_SERIES]],
-            "error": self._error and error_fields(self._error),
+            "error": self.error and error_fields(self.error),
         }
 
     def series(self, series_key: str, end: float | None = None) -> dict[str, Any]:
@@ -224,8 +238,7 @@ class MonitorView:
         }
 
     def _state(self, windows: list[Window]) -> dict[str, Any]:
-        unknown: dict[str, Any] = {"kind": "unknown", "alerts": [], "unjudged": []}
-        state = self._states.get(windows[-1].key, unknown)
+        state = self._states.get(windows[-1].key, UNKNOWN)
         if not state["alerts"] and self._now() - windows[-1].end > SILENT_AFTER:
             return state | {"kind": "silent"}
         return state

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from torchgauge.errors import InputError, StoreError, TorchgaugeError
+from torchgauge.live import metrics
 from torchgauge.live.failures import error_fields, expected
 from torchgauge.live.history_view import LISTED_TARGETS, HistoryView
 from torchgauge.live.monitor_view import MonitorView
+from torchgauge.records.monitoring.window import Window
 from torchgauge.report.page import html
 from torchgauge.report.page.markup import escaped, script_data
 
 JSON = "application/json"
+HEALTH = "/healthz"
 HTML = "text/html; charset=utf-8"
 # Nothing but the page's own files, nothing inline, and no other page around it.
 POLICY = (
@@ -63,13 +66,17 @@ class Response(NamedTuple):
 
 
 class Site(NamedTuple):
-    """What there is to show; at least one of them."""
+    """What there is to show: a history, monitors, or both.
+
+    `totals` returns what `/metrics` shows of monitors: all that they recorded.
+    """
 
     history: HistoryView | None
     monitors: MonitorView | None
+    totals: Callable[[], list[Window]] = list
 
 
-def respond(site: Site, address: str) -> Response:
+def respond(site: Site, address: str, accept: str = "") -> Response:
     """Return the response to a GET of an address, with errors as responses too."""
     try:
         parts = urlsplit(address)
@@ -78,6 +85,11 @@ def respond(site: Site, address: str) -> Response:
             return _run_page(site, run[1])
         if path == "/":
             return Response(200, HTML, _SHELL.encode())
+        if path == "/metrics":
+            return Response(200, *metrics.page(site.totals(), site.history, site.monitors, accept))
+        if path == HEALTH:
+            stuck = site.monitors is not None and site.monitors.is_stuck()
+            return Response(503 if stuck else 200, "text/plain", b"stuck\n" if stuck else b"ok\n")
         if path == "/icon.svg":
             return Response(200, "image/svg+xml", _ICON.encode())
         if path in _FILES:

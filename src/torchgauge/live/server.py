@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from torchgauge.errors import InputError
 from torchgauge.live.failures import expected
-from torchgauge.live.routes import Response, Site, failure_response, respond
+from torchgauge.live.routes import HEALTH, Response, Site, failure_response, respond
 
 COOKIE = "torchgauge"
 MIN_TOKEN = 16  # characters of a token that somebody chose
@@ -184,10 +184,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True  # a body would be read as the next request
         if not self.path.startswith("/"):  # as to a proxy
             return self.send_error(HTTPStatus.BAD_REQUEST)
-        if not access.takes_host(self.headers.get_all("Host", [])):
-            return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
-        token = sent_token(self.headers.get("Cookie"), self.headers.get("Authorization"), port)
+        cookies, authorization = self.headers.get("Cookie"), self.headers.get("Authorization")
         parts = urlsplit(self.path)
+        is_health = parts.path == HEALTH  # which says nothing that is secret
+        # Who knows the token is no page of another site that a browser was led to.
+        is_program = access.token is not None and access.takes(
+            sent_token(None, authorization, port)
+        )
+        is_free = is_health or is_program
+        if not (is_free or access.takes_host(self.headers.get_all("Host", []))):
+            return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         query_token = parse_qs(parts.query).get("token", [None])[0]
         if access.token is not None and parts.path == "/" and access.takes(query_token):
             # The token leaves the address, where it would be seen and kept.
@@ -195,10 +201,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 Response(303, "text/plain", b""),
                 {"Location": "/", "Set-Cookie": cookie(access.token, port)},
             )
-        if not access.takes(token):
+        if not (is_free or access.takes(sent_token(cookies, None, port))):
             return self.send_error(HTTPStatus.UNAUTHORIZED)
         try:
-            response = respond(self.server.site, self.path)
+            response = respond(self.server.site, self.path, self.headers.get("Accept", ""))
         except Exception as error:  # noqa: BLE001 - an answer says so, and so does the terminal
             self.server.handle_error()
             response = failure_response(expected(error), 500)

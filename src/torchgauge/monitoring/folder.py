@@ -17,7 +17,14 @@ from torchgauge.errors import InputError
 from torchgauge.folders import state_folder
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile, read
 from torchgauge.records.monitoring.histogram import Histogram
-from torchgauge.records.monitoring.window import SCHEMA, Key, ProcessState, Window, merged
+from torchgauge.records.monitoring.window import (
+    SCHEMA,
+    UNREADABLE,
+    Key,
+    ProcessState,
+    Window,
+    merged,
+)
 
 # Times that a folder is read which changes meanwhile.
 MOST_READINGS = 10
@@ -171,6 +178,14 @@ class MonitorFolder:
         stands for what its process wrote last.
         """
         return merged(self._windows(monitor, own))
+
+    def scraped(self, monitor: str | None = None, own: ProcessState | None = None) -> list[Window]:
+        """Return the totals, and how many files could not be read for them."""
+        totals, now = self.totals(monitor, own), time.time()
+        labels = {} if monitor is None else {"monitor": monitor}
+        unreadable = float(len(self.unreadable))
+        return [*totals, Window(series=UNREADABLE, unit="", labels=labels, begin=now, end=now,
+                                last=unreadable)]  # fmt: skip
 
     def windows(self, monitor: str | None = None) -> list[Window]:
         """Return what was recorded since the last look, one window a series; at first everything.

@@ -1,10 +1,11 @@
-"""The page `/metrics`: what a monitor's processes have recorded, as the reader takes it."""
+"""The page `/metrics`: windows of totals, in the form that its reader takes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from torchgauge.monitoring.monitor import Monitor
+from torchgauge.records.monitoring.window import Window
 from torchgauge.report.windows import families
 
 _FORMS = {
@@ -14,10 +15,10 @@ _FORMS = {
 }
 
 
-def metrics_page(monitor: Monitor, accept: str = "") -> tuple[str, bytes]:
+def metrics_page(windows: Iterable[Window], accept: str = "") -> tuple[str, bytes]:
     """Return the content type and the body for the header `Accept` of a request."""
     content_type = preferred_form(accept)
-    rendered = families.families(monitor.totals_of_processes())
+    rendered = families.families(windows)
     if content_type == families.CONTENT_TYPE:
         return content_type, families.metrics_protobuf(rendered)
     plain = content_type == families.PLAIN

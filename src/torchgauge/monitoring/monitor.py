@@ -31,7 +31,6 @@ from torchgauge.records.monitoring.window import (
     LAYER,
     MEMORY,
     TOKENS,
-    UNREADABLE,
     Problem,
     ProcessState,
     Window,
@@ -96,8 +95,8 @@ class Monitor:
         """Return a context manager that notes in `status` what its block raises."""
         return self._problems.noting(part)
 
-    def attach(self, module: Any) -> None:
-        """Time the calls of an `nn.Module`; until `close`, or until the module ends."""
+    def attach(self, module: Any) -> Self:
+        """Time the calls of an `nn.Module` until `close`, or until it ends; return the monitor."""
         from torchgauge.monitoring import module_calls
 
         layers = None
@@ -107,6 +106,7 @@ class Monitor:
         module_calls.leave_uncompiled(times.begin, times.after, draw, calls_too=True)
         times.compiling = module_calls.compiling()
         self._modules.append((module_calls.ModuleCalls(module, calls), layers))
+        return self
 
     def __call__(self, function: F) -> F:
         """Return the function with a timer around it; generators are timed to their end."""
@@ -169,7 +169,10 @@ class Monitor:
         if key not in self._series:
             # Without a lock: a signal's handler would wait for the thread that it interrupted.
             labels = {**self._labels, **labels}
-            series = Series(name, labels, self._begin, self._problems, unit=unit, how=how)
+            buckets = self.options.bounds(name, unit, labels)
+            series = Series(
+                name, labels, self._begin, self._problems, unit=unit, how=how, buckets=buckets
+            )
             self._series.setdefault(key, series)
         return self._series[key]
 
@@ -222,10 +225,7 @@ class Monitor:
                 self._reader = MonitorFolder(self.options.folder)
             # The file of a closed monitor may have become part of another one.
             own = None if self._closed and self._file else self.process_state(time.time())
-            totals = self._reader.totals(self.name, own)
-            unreadable = Series(UNREADABLE, self._labels, self._begin, self._problems, unit="")
-            unreadable.last = float(len(self._reader.unreadable))
-            return [*totals, unreadable.state(time.time())]
+            return self._reader.scraped(self.name, own)
         return list(self.totals())
 
     def tick(self, now: float) -> None:

@@ -49,8 +49,10 @@ class Series:
         *,
         unit: Unit = "s",
         how: How = "measured",
+        buckets: tuple[float, ...] = (),
     ) -> None:
         self.name, self.unit, self.how, self._problems = name, unit, how, problems
+        self.buckets = buckets
         self.labels = {str(label): str(text) for label, text in labels.items()}
         self.events: Callable[[], int] | None = None
         self.last: float | None = None
@@ -171,6 +173,7 @@ class Series:
             errors=dict(self._errors),
             last=self.last,
             how=self.how,
+            buckets=self.buckets,
         )
 
     def _count(self, values: NDArray[np.float64]) -> None:

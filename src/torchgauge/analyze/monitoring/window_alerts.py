@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torchgauge import units
+from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.level_blocks import blocks_of
 from torchgauge.analyze.monitoring.level_change import DAY, Budget, LevelChange, level_changes
-from torchgauge.records.monitoring.window import LATENCY, Window, merged
+from torchgauge.records.monitoring.window import LATENCY, LAYER, Window, merged
 from torchgauge.records.trend import Alert, TrendPoint, TrendSeries
 
 SHORT, LONG = 300.0, 3600.0  # seconds
@@ -116,6 +117,26 @@ class WindowRule:
         """Whether the rule applies to the series of a window."""
         monitor = window.labels.get("monitor", "")
         return window.series == self.series and fnmatch.fnmatchcase(monitor, self.monitor)
+
+
+def series_of(rule: Rule | WindowRule) -> str:
+    """Return the series that a rule on windows is about."""
+    if isinstance(rule, WindowRule):
+        return rule.series
+    return rule.metric.removeprefix(PREFIX).rpartition("_")[0]
+
+
+def fits(rule: Rule | WindowRule, window: Window) -> bool:
+    """Whether a rule applies to the series of a window."""
+    if isinstance(rule, WindowRule):
+        return rule.fits(window)
+    return (
+        rule.metric.startswith(PREFIX)
+        and series_of(rule) == window.series
+        and (rule.layer is None) == (window.series != LAYER)
+        and fnmatch.fnmatchcase(window.labels.get("layer", ""), rule.layer or "*")
+        and fnmatch.fnmatchcase(window.labels.get("monitor", ""), rule.target)
+    )
 
 
 def window_alerts(rule: WindowRule, windows: Iterable[Window], now: float) -> list[Alert] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,6 +24,24 @@ Count = Annotated[int, Meta(ge=0)]
 def boundary(index: float) -> float:
     """Return the lower bound of bucket `index`, which is the upper bound of the one below it."""
     return float(2 ** (index / PER_OCTAVE))
+
+
+def _share_below(index: int, limit: float, *, of_integers: bool = False) -> float:
+    """Return what part of bucket `index` does not exceed a limit, as if its values spread evenly.
+
+    Whole numbers spread over those that the bucket has.
+    """
+    low, high = boundary(index), boundary(index + 1)
+    if of_integers and math.floor(high) > math.floor(low):
+        low, high, limit = math.floor(low), math.floor(high), math.floor(limit)
+    return min(max((limit - low) / (high - low), 0.0), 1.0)
+
+
+@functools.lru_cache(4096)  # a page has the same bounds a thousand times
+def _bucket_of(bound: float, *, of_integers: bool) -> tuple[int, float]:
+    """Return the index of the bucket that a bound is in, and the part that does not exceed it."""
+    index = math.ceil(math.log2(bound) * PER_OCTAVE) - 1
+    return index, _share_below(index, bound, of_integers=of_integers)
 
 
 class Histogram(Record, frozen=True, kw_only=True):
@@ -100,9 +119,23 @@ class Histogram(Record, frozen=True, kw_only=True):
             return 0.0
         above = float(self.zero_count) if limit < 0 else 0.0
         for index, count in self.buckets():
-            low, high = boundary(index), boundary(index + 1)
-            above += count * min(max((high - limit) / (high - low), 0.0), 1.0)
+            above += count * (1 - _share_below(index, limit))
         return above
+
+    def counts_to(self, bounds: Sequence[float], *, of_integers: bool = False) -> Iterator[int]:
+        """Yield how many values do not exceed each of ascending bounds above 0, rounded down.
+
+        Within a bound's bucket they count as spread evenly, of integers over these alone.
+        As a histogram grows, none of the counts decreases.
+        """
+        buckets, position, below = list(self.buckets()), 0, self.zero_count
+        for bound in bounds:
+            index, share = _bucket_of(bound, of_integers=of_integers)
+            while position < len(buckets) and buckets[position][0] < index:
+                below += buckets[position][1]
+                position += 1
+            is_inside = position < len(buckets) and buckets[position][0] == index
+            yield below + (int(buckets[position][1] * share) if is_inside else 0)
 
     def __add__(self, other: Histogram) -> Histogram:
         """Return the histogram of both's values."""

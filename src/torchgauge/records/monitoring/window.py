@@ -42,6 +42,7 @@ class Window(Record, frozen=True, kw_only=True):
         errors: Events that failed, by kind (the exception's class, or "http 500"), exact.
         last: The last value of readings, such as memory; None of events.
         how: Whether the values are measured or counted.
+        buckets: Upper bounds that a page of metrics shows, ascending; empty: the usual ones.
     """
 
     series: str
@@ -54,6 +55,7 @@ class Window(Record, frozen=True, kw_only=True):
     errors: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = msgspec.field(default_factory=dict)
     last: float | None = None
     how: How = "measured"
+    buckets: tuple[Annotated[float, msgspec.Meta(gt=0)], ...] = ()
 
     @property
     def key(self) -> Key:

@@ -13,8 +13,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from torchgauge.analyze.monitoring.buckets import bounds_of
 from torchgauge.records.headline.figure import Unit
-from torchgauge.records.monitoring.histogram import PER_OCTAVE, Histogram, boundary
+from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import (
     BATCH,
     FIRST_BYTE,
@@ -45,18 +46,27 @@ TEXTS = {
     MEMORY: "Memory in use",
     UNREADABLE: "Files of the monitor folder whose counts are missing here",
 }
-# Upper bounds of classic buckets, as powers of two, by unit: 8 µs to 64 s, 1 to a million.
-_OCTAVES: dict[Unit, range] = {"s": range(-17, 7), "": range(21)}
-_OTHER_OCTAVES = range(0, 41, 2)
 # Prometheus' own labels of buckets and summaries.
 _RESERVED = ("le", "quantile")
+
+
+class Distribution(NamedTuple):
+    """A histogram, and classic buckets for readers that know no native ones.
+
+    Attributes:
+        histogram: All of it.
+        buckets: Upper bounds, and how many values do not exceed each.
+    """
+
+    histogram: Histogram
+    buckets: tuple[tuple[float, int], ...]
 
 
 class Sample(NamedTuple):
     """One metric of a family: its labels, and a number or a distribution."""
 
     labels: Labels
-    value: float | Histogram
+    value: float | Distribution
 
 
 class Family(NamedTuple):
@@ -102,7 +112,7 @@ def _families(series: str, unit: Unit, group: list[Window], *, reads: bool) -> I
         samples = _distinct((labels(window), window.last or 0.0) for window in group)
         yield Family(name, "gauge", suffix, text, samples)
         return
-    distributions = _distinct((labels(window), window.histogram) for window in group)
+    distributions = _distinct((labels(window), _distribution(window)) for window in group)
     yield Family(name, "histogram", suffix, text, distributions)
     events = _distinct((labels(window), float(window.count)) for window in group)
     noun = f"Events of the series {series}"
@@ -116,18 +126,10 @@ def _families(series: str, unit: Unit, group: list[Window], *, reads: bool) -> I
         yield Family(f"{PREFIX}_{series}_errors", "counter", "", f"{noun} that failed", errors)
 
 
-def classic_buckets(histogram: Histogram, unit: str) -> list[tuple[float, int]]:
-    """Return upper bounds and how many values do not exceed them: exact, at powers of two."""
-    units = {suffix: unit for unit, suffix in UNITS.items()}
-    octaves = _OCTAVES.get(units[unit], _OTHER_OCTAVES)
-    buckets, cumulated = list(histogram.buckets()), []
-    position, count = 0, histogram.zero_count
-    for octave in octaves:
-        while position < len(buckets) and buckets[position][0] < octave * PER_OCTAVE:
-            count += buckets[position][1]
-            position += 1
-        cumulated.append((boundary(octave * PER_OCTAVE), count))
-    return cumulated
+def _distribution(window: Window) -> Distribution:
+    bounds = bounds_of(window)
+    counts = window.histogram.counts_to(bounds, of_integers=window.unit == "")
+    return Distribution(window.histogram, tuple(zip(bounds, counts, strict=True)))
 
 
 def labels(window: Window) -> Labels:
@@ -146,7 +148,7 @@ def _label(name: str) -> str:
     )
 
 
-def _distinct(samples: Iterable[tuple[Labels, float | Histogram]]) -> tuple[Sample, ...]:
+def _distinct(samples: Iterable[tuple[Labels, float | Distribution]]) -> tuple[Sample, ...]:
     return tuple(Sample(*pair) for pair in dict(samples).items())
 
 
@@ -159,7 +161,7 @@ PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def metrics_text(families: Iterable[Family], *, plain: bool = False) -> str:
-    """Return the families as text; distributions have classic buckets at powers of two.
+    """Return the families as text; distributions have classic buckets.
 
     The older format, `plain`, names a counter with its suffix, and has neither units nor an end.
     """
@@ -177,15 +179,15 @@ def metrics_text(families: Iterable[Family], *, plain: bool = False) -> str:
 
 def _lines(family: Family, sample: Sample) -> Iterator[str]:
     name, value = family.name, sample.value
-    if not isinstance(value, Histogram):
+    if not isinstance(value, Distribution):
         suffix = "_total" if family.kind == "counter" else ""
         yield f"{name}{suffix}{_labels(sample.labels)} {value!r}"
         return
-    for bound, count in classic_buckets(value, family.unit):
-        yield f"{name}_bucket{_labels((*sample.labels, ('le', repr(bound))))} {count}"
-    yield f"{name}_bucket{_labels((*sample.labels, ('le', '+Inf')))} {value.count}"
-    yield f"{name}_count{_labels(sample.labels)} {value.count}"
-    yield f"{name}_sum{_labels(sample.labels)} {value.sum!r}"
+    histogram, own = value.histogram, _labels((*sample.labels, ("le", "")))
+    for bound, count in (*value.buckets, ("+Inf", histogram.count)):
+        yield f'{name}_bucket{own[:-2]}{bound}"}} {count}'
+    yield f"{name}_count{_labels(sample.labels)} {histogram.count}"
+    yield f"{name}_sum{_labels(sample.labels)} {histogram.sum!r}"
 
 
 def _labels(labels: Labels) -> str:
@@ -223,16 +225,16 @@ def _family(family: Family) -> bytes:
 def _metric(family: Family, sample: Sample) -> bytes:
     pairs = (_bytes(1, name.encode()) + _bytes(2, text.encode()) for name, text in sample.labels)
     labels = b"".join(_bytes(1, pair) for pair in pairs)
-    if isinstance(sample.value, Histogram):
-        return labels + _bytes(7, b"".join(_histogram(sample.value, family.unit)))
+    if isinstance(sample.value, Distribution):
+        return labels + _bytes(7, b"".join(_histogram(*sample.value)))
     field = 3 if family.kind == "counter" else 2
     return labels + _bytes(field, _double(1, sample.value))
 
 
-def _histogram(histogram: Histogram, unit: str) -> Iterator[bytes]:
+def _histogram(histogram: Histogram, cumulated: Iterable[tuple[float, int]]) -> Iterator[bytes]:
     yield _number(1, histogram.count)
     yield _double(2, histogram.sum)
-    for bound, count in classic_buckets(histogram, unit):
+    for bound, count in cumulated:
         yield _bytes(3, _number(1, count) + _double(2, bound))
     yield _number(5, _zigzag(histogram.scale))
     yield _double(6, _ZERO_THRESHOLD)
