@@ -38,7 +38,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def until(true, seconds=30.0):
+def until(true, seconds=30.0, what="it"):
     """Wait until a function returns something true, and return it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -46,7 +46,7 @@ def until(true, seconds=30.0):
             if value := true():
                 return value
         time.sleep(0.02)
-    raise AssertionError("it did not happen")
+    raise AssertionError(f"{what} did not happen")
 
 
 def get(url, **headers):
