@@ -8,9 +8,9 @@ import pytest
 from tests.support import exported_records, generation_pages, pages, records, sweeps
 from tests.support.poisoned_samples import SAMPLES
 
-from torchgauge.report.content.document import Column, Curve, Document, Row, Table
+from torchgauge.report.content.document import Column, Document, Row, Table
 from torchgauge.report.notebook import charts, drawings, serving_charts
-from torchgauge.report.notebook.charts import Chart
+from torchgauge.report.notebook.charts import Chart, Curve
 from torchgauge.report.notebook.notebook import fragment, render
 
 VOID = ("br",)

@@ -18,6 +18,7 @@ from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
+from torchgauge.report.notebook.charts import Curve
 from torchgauge.report.tables import tree_tables
 from torchgauge.visible import visible
 
@@ -194,7 +195,7 @@ def table(shown_table: doc.Table, width: int) -> RenderableType:
     if shown_table.layout == "fitted":
         title, how = shown_table.title, shown_table.how
         grid = fitted_table(
-            shown_table.first, rows, shown_table.columns, width, shown_table.longest
+            shown_table.first, rows, shown_table.text_columns, width, shown_table.longest
         )
         omitted_name = f"other {shown_table.noun}" if shown_table.noun else "others"
         omitted = [Text(f"… {omitted_count:,} {omitted_name}", style="dim")] * (omitted_count > 0)
@@ -218,12 +219,12 @@ def _fill(grid: Grid, shown_table: doc.Table, rows: Sequence[doc.Row], width: in
     cut = shown_table.layout == "cut"
     overflow: Any = "ellipsis" if cut else "fold"
     grid.add_column(f"  {shown_table.first}", overflow=overflow, no_wrap=cut)
-    for column in shown_table.columns:
+    for column in shown_table.text_columns:
         grid.add_column(
             column.header, no_wrap=True, justify=_justify(column), style=style_of(column)
         )
     for row in rows:
-        cells = (_cell(column, row, width) for column in shown_table.columns)
+        cells = (_cell(column, row, width) for column in shown_table.text_columns)
         name = Text.assemble("  " + "  " * row.level, _detailed(row.name))
         grid.add_row(name, *cells, style=STYLES[row.tone])
 
@@ -234,8 +235,8 @@ def _fill_names_last(
     # Of themselves all columns would get narrower alike, and figures be cut.
     grid.add_column("", width=0)
     room = width - GAP
-    cells = {c.key: [_cell(c, row, width) for row in rows] for c in shown_table.columns}
-    for column in shown_table.columns:
+    cells = {c.key: [_cell(c, row, width) for row in rows] for c in shown_table.text_columns}
+    for column in shown_table.text_columns:
         column_width = max(len(column.header), *map(len, cells[column.key]), 0)
         room -= column_width + GAP
         justify, style = _justify(column), style_of(column)
@@ -258,12 +259,12 @@ def _cell(column: doc.Column, row: doc.Row, width: int) -> Text:
     value = row.cells.get(column.key)
     if column.unit == "bar":
         return Text("" if value is None else bar(float(value), column.max_width))  # type: ignore[arg-type]
-    if isinstance(value, doc.Curve):
+    if isinstance(value, Curve):
         return Text(_curve(value, width), style=STYLES[value.tone])
     return Text(visible(column.text(row)))
 
 
-def _curve(curve: doc.Curve, width: int) -> str:
+def _curve(curve: Curve, width: int) -> str:
     room = max(min(width - curve.reserve, curve.width), 8) if curve.reserve else curve.width
     if curve.column is None:
         return sparkline(curve.values, room)

@@ -128,7 +128,7 @@ def other_devices(count: Count) -> doc.Table:
         doc.Column("time at best", get=_time_at_best),
         doc.Column("memory", get=_memory),
         doc.Column(
-            "of", title="available", get=lambda estimate: units.size(estimate.memory_available, 3)
+            "of", "available", get=lambda estimate: units.size(estimate.memory_available, 3)
         ),
         doc.Column(
             "fits",

@@ -10,11 +10,12 @@ from typing import Any, Literal, NamedTuple
 from torchgauge import units
 from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning
+from torchgauge.records.timeline.quantity import Quantity
 from torchgauge.records.timeline.tree import Tree as RecordedTree
 from torchgauge.report.content.section import Section
-from torchgauge.report.notebook.charts import Chart
+from torchgauge.report.notebook.charts import Chart, Curve
 
-Unit = Literal["text", "time", "bytes", "count", "percent", "share", "bar", "curve"]
+Unit = Quantity | Literal["bar", "curve", "number", "delta", "change", "growth"]
 """How a column's values are shown; a value that is a text already is shown as it is."""
 Tone = Literal["", "strong", "faint", "remark", "mark", "good", "bad", "doubtful"]
 """How a text stands out: its weight, or what it says of a change."""
@@ -26,6 +27,8 @@ FORMATS: dict[Unit, Callable[[Any], str]] = {
     "count": lambda value: f"{value:,}",
     "percent": units.percent,
     "share": lambda value: f"{100 * value:.1f} %",
+    "number": units.significant,
+    "bytes/s": lambda value: f"{units.size(value, 3)}/s",
 }
 
 
@@ -39,22 +42,8 @@ class Detailed(NamedTuple):
         return self.text + self.detail
 
 
-class Curve(NamedTuple):
-    """Values for a drawing of a line.
-
-    Attributes:
-        values: In their order, or as points over time.
-        column: That of the values in points, whose first is the time; None: values alone.
-        width: Columns of a terminal that it takes at most.
-        reserve: Columns of the terminal that it leaves to others; 0: it takes `width` always.
-        tone: How it stands out.
-    """
-
-    values: Sequence[Any]
-    column: int | None = None
-    width: int = 90
-    reserve: int = 0
-    tone: Tone = "mark"
+class AtLeast(float):
+    """A figure that may be larger."""
 
 
 class Options(NamedTuple):
@@ -84,14 +73,14 @@ Value = str | float | Detailed | Curve | None
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table, for every output.
 
     Attributes:
         key: Its name, by which rows hold its values; that of the column in CSV.
-        priority: When it is left out for room: the highest first; None: never.
         title: Its header; None: the key, of a bar nothing.
         unit: What its values are.
-        get: Its value of a record, for `Table.of`; None: the attribute of its key.
+        get: Its value of a record; None: the attribute, or the entry, of its key.
+        priority: When it is left out for room: the highest first; None: never.
         left_aligned: Whether it is a column of texts.
         tone: How it stands out.
         max_width: Of its texts, or how wide its bars are, in columns of a terminal.
@@ -99,13 +88,14 @@ class Column:
         recorded: Whether its texts come from a file, not from us.
         reserve: Columns of a terminal that its texts leave to others.
         judging: Whether it says in a word what the row's tone says.
+        shown: Where it is shown, if not everywhere.
     """
 
     key: str
-    priority: int | None = None
     title: str | None = None
     unit: Unit = "text"
-    get: Callable[[Any], Value] | None = None
+    get: Callable[[Any], Any] | None = None
+    priority: int | None = None
     left_aligned: bool = False
     tone: Tone = ""
     max_width: int = 99
@@ -113,6 +103,7 @@ class Column:
     recorded: bool = False
     reserve: int = 0
     judging: bool = False
+    shown: Literal["", "page", "text"] = ""
 
     @property
     def header(self) -> str:
@@ -125,12 +116,20 @@ class Column:
         """Whether it is a drawing, for terminals alone."""
         return self.unit in ("bar", "curve")
 
+    def value(self, record: Any) -> Any:
+        """Return its value of a record, or of a mapping; None is unknown."""
+        if self.get is not None:
+            return self.get(record)
+        return record.get(self.key) if isinstance(record, dict) else getattr(record, self.key)
+
     def text(self, row: Row) -> str:
         """Return the row's value as text."""
         value = row.cells.get(self.key)
         if value is None:
             return self.empty
-        return str(value) if isinstance(value, str | Detailed) else FORMATS[self.unit](value)
+        if isinstance(value, str | Detailed):
+            return str(value)
+        return "≥ " * isinstance(value, AtLeast) + FORMATS[self.unit](value)
 
 
 class Row(NamedTuple):
@@ -166,6 +165,8 @@ class Table:
         tight: Whether it belongs to what precedes it.
         noun: What rows that are left out are called.
         ranked_by: The column whose largest values a short form shows; empty: the first rows.
+        key: What the page calls it; empty: the title.
+        explanation: What its columns mean, for the page.
     """
 
     title: str = ""
@@ -182,13 +183,20 @@ class Table:
     tight: bool = False
     noun: str = ""
     ranked_by: str = ""
+    key: str = ""
+    explanation: str = ""
+
+    @property
+    def text_columns(self) -> list[Column]:
+        """The columns that are not the page's alone."""
+        return [column for column in self.columns if column.shown != "page"]
 
     @property
     def used_columns(self) -> list[Column]:
         """The columns of which any row has a value, and those that say where one has none."""
         return [
             column
-            for column in self.columns
+            for column in self.text_columns
             if column.empty or any(column.key in row.cells for row in self.rows)
         ]
 
@@ -200,10 +208,7 @@ class Table:
 
 def cells(columns: Iterable[Column], record: Any) -> dict[str, Value]:
     """Return a record's values by column, without unknown and empty ones."""
-    values = {
-        column.key: getattr(record, column.key) if column.get is None else column.get(record)
-        for column in columns
-    }
+    values = {column.key: column.value(record) for column in columns}
     return {key: value for key, value in values.items() if value is not None and value != ""}
 
 

@@ -76,12 +76,12 @@ def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[doc.
 
 STACKS = (
     doc.Column("bytes", get=lambda change: signed(change.growth)),
-    doc.Column("after", title="now", unit="bytes"),
+    doc.Column("after", "now", "bytes"),
     doc.Column(
         "blocks",
         get=lambda change: units.with_minus(f"{change.after_blocks - change.before_blocks:+,}"),
     ),
-    doc.Column("after_blocks", title="now", unit="count"),
+    doc.Column("after_blocks", "now", "count"),
 )
 
 

@@ -49,7 +49,7 @@ def _cells(sweep: Sweep) -> doc.Table:
         doc.Column("tokens/s", priority=2),
         doc.Column("memory"),
         doc.Column("first call", priority=4, tone="faint"),
-        doc.Column("marks", title="", left_aligned=True, tone="mark"),
+        doc.Column("marks", "", left_aligned=True, tone="mark"),
     )
     batched = len({cell.settings.batch for cell in sweep.cells}) > 1
     rows = []

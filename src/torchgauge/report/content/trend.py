@@ -10,6 +10,7 @@ from torchgauge.records.trend import CONFIRM, Alert, Trend, TrendChange, TrendPo
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.comparison import relative
 from torchgauge.report.content.section import SCOPES
+from torchgauge.report.notebook.charts import Curve
 from torchgauge.visible import one_line
 
 COMMIT = 10
@@ -18,7 +19,7 @@ MAX_FIGURES = 20
 SIGNS = {True: "▲", False: "▼", None: "◆"}
 LASTING = {"went away": "and went away since", "return": "which is the way back"}
 FIGURES = (
-    doc.Column("values", title="oldest → newest", unit="curve"),
+    doc.Column("values", "oldest → newest", "curve"),
     doc.Column("newest"),
     doc.Column("change"),
     doc.Column("runs"),
@@ -110,7 +111,7 @@ def _cells(values: Sequence[float], series: TrendSeries) -> dict[str, doc.Value]
     change = relative(newest / first - 1) if first else ""
     change = "=" if newest == first else change
     return {
-        "values": doc.Curve(values, width=24, reserve=56),
+        "values": Curve(values, width=24, reserve=56),
         "newest": units.amount(newest, series.unit, series.metric),
         "change": change,
         "runs": str(len(values)),
@@ -186,9 +187,9 @@ def _points(series: TrendSeries, newest: int) -> Iterator[doc.Block]:
     columns = (
         doc.Column("commit", left_aligned=True),
         doc.Column("run", left_aligned=True),
-        doc.Column("value", title="measured" if corrected else _name(series)),
+        doc.Column("value", "measured" if corrected else _name(series)),
         *([doc.Column("corrected")] if corrected else []),
-        doc.Column("interval", title="95 % interval", left_aligned=True),
+        doc.Column("interval", "95 % interval", left_aligned=True),
     )
     starts = {change.likeliest for change in series.changes}
     rows = []

@@ -43,7 +43,7 @@ def _first_table(record: Record, name: str) -> tuple[list[str], list[list[Any]]]
     tables = [block for block in blocks if isinstance(block, document.Table)]
     if name != "figures" or not tables:
         raise rendering.unfit(type(record).__name__, name)
-    columns = [column for column in tables[0].columns if not column.drawn]
+    columns = [column for column in tables[0].text_columns if not column.drawn]
     rows = [
         [str(row.name), *(_plain(row.cells.get(column.key)) for column in columns)]
         for row in tables[0].rows

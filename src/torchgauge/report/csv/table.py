@@ -57,7 +57,7 @@ def _document_table(table: Table) -> document.Table:
 def _column(name: str, index: int) -> Column:
     """Return a column that is shown before those right of it; a text comes after three figures."""
     text = quantity_of(name) == "text"
-    return Column(name, index + 3 * text, left_aligned=text, max_width=LONGEST_TEXT)
+    return Column(name, priority=index + 3 * text, left_aligned=text, max_width=LONGEST_TEXT)
 
 
 def _nonempty_columns(table: Table) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from torchgauge import units
 from torchgauge.records.latency.latency import Latency, TrainingTime
@@ -48,6 +48,24 @@ class Chart:
     positions: Sequence[float] = ()
     texts: Sequence[str] = ()
     rows: Sequence[str] = ()
+
+
+class Curve(NamedTuple):
+    """Values for a drawing of a line.
+
+    Attributes:
+        values: In their order, or as points over time.
+        column: That of the values in points, whose first is the time; None: values alone.
+        width: Columns of a terminal that it takes at most.
+        reserve: Columns of the terminal that it leaves to others; 0: it takes `width` always.
+        tone: How it stands out.
+    """
+
+    values: Sequence[Any]
+    column: int | None = None
+    width: int = 90
+    reserve: int = 0
+    tone: Literal["mark", "faint"] = "mark"
 
 
 def latency(record: Latency) -> list[Chart]:

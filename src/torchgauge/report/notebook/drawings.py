@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from torchgauge.report.content.document import Curve
-from torchgauge.report.notebook.charts import Chart
+from torchgauge.report.notebook.charts import Chart, Curve
 from torchgauge.report.page.markup import escaped
 
 WIDTH, HEIGHT = 320, 72

@@ -16,6 +16,7 @@ from torchgauge.report.content import document as doc
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.content.sections import warning_text
+from torchgauge.report.notebook.charts import Curve
 from torchgauge.report.notebook.drawings import bar, curve, drawing
 from torchgauge.report.page.markup import escaped
 from torchgauge.report.tables import tree_tables
@@ -181,7 +182,7 @@ def _alignment(column: doc.Column) -> Any:
 
 def _cell(column: doc.Column, row: doc.Row) -> str:
     value = row.cells.get(column.key)
-    if isinstance(value, doc.Curve):
+    if isinstance(value, Curve):
         return f"<td>{curve(value)}</td>"
     if column.unit == "bar":
         return f"<td>{'' if value is None else bar(float(str(value)))}</td>"

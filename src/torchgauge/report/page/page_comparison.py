@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -18,10 +19,10 @@ from torchgauge.report.content.comparison import (
     signed,
     verdict,
 )
+from torchgauge.report.content.document import Column, Unit
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_document import figure, finding, first_screen
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column, Unit
 
 CARDS = ("latency", "throughput", "ttft", "tpot", "tokens", "memory", "params", "flops")
 BARS = 12
@@ -198,7 +199,11 @@ def table(
 
     It has columns of their own after the names.
     """
-    columns = [PLACES[0]._replace(title=name.removesuffix("s")), *further_columns, *PLACES[1:]]
+    columns = [
+        dataclasses.replace(PLACES[0], title=name.removesuffix("s")),
+        *further_columns,
+        *PLACES[1:],
+    ]
     page_table = page_tables.records_table(f"{name}, {stage}" if stage else name, columns, places)
     return page_tables.with_kernel_labels(page_table) if name == "kernels" else page_table
 

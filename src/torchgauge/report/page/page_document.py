@@ -9,11 +9,11 @@ from torchgauge.records.finding import Finding
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.report import kinds
 from torchgauge.report.content import sections
-from torchgauge.report.content.document import Findings, Table, Unit, Warnings
+from torchgauge.report.content.document import Findings, Table, Warnings
 from torchgauge.report.content.findings import evidence_text
 from torchgauge.report.content.section import Section
-from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_shorter import short, shortened_table
+from torchgauge.report.page.page_tables import document_table
 
 # The kind of events that a finding is about; the timeline shows the longest of them.
 _KINDS = {
@@ -129,13 +129,6 @@ def bar(
 
 
 MAX_ROWS = 5_000  # of a table
-UNITS: dict[Unit, page_tables.Unit] = {
-    "time": "time",
-    "bytes": "bytes",
-    "count": "count",
-    "percent": "share",
-    "share": "share",
-}
 
 
 class Option(NamedTuple):
@@ -201,21 +194,7 @@ def overview(record: Record) -> dict[str, Any]:
 def tables(record: Record) -> list[dict[str, Any]] | None:
     """Return the tables, each figure in its unit; texts where a column has other values."""
     shown_tables = [block for block in kinds.document(record).blocks if isinstance(block, Table)]
-    return [shortened_table(_table(block), MAX_ROWS) for block in shown_tables] or None
-
-
-def _table(shown_table: Table) -> dict[str, Any]:
-    columns = [page_tables.Column("", shown_table.first, "text")]
-    cells: dict[str, list[Any]] = {"": [str(row.name) for row in shown_table.rows]}
-    for column in shown_table.columns:
-        values = [row.cells.get(column.key) for row in shown_table.rows]
-        numbers = all(value is None or isinstance(value, int | float) for value in values)
-        unit = UNITS.get(column.unit) if numbers else None
-        if not column.drawn:
-            columns.append(page_tables.Column(column.key, column.header, unit or "text"))
-            texts = [column.text(row) for row in shown_table.rows]
-            cells[column.key] = values if unit else texts
-    return page_tables.table(shown_table.title.lower() or "rows", columns, cells)
+    return [shortened_table(document_table(block), MAX_ROWS) for block in shown_tables] or None
 
 
 PARTS = {"overview": overview, "tables": tables}

@@ -6,12 +6,13 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.snapshot import Growth, StackGrowth
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.snapshot import growth_title, signed
 from torchgauge.report.page.page_comparison import BARS, chart
 from torchgauge.report.page.page_document import figure, finding, first_screen
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_snapshot import first_rows
-from torchgauge.report.page.page_tables import Column, records_table
+from torchgauge.report.page.page_tables import records_table
 from torchgauge.report.tables.snapshot_tables import stack_text
 
 FINDINGS = 3

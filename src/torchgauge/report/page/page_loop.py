@@ -13,6 +13,7 @@ from torchgauge.records.timeline.loop import Loop, Phase, Stretch
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import section as time_sections
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.loop import loading_note
 from torchgauge.report.page import page_profile, page_tables, page_tree
@@ -20,7 +21,6 @@ from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_profile import ONE_STEP
 from torchgauge.report.page.page_series import rows
-from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables import loader_waits as loader_report
 from torchgauge.report.tables.loop_memory import memory_blocks

@@ -16,12 +16,12 @@ from torchgauge.records.work.roofline import Bottleneck, Roofs
 from torchgauge.report.content import loop as loop_report
 from torchgauge.report.content import section as time_sections
 from torchgauge.report.content import sections
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.findings import findings_of
 from torchgauge.report.content.section import Section
 from torchgauge.report.page import page_series, page_tables, page_tree
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_series import rows
-from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline.page_timeline import timeline
 from torchgauge.report.tables.category_table import roofs_of
 from torchgauge.report.tables.compilation_tables import NOTES, compared_name

@@ -11,7 +11,8 @@ from torchgauge.analyze.snapshot.growth import MarkedRange, ranges
 from torchgauge.records.snapshot import DeviceMemory, Snapshot
 from torchgauge.records.timeline.node import TreeRow
 from torchgauge.records.timeline.tree import Tree
-from torchgauge.report.page.page_tables import Column, records_table
+from torchgauge.report.content.document import Column
+from torchgauge.report.page.page_tables import records_table
 from torchgauge.report.page.page_tree import LACKING, OWN
 
 LONGEST = 500  # characters of a name; templates of C++ have thousands

@@ -12,12 +12,13 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, PossibleLeak, Snapshot
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.snapshot import window
 from torchgauge.report.page import page_tree
 from torchgauge.report.page.page_document import Choice, Option, figure, finding_entry, first_screen
 from torchgauge.report.page.page_shorter import marks, short
 from torchgauge.report.page.page_snapshot_layout import layout
-from torchgauge.report.page.page_tables import Column, records_table
+from torchgauge.report.page.page_tables import records_table
 from torchgauge.report.tables.snapshot_tables import CAUSES, frame_text, stack_text
 from torchgauge.visible import one_line
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.snapshot import DeviceMemory, Segment
+from torchgauge.report.content.document import Column
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column, records_table
+from torchgauge.report.page.page_tables import records_table
 
 MAX_TILES = 600
 ROWS = 5_000

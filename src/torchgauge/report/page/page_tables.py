@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, cast
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline import tree as line_table
 from torchgauge.records.timeline.node import Node
-from torchgauge.records.timeline.quantity import (
-    REPORT_COLUMNS,
-    Quantity,
-    RepeatedLayers,
-    single_layers,
-)
+from torchgauge.records.timeline.quantity import REPORT_COLUMNS, RepeatedLayers, single_layers
 from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import TracedFunction, Tree
 from torchgauge.records.work.roofline import Roofs
-from torchgauge.report.content.document import Table
+from torchgauge.report.content.document import Column, Table, Unit
 from torchgauge.report.tables import alive_tensors as tensors
 from torchgauge.report.tables import category_table
 from torchgauge.report.tables.kernel_names import kernel_labels
-
-Unit = Quantity | Literal["number", "delta", "change", "growth"]
-
-
-class Column(NamedTuple):
-    """A column's key in a table of figures, its title, and its figures' unit.
-
-    `get` is its figure of a record; None: the attribute, or the entry, of its key.
-    """
-
-    key: str
-    title: str
-    unit: Unit
-    get: Callable[[Any], Any] | None = None
-
-    def value(self, record: Any) -> Any:
-        """Return the figure of a record, or of a mapping; None is unknown."""
-        if self.get is not None:
-            return self.get(record)
-        return record.get(self.key) if isinstance(record, dict) else getattr(record, self.key)
-
 
 OPERATORS = (
     Column("Name", "operator", "text"),
@@ -169,7 +144,7 @@ def _operators(tree: Tree) -> dict[str, Any]:
     cells = tables.operators(tree, by_shape=True).columns
     clock, other = ("CUDA", "CPU") if "Self CUDA" in cells else ("CPU", "CUDA")
     names = {"clock": clock, "other": other, "allocator": tree.allocator}
-    columns = [column._replace(key=column.key.format(**names)) for column in OPERATORS]
+    columns = [dataclasses.replace(column, key=column.key.format(**names)) for column in OPERATORS]
     percents = cells.get(f"Self {clock} %", [])
     cells["share"] = [_part(percent, 100) for percent in percents]
     return {**table("operators", columns, cells), "sorted": "of its own"}
@@ -234,14 +209,26 @@ def records_table(
 
 
 def document_table(block: Table) -> dict[str, Any]:
-    """Return a table of a document, without what is drawn for terminals."""
-    columns = [
-        Column(column.key, column.header, cast(Unit, column.unit))
-        for column in block.columns
-        if not column.drawn
-    ]
-    rows = [{"": str(row.name), **row.cells} for row in block.rows]
-    return records_table(block.title, [Column("", block.first, "text"), *columns], rows)
+    """Return a table of a document, each figure in its unit; texts where a column has others.
+
+    A table whose first column is the page's alone has its names from it.
+    """
+    named = bool(block.columns) and block.columns[0].shown == "page"
+    columns = [] if named else [Column("", block.first)]
+    cells: dict[str, list[Any]] = {"": [str(row.name) for row in block.rows]}
+    for column in block.columns:
+        if column.drawn or column.shown == "text":
+            continue
+        values = [row.cells.get(column.key) for row in block.rows]
+        if not all(value is None or isinstance(value, int | float) for value in values):
+            values = [column.text(row) for row in block.rows]
+            column = dataclasses.replace(column, unit="text")
+        columns.append(column)
+        cells[column.key] = values
+    page_table = table(block.key or block.title or "rows", columns, cells)
+    if not block.key:
+        return page_table
+    return page_table | {"nodes": [], "note": " ".join((block.explanation, *block.notes)).strip()}
 
 
 def table(
@@ -255,8 +242,9 @@ def table(
     for column in columns:
         values = cells.get(column.key, [])
         if any(value is not None and value != "" for value in values):
+            unit = "share" if column.unit == "percent" else column.unit
             filled_columns.append(
-                {"title": column.title, "unit": column.unit, "values": _values(values, column.unit)}
+                {"title": column.header, "unit": unit, "values": _values(values, unit)}
             )
     rows = len(next(iter(cells.values()), []))
     return {"name": name, "rows": rows, "columns": filled_columns, "nodes": nodes}

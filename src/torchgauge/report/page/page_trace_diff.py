@@ -10,12 +10,12 @@ from torchgauge import units
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.trace.trace_diff import Changes, TraceDiff
 from torchgauge.report.content.comparison import not_comparable, relative
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.trace import TITLES, diff_title, side_details
 from torchgauge.report.page import page_comparison
 from torchgauge.report.page.page_comparison import chart
 from torchgauge.report.page.page_document import figure, first_screen
 from torchgauge.report.page.page_shorter import short, shortened_table
-from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.timeline.page_timeline import two_timelines
 from torchgauge.report.tables.kernel_names import kernel_labels
 

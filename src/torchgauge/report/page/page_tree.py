@@ -10,7 +10,7 @@ from torchgauge.records.profile import Profile
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.records.work.cost import Cost
-from torchgauge.report.page.page_tables import Unit
+from torchgauge.report.content.document import Unit
 from torchgauge.report.tables.kernel_names import kernel_labels
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from torchgauge import units
 from torchgauge.records.trend import CONFIRM, Trend, TrendChange, TrendSeries
 from torchgauge.report.content.comparison import relative
+from torchgauge.report.content.document import Unit
 from torchgauge.report.content.trend import line
 from torchgauge.report.page.page_document import figure, finding, first_screen
-from torchgauge.report.page.page_tables import Unit
 
 CARDS = 6
 FINDINGS = 3

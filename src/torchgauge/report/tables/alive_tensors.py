@@ -12,10 +12,10 @@ TOP = 6
 NAMELESS = "without a name"
 COLUMNS = (
     Column("bytes", unit="bytes"),
-    Column("share", 2, unit="share"),
-    Column("for", title="part", left_aligned=True),
-    Column("shape", 1, left_aligned=True, max_width=28),
-    Column("made by", 3, left_aligned=True, tone="faint", max_width=24),
+    Column("share", priority=2, unit="share"),
+    Column("for", "part", left_aligned=True),
+    Column("shape", priority=1, left_aligned=True, max_width=28),
+    Column("made by", priority=3, left_aligned=True, tone="faint", max_width=24),
 )
 
 

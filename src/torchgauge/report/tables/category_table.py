@@ -93,14 +93,21 @@ def _rate(value: float | None, share: float) -> str | None:
 COLUMNS = (
     Column("time", unit="time"),
     Column("share", unit="share"),
-    Column("bar", 8, unit="bar", get=lambda row: row.share),
-    Column("calls", 7, unit="count", get=lambda row: row.calls or None, empty="–"),
-    Column("type", 3, get=precision, empty="–"),
-    Column("TC", 4, unit="percent", get=lambda row: row.tensor_cores, empty="–"),
-    Column("FLOP/s", 5, get=lambda row: _rate(row.flops_per_second, row.flops_share), empty="–"),
-    Column("of peak", 1, unit="percent", get=lambda row: row.compute_share, empty="–"),
-    Column("B/s", 6, get=lambda row: _rate(row.bytes_per_second, row.bytes_share), empty="–"),
-    Column("of memory", 2, unit="percent", get=lambda row: row.memory_share, empty="–"),
+    Column("bar", priority=8, unit="bar", get=lambda row: row.share),
+    Column("calls", priority=7, unit="count", get=lambda row: row.calls or None, empty="–"),
+    Column("type", priority=3, get=precision, empty="–"),
+    Column("TC", priority=4, unit="percent", get=lambda row: row.tensor_cores, empty="–"),
+    Column(
+        "FLOP/s",
+        priority=5,
+        get=lambda row: _rate(row.flops_per_second, row.flops_share),
+        empty="–",
+    ),
+    Column("of peak", priority=1, unit="percent", get=lambda row: row.compute_share, empty="–"),
+    Column(
+        "B/s", priority=6, get=lambda row: _rate(row.bytes_per_second, row.bytes_share), empty="–"
+    ),
+    Column("of memory", priority=2, unit="percent", get=lambda row: row.memory_share, empty="–"),
 )
 
 

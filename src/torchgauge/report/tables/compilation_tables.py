@@ -14,15 +14,15 @@ MOST_ROWS = 8
 NOTED_REST = 0.25  # of a step
 _COSTS = (
     Column("time", unit="time"),
-    Column("count", 2, unit="count"),
+    Column("count", priority=2, unit="count"),
     Column("line", left_aligned=True, recorded=True, max_width=24),
-    Column("reason", 1, left_aligned=True, recorded=True, max_width=70, reserve=45),
+    Column("reason", priority=1, left_aligned=True, recorded=True, max_width=70, reserve=45),
 )
 _COMPARED = (
     Column("eager", unit="time"),
     Column("compiled", unit="time"),
     Column("speed-up"),
-    Column("kernels", 1, unit="count"),
+    Column("kernels", priority=1, unit="count"),
 )
 NOTES = (
     "Layers of one row share a fused kernel. Compiled times are of kernels: guards, memory and "

@@ -13,11 +13,11 @@ from torchgauge.report.content.document import Block, Column, Note, Row, Table, 
 SMALLEST = 0.001  # of the step: less than a sample or two
 LONGEST = 32  # characters of a line's text
 COLUMNS = (
-    Column("layer", 2, left_aligned=True, tone="faint", max_width=24),
+    Column("layer", priority=2, left_aligned=True, tone="faint", max_width=24),
     Column("time", unit="time"),
     Column("share", unit="share"),
-    Column("bar", 4, unit="bar"),
-    Column("source", 1, left_aligned=True, max_width=LONGEST),
+    Column("bar", priority=4, unit="bar"),
+    Column("source", priority=1, left_aligned=True, max_width=LONGEST),
 )
 
 
@@ -58,11 +58,13 @@ def _share(group: list[LineTime]) -> float:
 FUNCTIONS, LINES = 5, 12
 LONGEST_TRACED = 60  # columns of a line's text at most
 TRACED_COLUMNS = (
-    Column("hits", 2, unit="count"),
+    Column("hits", priority=2, unit="count"),
     Column("time", unit="time"),
     Column("share", unit="share"),
     Column("allocated", unit="bytes"),
-    Column("source", 1, left_aligned=True, recorded=True, max_width=LONGEST_TRACED, reserve=45),
+    Column(
+        "source", priority=1, left_aligned=True, recorded=True, max_width=LONGEST_TRACED, reserve=45
+    ),
 )
 
 

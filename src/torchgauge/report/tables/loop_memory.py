@@ -76,15 +76,15 @@ def _peak_place(step: WatchedStep) -> str:
 _STEP_COLUMNS = (
     Column("peak", unit="bytes"),
     Column("after", unit="bytes"),
-    Column("allocated", 3, unit="bytes"),
-    Column("earlier", 2, unit="bytes", title="of earlier steps", get=lambda s: s.earlier or None),
-    Column("at the peak", 1, left_aligned=True, recorded=True, max_width=48, get=_peak_place),
+    Column("allocated", priority=3, unit="bytes"),
+    Column("earlier", "of earlier steps", "bytes", lambda step: step.earlier or None, 2),
+    Column("at the peak", None, "text", _peak_place, 1, True, recorded=True, max_width=48),
 )
 _COLUMNS = (
     Column("bytes", unit="bytes", get=lambda group: group.size),
     Column("a step", unit="bytes", get=lambda group: group.growth or None),
-    Column("phase", 2, left_aligned=True),
+    Column("phase", priority=2, left_aligned=True),
     Column("line", left_aligned=True, recorded=True, max_width=24),
-    Column("steps", 3, left_aligned=True, get=_steps),
-    Column("held by", 1, left_aligned=True, recorded=True, max_width=28, get=_holder),
+    Column("steps", priority=3, left_aligned=True, get=_steps),
+    Column("held by", priority=1, left_aligned=True, recorded=True, max_width=28, get=_holder),
 )

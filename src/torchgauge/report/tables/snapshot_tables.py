@@ -16,9 +16,10 @@ from torchgauge.records.snapshot import (
     Snapshot,
     Stack,
 )
-from torchgauge.report.content.document import Column, Curve, Detailed, Row, Table, rows_of
+from torchgauge.report.content.document import Column, Detailed, Row, Table, rows_of
 from torchgauge.report.content.section import Row as Figure
 from torchgauge.report.content.section import Section
+from torchgauge.report.notebook.charts import Curve
 from torchgauge.visible import one_line
 
 BAR = 8
@@ -68,7 +69,7 @@ def over_time(device: DeviceMemory, peak: Peak) -> Table:
     if reserved:
         curve = Curve(device.timeline, 2, reserve=30, tone="faint")
         rows.append(Row("reserved", {"most": units.size(max(reserved)), "curve": curve}))
-    columns = (Column("most", title="peak"), Column("curve", title="", unit="curve"))
+    columns = (Column("most", "peak"), Column("curve", "", "curve"))
     return Table(
         title="Over the window", how="measured", columns=columns, rows=rows, notes=(_moment(peak),)
     )
@@ -91,7 +92,7 @@ SEGMENTS = (
 )
 HOLDERS = (Column("bytes", unit="bytes"), *SHARE, Column("blocks", unit="count"))
 OOMS = (
-    Column("asked", title="requested", unit="bytes", get=lambda oom: oom.requested),
+    Column("asked", "requested", "bytes", get=lambda oom: oom.requested),
     Column("device left", unit="bytes", get=lambda oom: oom.device_free, empty="–"),
     Column("free", unit="bytes", get=lambda oom: oom.cached, empty="–"),
     Column("largest", unit="bytes", empty="–"),
@@ -99,8 +100,8 @@ OOMS = (
 )
 PERSISTENT = (
     Column("bytes", unit="bytes"),
-    Column("kept", title="not freed", unit="count", get=lambda holder: holder.blocks),
-    Column("of", title="allocated", unit="count", get=lambda holder: holder.allocations),
+    Column("kept", "not freed", "count", get=lambda holder: holder.blocks),
+    Column("of", "allocated", "count", get=lambda holder: holder.allocations),
 )
 
 

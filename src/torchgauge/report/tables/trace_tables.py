@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
 from torchgauge.records.trace.breakdown import CriticalPath, KernelSequence
 from torchgauge.records.trace.trace import Collectives, RankTrace
-from torchgauge.report.content.document import Column, Curve, Row, Table, rows_of
+from torchgauge.report.content.document import AtLeast, Column, Row, Table, rows_of
+from torchgauge.report.notebook.charts import Curve
 from torchgauge.report.tables.kernel_names import kernel_label
 from torchgauge.visible import visible
 
@@ -18,95 +19,119 @@ PATH = (Column("time"), Column("share", unit="percent"), Column("bar", unit="bar
 HOST_MEMORY = {True: "pageable", False: "pinned", None: ""}
 
 
-def _bus(collective: Collectives) -> str | None:
-    if collective.bus_bandwidth is None:
-        return None
-    prefix = "≥ " if collective.wait is None else ""
-    return f"{prefix}{units.size(collective.bus_bandwidth, 3)}/s"
-
-
-def _rate(copy: Any) -> str | None:
-    return None if copy.bandwidth is None else f"{units.size(copy.bandwidth, 3)}/s"
+def _bus(collective: Collectives) -> float | None:
+    bandwidth = collective.bus_bandwidth
+    return AtLeast(bandwidth) if bandwidth and collective.wait is None else bandwidth
 
 
 COLLECTIVES = (
-    Column("size", unit="bytes", get=lambda collective: collective.bytes, empty="–"),
-    Column("ranks", unit="count", get=lambda collective: collective.group, empty="–"),
+    Column("name", "collective", shown="page"),
+    Column("dtype", "type", shown="page"),
+    Column("bytes", "size", "bytes", empty="–"),
+    Column("group", "ranks", "count", empty="–"),
     Column("calls", unit="count"),
     Column("time", unit="time"),
     Column("exposed", unit="time"),
-    Column("waited", unit="time", get=lambda collective: collective.wait, empty="–"),
-    Column("bus", get=_bus, empty="–"),
+    Column("wait", "waited", "time", empty="–"),
+    Column("transfer", unit="time", shown="page"),
+    Column("bus", unit="bytes/s", get=_bus, empty="–"),
 )
 SERVING = (
+    Column("phase", shown="page"),
     Column("steps", unit="count"),
     Column("requests", unit="count"),
     Column("tokens", unit="count"),
-    Column("step_host", title="host", unit="time"),
-    Column("step_device", title="device", unit="time"),
-    Column("distance", title="apart", unit="time", empty="–"),
+    Column("step_host", "host", "time"),
+    Column("step_device", "device", "time"),
+    Column("distance", "apart", "time", empty="–"),
+    Column("device", "device, all steps", "time", shown="page"),
 )
 UNKNOWN_ROLES = (
+    Column("name", "kernel", shown="page"),
     Column("stream", get=lambda kernel: _stream_name(kernel)),
     Column("count", unit="count"),
     Column("time", unit="time"),
 )
-UNKNOWN_NOTE = "On streams that communicate else. They count as computation, and may communicate."
 COPIES = (
+    Column("kind", "copy", shown="page"),
     Column("host memory", get=lambda copy: HOST_MEMORY[copy.pageable]),
     Column("count", unit="count"),
     Column("time", unit="time"),
     Column("bytes", unit="bytes", empty="–"),
-    Column("rate", get=_rate, empty="–"),
+    Column("bandwidth", "rate", "bytes/s", empty="–"),
 )
 SEQUENCES = (
+    Column("begins with", get=lambda sequence: sequence_name(sequence), shown="page"),
     Column("kernels", unit="count", get=lambda sequence: len(sequence.names)),
     Column("repeats", unit="count"),
-    Column("series", 3, unit="count", get=lambda sequence: sequence.runs),
+    Column("runs", "series", "count", priority=3),
     Column("time", unit="time"),
     Column("share", unit="percent"),
-    Column("each", 1, unit="time", get=lambda sequence: sum(sequence.durations)),
-    Column("span", 2, title="apart", unit="time"),
+    Column("each", unit="time", get=lambda sequence: sum(sequence.durations), priority=1),
+    Column("span", "apart", "time", priority=2),
 )
 QUEUES = (
-    Column("mean", get=lambda queue: units.significant(queue.mean)),
-    Column("most", title="longest", unit="count", get=lambda queue: queue.max_length),
+    Column("mean", unit="number"),
+    Column("max_length", "longest", "count"),
     Column("empty", unit="percent"),
-    Column("delay", unit="time", get=lambda queue: queue.delay_median),
-    Column("p99", unit="time", get=lambda queue: queue.delay_p99),
+    Column("delay_median", "delay", "time"),
+    Column("delay_p99", "p99", "time"),
 )
 SYNCHRONISATIONS = (
-    Column("calls", unit="count", get=lambda synchronisation: synchronisation.count),
+    Column("call", shown="page"),
+    Column("operator", shown="page"),
+    Column("layer", shown="page"),
+    Column("count", "calls", "count"),
     Column("time", unit="time"),
-)
-UNCOUNTED = (
-    Column("events", unit="count", get=lambda uncounted: uncounted.count),
-    Column("time", unit="time"),
+    Column("idle", "device waited after it", "time", shown="page"),
+    Column("function", shown="page"),
 )
 DELAYS = (
+    Column("cause", shown="page"),
+    Column("name", "span", shown="page"),
     Column("calls", unit="count"),
     Column("time", unit="time"),
     Column("longest", unit="time"),
-    Column("idle", title="device waited", unit="time", empty="–"),
+    Column("idle", "device waited", "time", empty="–"),
 )
 MEMORY = (
     Column("before", unit="bytes"),
     Column("peak", unit="bytes"),
-    Column("at", title="peak at", unit="time", get=lambda memory: memory.peak_at),
+    Column("at", "peak at", "time", lambda memory: memory.peak_at),
     Column("after", unit="bytes"),
     Column("reserved", unit="bytes", empty="–"),
-    Column(
-        "alive", title="", unit="curve", get=lambda memory: Curve(memory.timeline, 1, width=2 * BAR)
-    ),
+    Column("alive", "", "curve", lambda memory: Curve(memory.timeline, 1, width=2 * BAR)),
 )
-SERVING_NOTE = (
-    "Times are medians of a step: on the host, of the device work that it launched, and from its "
-    "begin to that of the next step."
+UNCOUNTED = (
+    Column("category", shown="page"),
+    Column("count", "events", "count"),
+    Column("time", unit="time"),
 )
+NOTES = {
+    "serving": "Times are medians of a step: on the host, of the device work that it launched, "
+    "and from its begin to that of the next step.",
+    "unknown role": "On streams that communicate else. They count as computation, and may "
+    "communicate.",
+    "queues": "empty: work with nothing waiting behind it. delay: from launch to begin, median.",
+}
+EXPLANATIONS = {
+    "collectives": "At least the bandwidth of the bus: the time of one rank's file includes "
+    "waiting.",
+    "host_delays": "Spans that keep the host from launching work, by cause; how long the device "
+    "waited for the host in them.",
+    "queues": "Pieces of work that were launched and had not begun, over the stream's time.",
+    "sequences": "Kernels that ran in the same order again and again. Each: the sum of their "
+    "median times; apart: from one begin to the next.",
+    "synchronisations": "Calls in which the host waited for a device, with the operator around.",
+    "uncounted": "Recorded events of categories that no figure here counts.",
+}
 
 
 def details(rank: RankTrace) -> Iterator[Table]:
-    """Yield the detail tables of a rank, most telling first."""
+    """Yield the detail tables of a rank, most telling first; those with a key are the page's too.
+
+    They have all rows, of which a terminal shows the first.
+    """
 
     def queue_name(queue: Any) -> str:
         return rank.stream_name(queue.device, queue.stream)
@@ -118,34 +143,30 @@ def details(rank: RankTrace) -> Iterator[Table]:
         yield _critical_path(rank.critical_path)
     if rank.sequences:
         yield _sequences(rank)
-    empty = "empty: work with nothing waiting behind it. delay: from launch to begin, median."
-    kinds = (
-        ("Prefill and decode", SERVING, rank.serving, lambda phase: phase.phase, SERVING_NOTE,
-         True),
-        ("Collectives", COLLECTIVES, rank.collectives, lambda row: row.name, "", True),
-        ("Kernels of unknown role", UNKNOWN_ROLES, rank.unknown_roles,
-         lambda kernel: kernel.name, UNKNOWN_NOTE, True),
-        ("Copies", COPIES, rank.copies, lambda copy: copy.kind, "", True),
-        ("Launched and not begun", QUEUES, rank.queues, queue_name, empty, False),
-        ("The host waited for a device", SYNCHRONISATIONS, rank.synchronisations,
-         _synchronisation_name, "", True),
-        ("What kept the host from launching", DELAYS, rank.host_delays, _delay_name, "", True),
-        ("Memory of tensors", MEMORY, rank.memory, memory_name, "", False),
-        ("Recorded, and counted in no figure", UNCOUNTED, rank.contents.uncounted,
-         lambda uncounted: uncounted.category or "no category", "", True),
+    tables: tuple[tuple[str, str, Sequence[Column], Sequence[Any], Callable[[Any], str]], ...] = (
+        ("serving", "Prefill and decode", SERVING, rank.serving, lambda row: row.phase),
+        ("collectives", "Collectives", COLLECTIVES, rank.collectives, lambda row: row.name),
+        ("unknown role", "Kernels of unknown role", UNKNOWN_ROLES, rank.unknown_roles,
+         lambda kernel: kernel.name),
+        ("copies", "Copies", COPIES, rank.copies, lambda copy: copy.kind),
+        ("queues", "Launched and not begun", QUEUES, rank.queues, queue_name),
+        ("synchronisations", "The host waited for a device", SYNCHRONISATIONS,
+         rank.synchronisations, _synchronisation_name),
+        ("host_delays", "What kept the host from launching", DELAYS, rank.host_delays, _delay_name),
+        ("", "Memory of tensors", MEMORY, rank.memory, memory_name),
+        ("uncounted", "Recorded, and counted in no figure", UNCOUNTED, rank.contents.uncounted,
+         lambda uncounted: uncounted.category or "no category"),
     )  # fmt: skip
-    for title, columns, records, name, note, recorded in kinds:
+    bounded = any(isinstance(_bus(collective), AtLeast) for collective in rank.collectives)
+    for key, title, columns, records, name in tables:
         if records:
-            notes = (note,) if note else ()
             yield Table(
-                title=title,
-                how="measured",
-                columns=columns,
-                rows=rows_of(columns, records[:MAX_ROWS], name),
-                recorded=recorded,
-                notes=notes,
-                total_rows=len(records),
-            )
+                title=title, how="measured", columns=columns, rows=rows_of(columns, records, name),
+                first="stream" if key == "queues" else "",
+                recorded=key not in ("queues", ""), notes=(NOTES[key],) if key in NOTES else (),
+                top=MAX_ROWS, key=key,
+                explanation=EXPLANATIONS.get(key, "") if key != "collectives" or bounded else "",
+            )  # fmt: skip
 
 
 def _stream_name(kernel: Any) -> str:
@@ -178,7 +199,7 @@ def _sequences(rank: RankTrace) -> Table:
     )
     return Table(
         title="Kernels that repeat", how="measured", columns=SEQUENCES, rows=rows, recorded=True,
-        layout="fitted",
+        layout="fitted", key="sequences", explanation=EXPLANATIONS["sequences"],
         notes=(f"The longest of the first sequence: {parts_text}.",),
     )  # fmt: skip
 

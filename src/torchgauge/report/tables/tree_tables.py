@@ -32,31 +32,31 @@ WIDEST = 10_000  # columns: no name is cut
 EMPTY_CELL = "–"
 
 _NAME, *_FIGURES = REPORT_COLUMNS
-_BAR = doc.Column("bar", 2, unit="bar")
+_BAR = doc.Column("bar", priority=2, unit="bar")
 OPERATORS = (
     doc.Column("calls"),
     doc.Column("self"),
     doc.Column("share"),
     _BAR,
-    doc.Column("total", 1),
-    doc.Column("average", 5),
-    doc.Column("FLOPs", 3),
-    doc.Column("FLOP/s", 4),
-    doc.Column("bytes", 6),
-    doc.Column("memory", 7),
+    doc.Column("total", priority=1),
+    doc.Column("average", priority=5),
+    doc.Column("FLOPs", priority=3),
+    doc.Column("FLOP/s", priority=4),
+    doc.Column("bytes", priority=6),
+    doc.Column("memory", priority=7),
 )
 KERNELS = (
     doc.Column("calls"),
     doc.Column("time"),
     doc.Column("share"),
-    doc.Column("bar", 6, unit="bar"),
-    doc.Column("median", 3),
-    doc.Column("max", 5),
-    doc.Column("grid", 7),
-    doc.Column("block", 8),
-    doc.Column("occupancy", 2),
-    doc.Column("limiter", 4, left_aligned=True),
-    doc.Column("layer", 1, left_aligned=True, tone="faint", max_width=26),
+    doc.Column("bar", priority=6, unit="bar"),
+    doc.Column("median", priority=3),
+    doc.Column("max", priority=5),
+    doc.Column("grid", priority=7),
+    doc.Column("block", priority=8),
+    doc.Column("occupancy", priority=2),
+    doc.Column("limiter", priority=4, left_aligned=True),
+    doc.Column("layer", priority=1, left_aligned=True, tone="faint", max_width=26),
 )
 LONGEST, LONGEST_KERNEL = 48, 36
 
@@ -117,7 +117,7 @@ def _layer_columns(hidden: tuple[str, ...] = ()) -> Iterator[doc.Column]:
         is_text = column.unit == "text"
         priority = 0 if hidden and column.title == "type" else column.priority
         yield doc.Column(
-            column.title, priority, left_aligned=is_text, tone="faint" if is_text else "",
+            column.title, priority=priority, left_aligned=is_text, tone="faint" if is_text else "",
             max_width=LONGEST_TEXT,
         )  # fmt: skip
         yield from [_BAR] * (column.title == "share")

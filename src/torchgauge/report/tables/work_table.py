@@ -16,17 +16,17 @@ EMPTY_CELL = "–"
 
 # In the order of reading; "integer", the bar and so on come as there is room.
 COLUMNS = (
-    Column("kind", 3, left_aligned=True, tone="faint", max_width=28),
+    Column("kind", priority=3, left_aligned=True, tone="faint", max_width=28),
     Column("parameters"),
     Column("calls"),
     Column("MACs"),
     Column("FLOPs"),
-    Column("vector", 5),
-    Column("integer", 1),
+    Column("vector", priority=5),
+    Column("integer", priority=1),
     Column("bytes"),
-    Column("FLOP/B", 4),
+    Column("FLOP/B", priority=4),
     Column("share"),
-    Column("bar", 2, unit="bar"),
+    Column("bar", priority=2, unit="bar"),
 )
 # Where the forward raised: what it did is of less interest than what it passed on.
 SHAPE_COLUMNS = (

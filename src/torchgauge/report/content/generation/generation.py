@@ -125,14 +125,14 @@ def _predicted_rate(prediction: GenerationPrediction) -> str:
 
 SHAPES = (
     Column("TTFT", get=_time("ttft")),
-    Column("± TTFT", title="±", priority=2, tone="faint", get=_half("ttft")),
+    Column("± TTFT", "±", priority=2, tone="faint", get=_half("ttft")),
     Column("TPOT", get=_time("tpot")),
-    Column("± TPOT", title="±", priority=2, tone="faint", get=_half("tpot")),
+    Column("± TPOT", "±", priority=2, tone="faint", get=_half("tpot")),
     Column("tokens/s", tone="strong", get=lambda cell: _rate(cell.tokens_per_second)),
     Column("call", priority=4, tone="faint", get=_time("end_to_end")),
     Column("J/token", get=lambda cell: _energy(cell.energy)),
     Column("cache", priority=1, get=lambda cell: cell.cache and _size(cell.cache.held)),
-    Column("used", title="cache used", priority=5, get=_used),
+    Column("used", "cache used", priority=5, get=_used),
     Column("memory", priority=3, get=lambda cell: cell.memory and _size(cell.memory.peak)),
 )
 PREFILL = (
@@ -150,10 +150,10 @@ STEP = (
 )
 PREDICTED = (
     Column("TTFT", get=lambda shape: units.time(shape.ttft, 3)),
-    Column("± TTFT", title="±", priority=1, tone="faint",
+    Column("± TTFT", "±", priority=1, tone="faint",
            get=lambda shape: words.share_of(shape.ttft_interval, shape.ttft)),
     Column("TPOT", get=lambda shape: units.time(shape.tpot, 3)),
-    Column("± TPOT", title="±", priority=1, tone="faint",
+    Column("± TPOT", "±", priority=1, tone="faint",
            get=lambda shape: words.share_of(shape.tpot_interval, shape.tpot)),
     Column("tokens/s", get=_predicted_rate),
     Column("cache", get=lambda shape: _size(shape.cache_bytes)),

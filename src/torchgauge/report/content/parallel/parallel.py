@@ -89,12 +89,12 @@ def fits(record: Parallel) -> doc.Table:
     """Return for each kind of rank and device whether it fits, and with which margin."""
     several = len(record.kinds) > 1
     columns = (
-        doc.Column("verdict", title="", left_aligned=True, judging=True),
+        doc.Column("verdict", "", left_aligned=True, judging=True),
         doc.Column("alive", unit="bytes", priority=2),
         doc.Column("reserved", unit="bytes"),
-        doc.Column("memory", title="available", unit="bytes"),
+        doc.Column("memory", "available", "bytes"),
         doc.Column("margin", unit="bytes"),
-        doc.Column("needed", title="needs", unit="bytes", priority=1),
+        doc.Column("needed", "needs", "bytes", priority=1),
     )
     rows = [
         doc.Row(f"{kind.name}, {name}" if several else name, _fit_cells(kind, fit),
@@ -131,10 +131,10 @@ def alternatives(record: Parallel) -> doc.Table:
             doc.Column(device, title=f"on {model_name(device)}", left_aligned=True)
             for device in devices
         ),
-        doc.Column("flops", title="FLOPs", priority=1),
+        doc.Column("flops", "FLOPs", priority=1),
         doc.Column("sent", priority=2),
-        doc.Column("host", title="on the host", unit="bytes", priority=3),
-        doc.Column("option", title="by", left_aligned=True, priority=4),
+        doc.Column("host", "on the host", "bytes", priority=3),
+        doc.Column("option", "by", left_aligned=True, priority=4),
     )
     rows = [
         doc.Row("as it is", {"reserved": largest.memory.reserved,
@@ -171,7 +171,7 @@ def _relative(new: float | None, old: float) -> str | None:
 def smallest(trials: SmallestMesh) -> doc.Table:
     """Return what each size that was tried reserves, and the smallest that fits."""
     columns = (
-        doc.Column("verdict", title="", left_aligned=True, judging=True),
+        doc.Column("verdict", "", left_aligned=True, judging=True),
         doc.Column("reserved", unit="bytes"),
     )
     rows = [

@@ -52,7 +52,7 @@ def layers(kind: RankKind, top: int) -> Table:
         Column("layers", unit="count"),
         Column("bytes", unit="bytes"),
         Column("share", unit="share"),
-        Column("most", title="of it", left_aligned=True, priority=99),
+        Column("most", "of it", left_aligned=True, priority=99),
         *(Column(part, unit="bytes", priority=10 + index) for index, part in enumerate(parts)),
     )
     rows = []
@@ -82,8 +82,8 @@ def collectives(kind: RankKind) -> Table:
         Column("dtype", left_aligned=True, priority=2),
         Column("calls", unit="count"),
         Column("bytes", unit="bytes"),
-        Column("sent", title="sent ≥", unit="bytes", priority=1),
-        Column("exposure", title="", left_aligned=True),
+        Column("sent", "sent ≥", "bytes", priority=1),
+        Column("exposure", "", left_aligned=True),
     )
     rows = [
         Row(
@@ -144,12 +144,12 @@ def _products(sums: Counter[str]) -> str:
 def bounds(kind: RankKind) -> Table:
     """Return the least time of a step by device, with the links below it."""
     columns = (
-        Column("seconds", title="step ≥", tone="strong"),
+        Column("seconds", "step ≥", tone="strong"),
         Column("compute", unit="time"),
         Column("exposed", unit="time"),
         Column("overlappable", unit="time", priority=1),
         Column("moved", unit="bytes", priority=3),
-        Column("rate", title="of a link", priority=2),
+        Column("rate", "of a link", priority=2),
     )
     rows: list[Row] = []
     for bound in kind.bounds:

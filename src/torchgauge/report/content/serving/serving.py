@@ -59,13 +59,13 @@ def _network(use: ServerUse) -> str:
 
 
 LOAD = (
-    doc.Column("offered", 2, title="offered/s",
+    doc.Column("offered", "offered/s", priority=2,
                get=lambda level: "" if level.offered is None else words.rate(level.offered)),
     doc.Column("answered", title="answered/s", get=lambda level: _rate(level.completed)),
     doc.Column("p50", get=time_text("latency", 0.5)),
     doc.Column("± p50", title="±", priority=4, tone="faint", get=_half),
     doc.Column("p99", tone="strong", get=time_text("latency", 0.99)),
-    doc.Column("p99 interval", 2, title="95 %", tone="faint", get=interval_text("latency", 0.99)),
+    doc.Column("p99 interval", "95 %", "text", interval_text("latency", 0.99), 2, tone="faint"),
     doc.Column("goodput", title="goodput/s", priority=1, get=lambda level: _rate(level.goodput)),
     doc.Column("errors", priority=3, get=lambda level: _share(level.failed_share or None)),
     doc.Column("outcome", left_aligned=True, get=words.outcome),
@@ -100,7 +100,7 @@ CLIENT = (
     doc.Column("lateness p99", get=lambda client: _seconds(client.lateness_p99)),
     doc.Column("CPU a request", priority=2, get=lambda client: _seconds(client.cpu)),
     doc.Column("waiting for a core", priority=3, get=lambda client: _share(client.waiting)),
-    doc.Column("connections", 4, unit="count", get=lambda client: client.connections or None),
+    doc.Column("connections", "connections", "count", lambda client: client.connections or None, 4),
 )
 SERVER = (
     doc.Column("CPU", title="cores", get=_cores),

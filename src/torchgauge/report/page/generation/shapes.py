@@ -9,9 +9,9 @@ from torchgauge.analyze.generation.stage_points import fitted_cells
 from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, RepeatedTime
 from torchgauge.records.generation.generation import Generation
 from torchgauge.records.record import Interval
+from torchgauge.report.content.document import Column, Unit
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column
 
 MAX_SIDE = 12  # batches or prompts of a map
 FILLED = 0.5  # of a map's places, at least
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
     """A figure that a map shows: of a cell, and of a prediction where it can be estimated."""
 
     title: str
-    unit: page_tables.Unit
+    unit: Unit
     measured: Callable[[GenerationCell], Amount]
     estimated: Callable[[GenerationPrediction], Amount] = lambda _: Amount()
 

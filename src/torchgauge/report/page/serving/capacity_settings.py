@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.serving.capacity import setting_name
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.rate_curves import (
     DRAWN,
     high,

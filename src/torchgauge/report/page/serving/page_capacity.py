@@ -15,13 +15,13 @@ import numpy as np
 from torchgauge import units
 from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting, TokenTimes
 from torchgauge.records.serving.level import Arrivals
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column
 from torchgauge.report.page.serving.capacity_settings import front, settings
 from torchgauge.report.page.serving.rate_curves import rate_text, scaled
 

@@ -9,10 +9,10 @@ from torchgauge import units
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import Distribution, Estimate, Goal
 from torchgauge.records.serving.serving import Capacity, Serving
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_tables import Column
 
 METRICS = {
     "latency": "latency, from when a request was due",

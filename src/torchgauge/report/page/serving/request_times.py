@@ -11,9 +11,9 @@ import numpy.typing as npt
 from torchgauge.analyze.serving.request_times import RequestTimes, in_window
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import FATES, Goal
+from torchgauge.report.content.document import Column
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_tables
-from torchgauge.report.page.page_tables import Column
 
 Times = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
