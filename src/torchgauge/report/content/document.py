@@ -29,6 +29,7 @@ FORMATS: dict[Unit, Callable[[Any], str]] = {
     "share": lambda value: f"{100 * value:.1f} %",
     "number": units.significant,
     "bytes/s": lambda value: f"{units.size(value, 3)}/s",
+    "growth": lambda value: f"{'−' if value < 0 else '+'}{units.size(abs(value), 3)}",
 }
 
 

@@ -20,7 +20,7 @@ from torchgauge.records.work.roofline import Bottleneck, Roofline
 from torchgauge.records.work.size import Size
 from torchgauge.report.content import section as time_sections
 from torchgauge.report.content.section import Row, Section
-from torchgauge.report.tables.compilation_tables import speed_up
+from torchgauge.report.tables.compilation_tables import forward_speed_up
 from torchgauge.report.tables.target_facts import graph, hardware, software
 
 
@@ -283,7 +283,7 @@ def compilation(record: Compilation) -> Section:
         note = "layers, which the tree cannot tell apart: "
         rows.append(Row("in graphs", f"{len(record.layers):,}", note + _first(record.layers)))
     if record.beside_eager is not None:
-        rows.append(speed_up(record.beside_eager))
+        rows.append(forward_speed_up(record.beside_eager))
     headlines = ("graphs", "graph breaks", "recompiled", "speed-up")
     return Section("Compilation", record.how, tuple(rows), headlines=headlines)
 

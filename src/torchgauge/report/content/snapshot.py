@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchgauge import units
-from torchgauge.records.snapshot import DeviceMemory, Growth, Snapshot
+from torchgauge.records.snapshot import DeviceMemory, Growth, Snapshot, StackGrowth
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.section import Row, Section
 from torchgauge.report.tables import snapshot_tables
@@ -75,13 +75,18 @@ def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[doc.
 
 
 STACKS = (
-    doc.Column("bytes", get=lambda change: signed(change.growth)),
+    doc.Column("growth", "bytes", "growth"),
+    doc.Column("before", unit="bytes", shown="page"),
     doc.Column("after", "now", "bytes"),
     doc.Column(
         "blocks",
         get=lambda change: units.with_minus(f"{change.after_blocks - change.before_blocks:+,}"),
+        shown="text",
     ),
-    doc.Column("after_blocks", "now", "count"),
+    doc.Column("before_blocks", "blocks before", "count", shown="page"),
+    doc.Column("after_blocks", "blocks now", "count"),
+    doc.Column("device", "GPU", "count", shown="page"),
+    doc.Column("category", get=lambda change: change.stack.category, shown="page"),
 )
 
 
@@ -110,7 +115,7 @@ def _row(label: str, before: int, after: int) -> Row:
 
 def signed(size: int) -> str:
     """Format a difference of sizes with its sign."""
-    return f"{'−' if size < 0 else '+'}{units.size(abs(size), 3)}"
+    return doc.FORMATS["growth"](size)
 
 
 def _stacks(growth: Growth, top: int) -> Iterator[doc.Table]:
@@ -119,8 +124,13 @@ def _stacks(growth: Growth, top: int) -> Iterator[doc.Table]:
     shrinking = [change for change in growth.stacks if change.growth <= 0]
     for heading, listed in (("What grew", growing), ("What shrank", shrinking[::-1])):
         if listed:
-            rows = doc.rows_of(STACKS, listed, lambda change: stack_text(change.stack))
-            yield doc.Table(
-                title=heading, how="counted", first="allocated by", columns=STACKS, rows=rows,
-                recorded=True, top=top, layout="names last",
-            )  # fmt: skip
+            yield stacks(heading, listed, top)
+
+
+def stacks(heading: str, changes: Sequence[StackGrowth], top: int | None = None) -> doc.Table:
+    """Return how much more each stack holds."""
+    rows = doc.rows_of(STACKS, changes, lambda change: stack_text(change.stack))
+    return doc.Table(
+        title=heading, how="counted", first="allocated by", columns=STACKS, rows=rows,
+        recorded=True, top=top, layout="names last",
+    )  # fmt: skip

@@ -6,26 +6,15 @@ from typing import Any
 
 from torchgauge import units
 from torchgauge.records.snapshot import Growth, StackGrowth
-from torchgauge.report.content.document import Column
-from torchgauge.report.content.snapshot import growth_title, signed
+from torchgauge.report.content.snapshot import growth_title, signed, stacks
 from torchgauge.report.page.page_comparison import BARS, chart
 from torchgauge.report.page.page_document import figure, finding, first_screen
-from torchgauge.report.page.page_shorter import short
-from torchgauge.report.page.page_snapshot import first_rows
-from torchgauge.report.page.page_tables import records_table
+from torchgauge.report.page.page_shorter import short, shortened_table
+from torchgauge.report.page.page_snapshot import MAX_ROWS
+from torchgauge.report.page.page_tables import document_table
 from torchgauge.report.tables.snapshot_tables import stack_text
 
 FINDINGS = 3
-_STACKS = (
-    Column("stack", "allocated by", "text", lambda change: _stack(change)),
-    Column("growth", "growth", "growth"),
-    Column("before", "before", "bytes"),
-    Column("after", "after", "bytes"),
-    Column("before_blocks", "blocks before", "count"),
-    Column("after_blocks", "blocks after", "count"),
-    Column("device", "GPU", "count"),
-    Column("category", "category", "text", lambda change: change.stack.category),
-)
 
 
 def overview(growth: Growth) -> dict[str, Any]:
@@ -79,7 +68,9 @@ def tables(growth: Growth) -> list[dict[str, Any]] | None:
     """Return every stack that holds more or less than before."""
     if not growth.stacks:
         return None
-    return [first_rows(records_table("stacks", _STACKS, growth.stacks))]
+    return [
+        shortened_table(document_table(stacks("stacks", growth.stacks)), MAX_ROWS) | {"nodes": []}
+    ]
 
 
 def _stack(change: StackGrowth) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torchgauge import units
@@ -23,8 +23,9 @@ from torchgauge.report.page import page_series, page_tables, page_tree
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
 from torchgauge.report.page.page_series import rows
 from torchgauge.report.page.timeline.page_timeline import timeline
+from torchgauge.report.tables.alive_tensors import tensor_table
 from torchgauge.report.tables.category_table import roofs_of
-from torchgauge.report.tables.compilation_tables import NOTES, compared_name
+from torchgauge.report.tables.compilation_tables import NOTES, compared_name, costs_table, speed_up
 
 # Layers that take less of the step are too small to see and too many to draw.
 SMALLEST_SHARE = 1e-4
@@ -201,7 +202,9 @@ def tables(profile: Profile) -> list[dict[str, Any]] | None:
         [] if profile.tree is None else page_tables.tree_tables(profile.tree, roofs_of(profile))
     )
     if profile.memory is not None and profile.memory.tensors:
-        listed_tables.append(page_tables.alive_tensors(profile.memory))
+        memory = profile.memory
+        tensors = tensor_table("Alive at the peak", memory.tensors, memory.peak, rows=None)
+        listed_tables.append(page_tables.document_table(tensors))
     return listed_tables or None
 
 
@@ -209,17 +212,9 @@ _COMPARED = (
     Column("layers", "layers", "text", lambda row: compared_name(row, len(row.layers))),
     Column("eager", "eager", "time"),
     Column("compiled", "compiled", "time"),
-    Column("speed_up", "eager ÷ compiled", "number"),
+    Column("speed_up", "eager ÷ compiled", "number", speed_up),
     Column("kernels", "kernels", "text", lambda row: ", ".join(row.kernels)),
 )
-_COSTS = (
-    Column("cause", "cause", "text"),
-    Column("time", "time", "time"),
-    Column("count", "count", "count"),
-    Column("place", "line", "text"),
-    Column("reason", "reason", "text"),
-)
-_TENSORS = tuple(column for column in page_tables.TENSORS if column.key != "share")
 
 
 def of_profile(profile: Profile) -> dict[str, Any] | None:
@@ -236,8 +231,8 @@ def of_loop(loop: Loop) -> dict[str, Any] | None:
     costs = loop.compilation_costs
     if not costs:
         return None
-    costs_table = page_tables.records_table("costs of compilation", _COSTS, costs, [])
-    table = {**costs_table, "sorted": "time"}
+    table = page_tables.document_table(costs_table(costs))
+    table |= {"nodes": [], "sorted": "time"}
     return {"groups": [{"title": "", "rows": [], "notes": [], "how": costs[0].how, "table": table}]}
 
 
@@ -270,26 +265,17 @@ def _compared(comparison: EagerComparison) -> dict[str, Any]:
         ComparedLayers(layers=(f"phase: {phase}",), eager=eager, compiled=compiled)
         for phase, (eager, compiled) in comparison.phases.items()
     ]
-    speed_ups = [
-        row.eager / row.compiled if row.layers and row.eager and row.compiled else None
-        for row in comparison.rows
-    ]
-    table = page_tables.records_table(
-        "eager beside compiled",
-        _COMPARED,
-        [*comparison.rows, *phases],
-        [],
-        speed_up=[*speed_ups, *[None] * len(phases)],
-    )
+    rows = [*comparison.rows, *phases]
+    table = page_tables.records_table("eager beside compiled", _COMPARED, rows, [])
     return {**table, "note": " ".join(NOTES)}
 
 
 def _alive(event: OutOfMemory, number: int) -> dict[str, Any] | None:
-    tensors: Sequence[Any] = event.tensors
-    if not tensors:
+    if not event.tensors:
         return None
-    page_table = page_tables.records_table(f"tensors alive, {number}", _TENSORS, tensors, [])
-    return {**page_table, "sorted": "bytes"}
+    total = sum(tensor.size for tensor in event.tensors)
+    block = tensor_table(f"tensors alive, {number}", event.tensors, total, rows=None)
+    return page_tables.document_table(block) | {"nodes": [], "sorted": "bytes"}
 
 
 PARTS = {

@@ -6,20 +6,24 @@ Sizes are bytes, times whole nanoseconds; None is unknown.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
-from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, PossibleLeak, Snapshot
-from torchgauge.report.content.document import Column
+from torchgauge.records.snapshot import DeviceMemory, Frame, Holding, Oom, Snapshot
 from torchgauge.report.content.snapshot import window
 from torchgauge.report.page import page_tree
 from torchgauge.report.page.page_document import Choice, Option, figure, finding_entry, first_screen
-from torchgauge.report.page.page_shorter import marks, short
+from torchgauge.report.page.page_shorter import marks, short, shortened_table
 from torchgauge.report.page.page_snapshot_layout import layout
-from torchgauge.report.page.page_tables import records_table
-from torchgauge.report.tables.snapshot_tables import CAUSES, frame_text, stack_text
+from torchgauge.report.page.page_tables import document_table
+from torchgauge.report.tables.snapshot_tables import (
+    CAUSES,
+    categories,
+    frame_text,
+    stack_tables,
+    stack_text,
+)
 from torchgauge.visible import one_line
 
 MAX_ROWS = 2_000  # of a table
@@ -27,33 +31,6 @@ SHOWN_OOMS = 3
 _VIEWS = {"peak-holder": "held", "kept": "held", "no-stacks": "held"} | {
     f"oom-{cause}": "ooms" for cause in CAUSES
 }
-_HELD = (
-    Column("stack", "allocated by", "text"),
-    Column("bytes", "bytes", "bytes"),
-    Column("share", "share", "share"),
-    Column("blocks", "blocks", "count"),
-    Column("category", "category", "text"),
-)
-_RETAINED = (
-    Column("stack", "allocated by", "text"),
-    Column("bytes", "bytes", "bytes"),
-    Column("blocks", "kept", "count"),
-    Column("allocations", "of allocations", "count"),
-    Column("category", "category", "text"),
-)
-_OOMS = (
-    Column("cause", "cause", "text", lambda oom: CAUSES[oom.cause]),
-    Column("time", "at", "time"),
-    Column("event", "event", "count"),
-    Column("requested", "asked for", "bytes"),
-    Column("device_free", "device had left", "bytes"),
-    Column("cached", "free in segments", "bytes"),
-    Column("largest", "largest piece", "bytes"),
-    Column("usable", "largest it may use", "bytes"),
-    Column("alive", "alive", "bytes"),
-    Column("reserved", "reserved", "bytes"),
-    Column("stack", "asked by", "text"),
-)
 
 
 def choice(snapshot: Snapshot) -> Choice:
@@ -118,78 +95,54 @@ def _figures(device: DeviceMemory) -> Iterator[dict[str, str]]:
 
 def held(snapshot: Snapshot, device: DeviceMemory) -> list[dict[str, Any]] | None:
     """Return the stacks that held memory at the peak and at the end, or all through."""
-    tables = []
+    tables = _tables(snapshot, device)
+    parts = []
     peak = device.peak
     if peak is not None and peak.held:
-        tables.append(_holders(snapshot, "At the peak", peak.held, peak.bytes))
+        table = tables["Alive at the peak"]
+        parts.append(_holders(snapshot, "At the peak", peak.held, peak.bytes, table))
     if device.alive:
         total = device.allocated + device.pending
-        tables.append(_holders(snapshot, "At the end", device.alive, total))
+        table = tables["Alive at the end"]
+        parts.append(_holders(snapshot, "At the end", device.alive, total, table))
     if device.possible_leaks:
         note = "Allocated all through the window, and almost none freed: a leak, or a cache."
-        tables.append(
+        parts.append(
             {
                 "title": "Kept all through",
                 "note": note,
                 "categories": [],
                 "whole": sum(holder.bytes for holder in device.possible_leaks),
-                "table": _stack_table(
-                    "stacks that kept memory", _RETAINED, snapshot, device.possible_leaks
-                ),
+                "table": tables["Kept all through the window"],
             }
         )
-    return tables or None
+    return parts or None
 
 
-def _holders(snapshot: Snapshot, title: str, rows: Sequence[Holding], total: int) -> dict[str, Any]:
-    categories: Counter[str] = Counter()
-    for holding in rows:
-        categories[_category(snapshot, holding.stack)] += holding.bytes
-    shares = [holding.bytes / total if total else None for holding in rows]
-    has_categories = set(categories) > {"unknown"} or "unknown" not in categories
-    guess = "Categories are estimated from the stacks."
+def _tables(snapshot: Snapshot, device: DeviceMemory) -> dict[str, dict[str, Any]]:
+    """Return the device's tables of stacks by title."""
     return {
-        "title": title,
-        "note": guess if has_categories else "The stacks do not show what the memory is for.",
-        "categories": [list(pair) for pair in categories.most_common()] if has_categories else [],
-        "whole": total,
-        "table": _stack_table("stacks", _HELD, snapshot, rows, share=shares),
+        block.title: shortened_table(document_table(block), MAX_ROWS) | {"nodes": []}
+        for block in stack_tables(snapshot, device, MAX_ROWS)
     }
 
 
-def _stack_table(
-    name: str,
-    columns: Sequence[Column],
-    snapshot: Snapshot,
-    holders: Sequence[Holding | PossibleLeak],
-    **cells: list[Any],
+def _holders(
+    snapshot: Snapshot, title: str, rows: Sequence[Holding], total: int, table: dict[str, Any]
 ) -> dict[str, Any]:
-    cells["stack"] = [_stack(snapshot, holder.stack) for holder in holders]
-    cells["category"] = [_category(snapshot, holder.stack) for holder in holders]
-    return first_rows(records_table(name, columns, holders, **cells))
-
-
-def first_rows(page_table: dict[str, Any]) -> dict[str, Any]:
-    """Return the first rows of a table, those with most bytes."""
-    columns = [
-        {**column, "values": column["values"][:MAX_ROWS]} for column in page_table["columns"]
-    ]
-    rows = min(page_table["rows"], MAX_ROWS)
+    sizes = categories(snapshot, rows)
+    guess = "Categories are estimated from the stacks."
     return {
-        **page_table,
-        "columns": columns,
-        "rows": rows,
-        "left": page_table["rows"] - rows,
-        "nodes": [],
+        "title": title,
+        "note": guess if sizes else "The stacks do not show what the memory is for.",
+        "categories": [list(pair) for pair in sizes.items()],
+        "whole": total,
+        "table": table,
     }
 
 
 def _stack(snapshot: Snapshot, row: int | None) -> str:
     return short(str(stack_text(None if row is None else snapshot.stacks[row])))
-
-
-def _category(snapshot: Snapshot, row: int | None) -> str:
-    return "unknown" if row is None else snapshot.stacks[row].category
 
 
 def memory_timeline(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
@@ -285,9 +238,8 @@ def ooms(snapshot: Snapshot, device: DeviceMemory) -> dict[str, Any] | None:
     rows = device.ooms[::-1]
     if not rows:
         return None
-    stacks = [_stack(snapshot, oom.stack) for oom in rows]
-    page_table = records_table("allocations that failed", _OOMS, rows, stack=stacks)
-    return {"last": [_bars(oom) for oom in rows[:SHOWN_OOMS]], "table": first_rows(page_table)}
+    table = _tables(snapshot, device)["Allocations that failed"]
+    return {"last": [_bars(oom) for oom in rows[:SHOWN_OOMS]], "table": table}
 
 
 def _bars(oom: Oom) -> dict[str, Any]:

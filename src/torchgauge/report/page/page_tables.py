@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.records.memory.memory import Memory
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline import tree as line_table
 from torchgauge.records.timeline.node import Node
@@ -15,7 +14,6 @@ from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import TracedFunction, Tree
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.report.content.document import Column, Table, Unit
-from torchgauge.report.tables import alive_tensors as tensors
 from torchgauge.report.tables import category_table
 from torchgauge.report.tables.kernel_names import kernel_labels
 
@@ -92,16 +90,6 @@ TRACED_LINES = (
     Column("time", "time", "time"),
     Column("share", "share of the function", "share"),
     Column("allocated", "allocated", "bytes"),
-)
-TENSORS = (
-    Column("label", "tensor", "text", tensors.label),
-    Column("part", "for", "text"),
-    Column("shape", "shape", "text", tensors.shape_text),
-    Column("dtype", "type", "text"),
-    Column("size", "bytes", "bytes"),
-    Column("share", "share of the peak", "share"),
-    Column("operator", "made by", "text"),
-    Column("count", "tensors", "count"),
 )
 
 
@@ -186,12 +174,6 @@ def traced_lines(functions: Sequence[TracedFunction]) -> dict[str, Any]:
     return records_table("lines of functions", TRACED_LINES, line_table.traced(functions).rows())
 
 
-def alive_tensors(memory: Memory) -> dict[str, Any]:
-    """Return all tensors that are alive at the memory peak."""
-    shares = [tensor.size / memory.peak for tensor in memory.tensors]
-    return records_table("alive at the peak", TENSORS, memory.tensors, share=shares)
-
-
 def records_table(
     name: str,
     columns: Sequence[Column],
@@ -225,10 +207,7 @@ def document_table(block: Table) -> dict[str, Any]:
             column = dataclasses.replace(column, unit="text")
         columns.append(column)
         cells[column.key] = values
-    page_table = table(block.key or block.title or "rows", columns, cells)
-    if not block.key:
-        return page_table
-    return page_table | {"nodes": [], "note": " ".join((block.explanation, *block.notes)).strip()}
+    return table(block.key or block.title or "rows", columns, cells)
 
 
 def table(

@@ -53,9 +53,11 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         if tree_table["name"] != "containers" or tree_table["rows"] > 1
     ]
     most = max(min(max_rows // 4, MAX_ROWS), 25)
-    listed_tables += [
-        shortened_table(document_table(block), most) for block in details(rank) if block.key
-    ]
+    for block in details(rank):
+        if block.key:
+            note = " ".join(filter(None, (block.explanation, *block.notes)))
+            page_table = shortened_table(document_table(block), most)
+            listed_tables.append({**page_table, "nodes": [], "note": note})
     if rank.sent:
         total = sum(rank.sent.values())
         cells: dict[str, list[Any]] = {

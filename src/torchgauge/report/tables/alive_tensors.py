@@ -6,17 +6,10 @@ from collections.abc import Sequence
 
 from torchgauge.records.memory.memory import AliveTensor, Memory
 from torchgauge.records.timeline.table import Table as RecordTable
-from torchgauge.report.content.document import Column, Row, Table, Value
+from torchgauge.report.content.document import Column, Row, Table, Value, rows_of
 
 TOP = 6
 NAMELESS = "without a name"
-COLUMNS = (
-    Column("bytes", unit="bytes"),
-    Column("share", priority=2, unit="share"),
-    Column("for", "part", left_aligned=True),
-    Column("shape", priority=1, left_aligned=True, max_width=28),
-    Column("made by", priority=3, left_aligned=True, tone="faint", max_width=24),
-)
 
 
 def alive(memory: Memory) -> Table:
@@ -24,17 +17,29 @@ def alive(memory: Memory) -> Table:
     return tensor_table("Alive at the peak", memory.tensors, memory.peak)
 
 
-def tensor_table(title: str, tensors: Sequence[AliveTensor], total: int) -> Table:
-    """Return a table of the largest tensors of a total, with a row for all smaller ones."""
-    rows = [Row(label(tensor), _cells(tensor, total)) for tensor in tensors[:TOP]]
-    if smaller := tensors[TOP:]:
+def tensor_table(
+    title: str, tensors: Sequence[AliveTensor], total: int, rows: int | None = TOP
+) -> Table:
+    """Return a table of tensors of a total: so many, and a row for all smaller ones."""
+    columns = (
+        Column("size", "bytes", "bytes"),
+        Column("share", unit="share", get=lambda tensor: tensor.size / total if total else None,
+               priority=2),
+        Column("part", left_aligned=True),
+        Column("shape", get=_typed_shape, priority=1, left_aligned=True, max_width=28),
+        Column("made by", get=lambda tensor: tensor.operator.removeprefix("aten::"), priority=3,
+               left_aligned=True, tone="faint", max_width=24),
+        Column("count", "tensors", "count", shown="page"),
+    )  # fmt: skip
+    shown_rows = rows_of(columns, tensors[:rows], label)
+    if rows is not None and (smaller := tensors[rows:]):
         size = sum(tensor.size for tensor in smaller)
-        cells: dict[str, Value] = {"bytes": size}
+        cells: dict[str, Value] = {"size": size}
         cells |= {"share": size / total} if total else {}
         count = sum(tensor.count for tensor in smaller)
-        rows.append(Row(f"{count:,} others", cells, tone="faint", summary=True))
+        shown_rows.append(Row(f"{count:,} others", cells, tone="faint", summary=True))
     return Table(
-        title=title, first="tensor", columns=COLUMNS, rows=rows, recorded=True,
+        title=title, first="tensor", columns=columns, rows=shown_rows, recorded=True,
         layout="fitted",
     )  # fmt: skip
 
@@ -52,17 +57,7 @@ def label(tensor: AliveTensor) -> str:
     return tensor.name or tensor.operator or NAMELESS
 
 
-def _cells(tensor: AliveTensor, peak: int) -> dict[str, Value]:
-    cells: dict[str, Value] = {
-        "bytes": tensor.size,
-        "share": tensor.size / peak if peak else None,
-        "for": tensor.part,
-        "shape": " ".join(filter(None, (shape_text(tensor), tensor.dtype))),
-        "made by": tensor.operator.removeprefix("aten::"),
-    }
-    return {name: cell for name, cell in cells.items() if cell not in (None, "")}
-
-
-def shape_text(tensor: AliveTensor) -> str:
-    """Return a tensor's shape with × between its sizes; empty where it is unknown."""
-    return "" if tensor.shape is None else "×".join(map(str, tensor.shape)) or "1 number"
+def _typed_shape(tensor: AliveTensor) -> str:
+    """Return a tensor's shape, with × between its sizes, and type, as far as they are known."""
+    shape = "" if tensor.shape is None else "×".join(map(str, tensor.shape)) or "1 number"
+    return " ".join(filter(None, (shape, tensor.dtype)))

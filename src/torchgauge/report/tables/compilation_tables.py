@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from pathlib import PurePath
 
 from torchgauge import units
 from torchgauge.records.timeline.compilation import ComparedLayers, CompilationCost, EagerComparison
-from torchgauge.report.content.document import Column, Row, Table
+from torchgauge.report.content.document import Column, Row, Table, cells, rows_of
 from torchgauge.report.content.section import Row as Line
 
 MOST_ROWS = 8
 NOTED_REST = 0.25  # of a step
 _COSTS = (
     Column("time", unit="time"),
-    Column("count", priority=2, unit="count"),
-    Column("line", left_aligned=True, recorded=True, max_width=24),
+    Column("count", unit="count", priority=2),
+    Column("line", get=lambda cost: PurePath(cost.place).name, left_aligned=True, recorded=True,
+           max_width=24, shown="text"),
+    Column("place", "line", shown="page"),
     Column("reason", priority=1, left_aligned=True, recorded=True, max_width=70, reserve=45),
-)
+)  # fmt: skip
 _COMPARED = (
     Column("eager", unit="time"),
-    Column("compiled", unit="time"),
-    Column("speed-up"),
-    Column("kernels", priority=1, unit="count"),
-)
+    Column("compiled", unit="time",
+           get=lambda row: "no kernel" if row.compiled == 0 else row.compiled),
+    Column("speed-up", get=lambda row: (ratio := speed_up(row)) and f"{ratio:.2f}×"),
+    Column("kernels", unit="count", get=lambda row: len(row.kernels) or None, priority=1),
+)  # fmt: skip
 NOTES = (
     "Layers of one row share a fused kernel. Compiled times are of kernels: guards, memory and "
     "Python are a row of their own.",
@@ -32,31 +36,14 @@ NOTES = (
 
 def costs_table(costs: Sequence[CompilationCost]) -> Table:
     """Return what compiling cost by its cause, line and reason."""
-    rows = [
-        Row(
-            cost.cause,
-            {
-                "time": cost.time,
-                "count": cost.count,
-                "line": PurePath(cost.place).name,
-                "reason": cost.reason,
-            },
-        )
-        for cost in costs[:MOST_ROWS]
-    ]
     return Table(
-        title="Compilation",
-        how="measured",
-        first="cause",
-        columns=_COSTS,
-        rows=rows,
-        layout="fitted",
-        recorded=True,
-        total_rows=len(costs),
-    )
+        title="Compilation", how="measured", first="cause", columns=_COSTS,
+        rows=rows_of(_COSTS, costs, operator.attrgetter("cause")), layout="fitted",
+        recorded=True, top=MOST_ROWS, key="costs of compilation",
+    )  # fmt: skip
 
 
-def speed_up(comparison: EagerComparison) -> Line:
+def forward_speed_up(comparison: EagerComparison) -> Line:
     """Return how many times as fast the compiled forward pass is."""
     interval = comparison.interval
     spread = "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}; "
@@ -116,17 +103,13 @@ def compared_name(row: ComparedLayers, max_names: int = 2) -> str:
     return ", ".join(names) + (f" and {omitted} more" if omitted > 0 else "") or row.part
 
 
+def speed_up(row: ComparedLayers) -> float | None:
+    """Return how many times as fast a row's layers are compiled; None of what is in none."""
+    return row.eager / row.compiled if row.layers and row.eager and row.compiled else None
+
+
 def _row(name: str, row: ComparedLayers) -> Row:
-    ratio = (
-        f"{row.eager / row.compiled:.2f}×" if row.layers and row.eager and row.compiled else None
-    )
-    cells = {
-        "eager": row.eager,
-        "compiled": "no kernel" if row.compiled == 0 else row.compiled,
-        "speed-up": ratio,
-        "kernels": len(row.kernels) or None,
-    }
-    return Row(name, {key: value for key, value in cells.items() if value is not None})
+    return Row(name, cells(_COMPARED, row))
 
 
 def _sum(rows: Sequence[ComparedLayers]) -> ComparedLayers:

@@ -81,7 +81,6 @@ def _moment(peak: Peak) -> str:
     return f"Peak {position}. Alive: requested sizes, until the free is complete."
 
 
-SHARE = (Column("share", unit="percent"), Column("bar", unit="bar", max_width=BAR))
 SEGMENTS = (
     Column("count", unit="count"),
     Column("size", unit="bytes"),
@@ -90,18 +89,22 @@ SEGMENTS = (
     Column("free", unit="bytes"),
     Column("largest", unit="bytes"),
 )
-HOLDERS = (Column("bytes", unit="bytes"), *SHARE, Column("blocks", unit="count"))
 OOMS = (
-    Column("asked", "requested", "bytes", get=lambda oom: oom.requested),
-    Column("device left", unit="bytes", get=lambda oom: oom.device_free, empty="–"),
-    Column("free", unit="bytes", get=lambda oom: oom.cached, empty="–"),
+    Column("requested", unit="bytes"),
+    Column("device_free", "device left", "bytes", empty="–"),
+    Column("cached", "free", "bytes", empty="–"),
     Column("largest", unit="bytes", empty="–"),
     Column("cause", get=lambda oom: CAUSES[oom.cause]),
+    Column("time", "at", "time", shown="page"),
+    Column("event", unit="count", shown="page"),
+    Column("usable", "largest it may use", "bytes", shown="page"),
+    Column("alive", unit="bytes", shown="page"),
+    Column("reserved", unit="bytes", shown="page"),
 )
 PERSISTENT = (
     Column("bytes", unit="bytes"),
-    Column("kept", "not freed", "count", get=lambda holder: holder.blocks),
-    Column("of", "allocated", "count", get=lambda holder: holder.allocations),
+    Column("blocks", "not freed", "count"),
+    Column("allocations", "allocated", "count"),
 )
 
 
@@ -151,21 +154,22 @@ def stack_tables(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator
     def stack(holder: Holding | Oom | PossibleLeak) -> Detailed:
         return stack_text(None if holder.stack is None else snapshot.stacks[holder.stack])
 
+    category = Column("category", get=lambda holder: _category(snapshot, holder), shown="page")
+
     def holders(title: str, held: Sequence[Holding], total: int) -> Table:
-        rows = [
-            Row(
-                stack(holding),
-                {
-                    "bytes": holding.bytes,
-                    "share": holding.bytes / total if total else 0.0,
-                    "bar": holding.bytes / total if total else 0.0,
-                    "blocks": holding.blocks,
-                },
-            )
-            for holding in held
-        ]
-        notes = _categories(snapshot, held, total)
-        return _stack_table(title, "measured", HOLDERS, rows, top, "allocated by", *notes)
+        def share(holding: Holding) -> float | None:
+            return holding.bytes / total if total else None
+
+        columns = (
+            Column("bytes", unit="bytes"),
+            Column("share", unit="percent", get=share),
+            Column("bar", unit="bar", get=share, max_width=BAR),
+            Column("blocks", unit="count"),
+            category,
+        )
+        rows = rows_of(columns, held, stack)
+        notes = _category_note(categories(snapshot, held), total)
+        return _stack_table(title, "measured", columns, rows, top, "allocated by", *notes)
 
     if device.peak is not None and device.peak.held:
         yield holders("Alive at the peak", device.peak.held, device.peak.bytes)
@@ -177,22 +181,27 @@ def stack_tables(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator
         total = device.allocated + device.pending
         yield holders("Alive at the end", device.alive, total)
     if device.possible_leaks:
-        rows = rows_of(PERSISTENT, device.possible_leaks, stack)
-        yield _stack_table("Kept all through the window", "measured", PERSISTENT, rows, top)
+        columns = (*PERSISTENT, category)
+        rows = rows_of(columns, device.possible_leaks, stack)
+        yield _stack_table("Kept all through the window", "measured", columns, rows, top)
 
 
-def _categories(snapshot: Snapshot, held: Sequence[Holding], total: int) -> list[str]:
-    """Return the shares of memory by category, estimated from the stacks, as a note."""
-    categories: Counter[str] = Counter()
+def _category(snapshot: Snapshot, holder: Holding | PossibleLeak) -> str:
+    return "unknown" if holder.stack is None else snapshot.stacks[holder.stack].category
+
+
+def categories(snapshot: Snapshot, held: Sequence[Holding]) -> dict[str, int]:
+    """Return bytes by category, estimated from the stacks, most first; empty if all is unknown."""
+    sizes: Counter[str] = Counter()
     for holding in held:
-        kind = "unknown" if holding.stack is None else snapshot.stacks[holding.stack].category
-        categories[kind] += holding.bytes
-    if set(categories) <= {"unknown"}:
-        return []
-    parts = [
-        f"{name} {units.percent(size / (total or 1))}" for name, size in categories.most_common()
-    ]
-    return [f"By category, from the stacks (estimated): {', '.join(parts)}."]
+        sizes[_category(snapshot, holding)] += holding.bytes
+    return {} if set(sizes) <= {"unknown"} else dict(sizes.most_common())
+
+
+def _category_note(sizes: dict[str, int], total: int) -> list[str]:
+    parts = [f"{name} {units.percent(size / (total or 1))}" for name, size in sizes.items()]
+    text = f"By category, from the stacks (estimated): {', '.join(parts)}."
+    return [text] if parts else []
 
 
 def stack_text(stack: Stack | None) -> Detailed:

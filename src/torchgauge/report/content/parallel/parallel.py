@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torchgauge import units
-from torchgauge.records.parallel.parallel import Parallel, RankKind
-from torchgauge.records.parallel.rank_memory import DeviceFit, SmallestMesh, Verdict
+from torchgauge.records.parallel.parallel import Parallel
+from torchgauge.records.parallel.rank_memory import SmallestMesh, Verdict
 from torchgauge.report.content import document as doc
 from torchgauge.report.content.count import model_name
 from torchgauge.report.content.parallel.rank_blocks import bounds, collectives, layers, memory, work
@@ -89,15 +89,17 @@ def fits(record: Parallel) -> doc.Table:
     """Return for each kind of rank and device whether it fits, and with which margin."""
     several = len(record.kinds) > 1
     columns = (
-        doc.Column("verdict", "", left_aligned=True, judging=True),
-        doc.Column("alive", unit="bytes", priority=2),
-        doc.Column("reserved", unit="bytes"),
-        doc.Column("memory", "available", "bytes"),
-        doc.Column("margin", unit="bytes"),
-        doc.Column("needed", "needs", "bytes", priority=1),
+        doc.Column(
+            "verdict", "", get=lambda pair: pair[1].verdict, left_aligned=True, judging=True
+        ),
+        doc.Column("alive", unit="bytes", get=lambda pair: pair[0].memory.peak, priority=2),
+        doc.Column("reserved", unit="bytes", get=lambda pair: pair[0].memory.reserved),
+        doc.Column("memory", "available", "bytes", lambda pair: pair[1].memory),
+        doc.Column("margin", unit="bytes", get=lambda pair: pair[1].margin),
+        doc.Column("needed", "needs", "bytes", lambda pair: pair[1].needed_margin, priority=1),
     )
     rows = [
-        doc.Row(f"{kind.name}, {name}" if several else name, _fit_cells(kind, fit),
+        doc.Row(f"{kind.name}, {name}" if several else name, doc.cells(columns, (kind, fit)),
             tone=TONES[fit.verdict])
         for kind in record.kinds for fit in kind.fits for name in (model_name(fit.device),)
     ]  # fmt: skip
@@ -107,17 +109,6 @@ def fits(record: Parallel) -> doc.Table:
         title="Does it fit", how="estimated", first="device", columns=columns, rows=rows,
         layout="fitted", notes=(RESERVED_NOTE, *remedy),
     )  # fmt: skip
-
-
-def _fit_cells(kind: RankKind, fit: DeviceFit) -> dict[str, str | float | None]:
-    return {
-        "verdict": fit.verdict,
-        "alive": kind.memory.peak,
-        "reserved": kind.memory.reserved,
-        "memory": fit.memory,
-        "margin": fit.margin,
-        "needed": fit.needed_margin,
-    }
 
 
 def alternatives(record: Parallel) -> doc.Table:

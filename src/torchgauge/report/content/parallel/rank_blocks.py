@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from torchgauge import units
 from torchgauge.records.parallel.parallel import LinkBound, RankKind, StepBound
 from torchgauge.report.content.count import model_name
-from torchgauge.report.content.document import Column, Row, Table
+from torchgauge.report.content.document import Column, Row, Table, rows_of
 from torchgauge.report.content.section import SMALLEST_SHARE, Section
 from torchgauge.report.content.section import Row as Figure
 
@@ -76,7 +76,7 @@ def layers(kind: RankKind, top: int) -> Table:
 def collectives(kind: RankKind) -> Table:
     """Return the collectives of a step by kind, group and phase, most bytes first."""
     columns = (
-        Column("group", left_aligned=True, recorded=True),
+        Column("group", get=lambda row: row.group or "other", left_aligned=True, recorded=True),
         Column("ranks", unit="count", priority=3),
         Column("phase", left_aligned=True),
         Column("dtype", left_aligned=True, priority=2),
@@ -85,22 +85,8 @@ def collectives(kind: RankKind) -> Table:
         Column("sent", "sent ≥", "bytes", priority=1),
         Column("exposure", "", left_aligned=True),
     )
-    rows = [
-        Row(
-            row.kind.replace("_", "-"),
-            {
-                "group": row.group or "other",
-                "ranks": row.ranks,
-                "phase": row.phase,
-                "dtype": row.dtype,
-                "calls": row.calls,
-                "bytes": row.bytes,
-                "sent": row.sent,
-                "exposure": row.exposure,
-            },
-        )
-        for row in sorted(kind.collectives, key=lambda row: -row.bytes)
-    ]
+    ordered = sorted(kind.collectives, key=lambda row: -row.bytes)
+    rows = rows_of(columns, ordered, lambda row: row.kind.replace("_", "-"))
     notes = (EXPOSURE_NOTE,) if rows else ("None: this rank communicates with no other.",)
     return Table(
         title="Collectives of a step", how="counted", first="kind", columns=columns, rows=rows,
