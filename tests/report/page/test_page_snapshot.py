@@ -164,7 +164,7 @@ def test_growth_adds_up_by_stack():
     assert chart["unit"] == "growth"
     (table,) = found["tables"]
     assert column(table, "growth") == [7 * MIB]
-    assert column(table, "blocks after")[0] - column(table, "blocks before")[0] == 7
+    assert column(table, "blocks now")[0] - column(table, "blocks before")[0] == 7
     assert "+7.34 MB by log.py:7 keep" in found["overview"]["findings"][0]["title"]
     same = parts(evidence.grown(evidence.snapshot(3), evidence.snapshot(3)))
     assert set(same) == {"overview"}

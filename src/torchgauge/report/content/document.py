@@ -89,7 +89,7 @@ class Column:
         recorded: Whether its texts come from a file, not from us.
         reserve: Columns of a terminal that its texts leave to others.
         judging: Whether it says in a word what the row's tone says.
-        shown: Where it is shown, if not everywhere.
+        medium: What alone shows it; empty: all do.
     """
 
     key: str
@@ -104,7 +104,7 @@ class Column:
     recorded: bool = False
     reserve: int = 0
     judging: bool = False
-    shown: Literal["", "page", "text"] = ""
+    medium: Literal["", "page", "text"] = ""
 
     @property
     def header(self) -> str:
@@ -190,7 +190,7 @@ class Table:
     @property
     def text_columns(self) -> list[Column]:
         """The columns that are not the page's alone."""
-        return [column for column in self.columns if column.shown != "page"]
+        return [column for column in self.columns if column.medium != "page"]
 
     @property
     def used_columns(self) -> list[Column]:

@@ -75,18 +75,18 @@ def _device(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator[doc.
 
 
 STACKS = (
-    doc.Column("growth", "bytes", "growth"),
-    doc.Column("before", unit="bytes", shown="page"),
+    doc.Column("growth", unit="growth"),
+    doc.Column("before", unit="bytes", medium="page"),
     doc.Column("after", "now", "bytes"),
     doc.Column(
         "blocks",
         get=lambda change: units.with_minus(f"{change.after_blocks - change.before_blocks:+,}"),
-        shown="text",
+        medium="text",
     ),
-    doc.Column("before_blocks", "blocks before", "count", shown="page"),
+    doc.Column("before_blocks", "blocks before", "count", medium="page"),
     doc.Column("after_blocks", "blocks now", "count"),
-    doc.Column("device", "GPU", "count", shown="page"),
-    doc.Column("category", get=lambda change: change.stack.category, shown="page"),
+    doc.Column("device", "GPU", "count", medium="page"),
+    doc.Column("category", get=lambda change: change.stack.category, medium="page"),
 )
 
 

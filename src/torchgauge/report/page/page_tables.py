@@ -195,11 +195,11 @@ def document_table(block: Table) -> dict[str, Any]:
 
     A table whose first column is the page's alone has its names from it.
     """
-    named = bool(block.columns) and block.columns[0].shown == "page"
+    named = bool(block.columns) and block.columns[0].medium == "page"
     columns = [] if named else [Column("", block.first)]
     cells: dict[str, list[Any]] = {"": [str(row.name) for row in block.rows]}
     for column in block.columns:
-        if column.drawn or column.shown == "text":
+        if column.drawn or column.medium == "text":
             continue
         values = [row.cells.get(column.key) for row in block.rows]
         if not all(value is None or isinstance(value, int | float) for value in values):

@@ -52,11 +52,11 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
         # A trace without layers has only the model's row, which the first screen covers.
         if tree_table["name"] != "containers" or tree_table["rows"] > 1
     ]
-    most = max(min(max_rows // 4, MAX_ROWS), 25)
+    row_limit = max(min(max_rows // 4, MAX_ROWS), 25)
     for block in details(rank):
         if block.key:
             note = " ".join(filter(None, (block.explanation, *block.notes)))
-            page_table = shortened_table(document_table(block), most)
+            page_table = shortened_table(document_table(block), row_limit)
             listed_tables.append({**page_table, "nodes": [], "note": note})
     if rank.sent:
         total = sum(rank.sent.values())

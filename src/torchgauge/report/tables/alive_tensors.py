@@ -20,7 +20,7 @@ def alive(memory: Memory) -> Table:
 def tensor_table(
     title: str, tensors: Sequence[AliveTensor], total: int, rows: int | None = TOP
 ) -> Table:
-    """Return a table of tensors of a total: so many, and a row for all smaller ones."""
+    """Return a table of tensors of a total: the first rows, and one for all smaller ones."""
     columns = (
         Column("size", "bytes", "bytes"),
         Column("share", unit="share", get=lambda tensor: tensor.size / total if total else None,
@@ -29,7 +29,7 @@ def tensor_table(
         Column("shape", get=_typed_shape, priority=1, left_aligned=True, max_width=28),
         Column("made by", get=lambda tensor: tensor.operator.removeprefix("aten::"), priority=3,
                left_aligned=True, tone="faint", max_width=24),
-        Column("count", "tensors", "count", shown="page"),
+        Column("count", "tensors", "count", medium="page"),
     )  # fmt: skip
     shown_rows = rows_of(columns, tensors[:rows], label)
     if rows is not None and (smaller := tensors[rows:]):

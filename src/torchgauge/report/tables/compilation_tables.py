@@ -17,8 +17,8 @@ _COSTS = (
     Column("time", unit="time"),
     Column("count", unit="count", priority=2),
     Column("line", get=lambda cost: PurePath(cost.place).name, left_aligned=True, recorded=True,
-           max_width=24, shown="text"),
-    Column("place", "line", shown="page"),
+           max_width=24, medium="text"),
+    Column("place", "line", medium="page"),
     Column("reason", priority=1, left_aligned=True, recorded=True, max_width=70, reserve=45),
 )  # fmt: skip
 _COMPARED = (

@@ -95,11 +95,11 @@ OOMS = (
     Column("cached", "free", "bytes", empty="–"),
     Column("largest", unit="bytes", empty="–"),
     Column("cause", get=lambda oom: CAUSES[oom.cause]),
-    Column("time", "at", "time", shown="page"),
-    Column("event", unit="count", shown="page"),
-    Column("usable", "largest it may use", "bytes", shown="page"),
-    Column("alive", unit="bytes", shown="page"),
-    Column("reserved", unit="bytes", shown="page"),
+    Column("time", "at", "time", medium="page"),
+    Column("event", unit="count", medium="page"),
+    Column("usable", "largest it may use", "bytes", medium="page"),
+    Column("alive", unit="bytes", medium="page"),
+    Column("reserved", unit="bytes", medium="page"),
 )
 PERSISTENT = (
     Column("bytes", unit="bytes"),
@@ -154,7 +154,7 @@ def stack_tables(snapshot: Snapshot, device: DeviceMemory, top: int) -> Iterator
     def stack(holder: Holding | Oom | PossibleLeak) -> Detailed:
         return stack_text(None if holder.stack is None else snapshot.stacks[holder.stack])
 
-    category = Column("category", get=lambda holder: _category(snapshot, holder), shown="page")
+    category = Column("category", get=lambda holder: _category(snapshot, holder), medium="page")
 
     def holders(title: str, held: Sequence[Holding], total: int) -> Table:
         def share(holding: Holding) -> float | None:

@@ -25,35 +25,35 @@ def _bus(collective: Collectives) -> float | None:
 
 
 COLLECTIVES = (
-    Column("name", "collective", shown="page"),
-    Column("dtype", "type", shown="page"),
+    Column("name", "collective", medium="page"),
+    Column("dtype", "type", medium="page"),
     Column("bytes", "size", "bytes", empty="–"),
     Column("group", "ranks", "count", empty="–"),
     Column("calls", unit="count"),
     Column("time", unit="time"),
     Column("exposed", unit="time"),
     Column("wait", "waited", "time", empty="–"),
-    Column("transfer", unit="time", shown="page"),
+    Column("transfer", unit="time", medium="page"),
     Column("bus", unit="bytes/s", get=_bus, empty="–"),
 )
 SERVING = (
-    Column("phase", shown="page"),
+    Column("phase", medium="page"),
     Column("steps", unit="count"),
     Column("requests", unit="count"),
     Column("tokens", unit="count"),
     Column("step_host", "host", "time"),
     Column("step_device", "device", "time"),
     Column("distance", "apart", "time", empty="–"),
-    Column("device", "device, all steps", "time", shown="page"),
+    Column("device", "device, all steps", "time", medium="page"),
 )
 UNKNOWN_ROLES = (
-    Column("name", "kernel", shown="page"),
+    Column("name", "kernel", medium="page"),
     Column("stream", get=lambda kernel: _stream_name(kernel)),
     Column("count", unit="count"),
     Column("time", unit="time"),
 )
 COPIES = (
-    Column("kind", "copy", shown="page"),
+    Column("kind", "copy", medium="page"),
     Column("host memory", get=lambda copy: HOST_MEMORY[copy.pageable]),
     Column("count", unit="count"),
     Column("time", unit="time"),
@@ -61,7 +61,7 @@ COPIES = (
     Column("bandwidth", "rate", "bytes/s", empty="–"),
 )
 SEQUENCES = (
-    Column("begins with", get=lambda sequence: sequence_name(sequence), shown="page"),
+    Column("begins with", get=lambda sequence: sequence_name(sequence), medium="page"),
     Column("kernels", unit="count", get=lambda sequence: len(sequence.names)),
     Column("repeats", unit="count"),
     Column("runs", "series", "count", priority=3),
@@ -78,17 +78,17 @@ QUEUES = (
     Column("delay_p99", "p99", "time"),
 )
 SYNCHRONISATIONS = (
-    Column("call", shown="page"),
-    Column("operator", shown="page"),
-    Column("layer", shown="page"),
+    Column("call", medium="page"),
+    Column("operator", medium="page"),
+    Column("layer", medium="page"),
     Column("count", "calls", "count"),
     Column("time", unit="time"),
-    Column("idle", "device waited after it", "time", shown="page"),
-    Column("function", shown="page"),
+    Column("idle", "device waited after it", "time", medium="page"),
+    Column("function", medium="page"),
 )
 DELAYS = (
-    Column("cause", shown="page"),
-    Column("name", "span", shown="page"),
+    Column("cause", medium="page"),
+    Column("name", "span", medium="page"),
     Column("calls", unit="count"),
     Column("time", unit="time"),
     Column("longest", unit="time"),
@@ -103,7 +103,7 @@ MEMORY = (
     Column("alive", "", "curve", lambda memory: Curve(memory.timeline, 1, width=2 * BAR)),
 )
 UNCOUNTED = (
-    Column("category", shown="page"),
+    Column("category", medium="page"),
     Column("count", "events", "count"),
     Column("time", unit="time"),
 )
