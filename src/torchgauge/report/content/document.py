@@ -167,7 +167,6 @@ class Table:
         noun: What rows that are left out are called.
         ranked_by: The column whose largest values a short form shows; empty: the first rows.
         key: What the page calls it; empty: the title.
-        explanation: What its columns mean, for the page.
     """
 
     title: str = ""
@@ -185,7 +184,6 @@ class Table:
     noun: str = ""
     ranked_by: str = ""
     key: str = ""
-    explanation: str = ""
 
     @property
     def text_columns(self) -> list[Column]:
@@ -195,11 +193,8 @@ class Table:
     @property
     def used_columns(self) -> list[Column]:
         """The columns of which any row has a value, and those that say where one has none."""
-        return [
-            column
-            for column in self.text_columns
-            if column.empty or any(column.key in row.cells for row in self.rows)
-        ]
+        used = {key for row in self.rows for key in row.cells}
+        return [column for column in self.text_columns if column.empty or column.key in used]
 
     @property
     def total(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchgauge.records.trace.breakdown import CriticalPath
 from torchgauge.records.trace.trace import Job, RankTrace
-from torchgauge.report.content.document import Column
+from torchgauge.report.content.document import AtLeast, Column
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import (
     document_table,
@@ -41,6 +41,16 @@ _SLOW = (
     Column("transfer", "transfer", "time"),
     Column("usual", "usual", "time"),
 )
+_EXPLANATIONS = {
+    "host_delays": "Spans that keep the host from launching work, by cause; how long the device "
+    "waited for the host in them.",
+    "queues": "Pieces of work that were launched and had not begun, over the stream's time.",
+    "sequences": "Kernels that ran in the same order again and again. Each: the sum of their "
+    "median times; apart: from one begin to the next.",
+    "synchronisations": "Calls in which the host waited for a device, with the operator around.",
+    "uncounted": "Recorded events of categories that no figure here counts.",
+}
+_BUS_NOTE = "At least the bandwidth of the bus: the time of one rank's file includes waiting."
 _SENT_NOTE = "What this rank sent to each rank in all-to-alls, itself included."
 
 
@@ -55,7 +65,9 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
     row_limit = max(min(max_rows // 4, MAX_ROWS), 25)
     for block in details(rank):
         if block.key:
-            note = " ".join(filter(None, (block.explanation, *block.notes)))
+            bounded = any(isinstance(row.cells.get("bus"), AtLeast) for row in block.rows)
+            explanation = _BUS_NOTE if bounded else _EXPLANATIONS.get(block.key)
+            note = " ".join(filter(None, (explanation, *block.notes)))
             page_table = shortened_table(document_table(block), row_limit)
             listed_tables.append({**page_table, "nodes": [], "note": note})
     if rank.sent:

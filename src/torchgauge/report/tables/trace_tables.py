@@ -114,17 +114,6 @@ NOTES = {
     "communicate.",
     "queues": "empty: work with nothing waiting behind it. delay: from launch to begin, median.",
 }
-EXPLANATIONS = {
-    "collectives": "At least the bandwidth of the bus: the time of one rank's file includes "
-    "waiting.",
-    "host_delays": "Spans that keep the host from launching work, by cause; how long the device "
-    "waited for the host in them.",
-    "queues": "Pieces of work that were launched and had not begun, over the stream's time.",
-    "sequences": "Kernels that ran in the same order again and again. Each: the sum of their "
-    "median times; apart: from one begin to the next.",
-    "synchronisations": "Calls in which the host waited for a device, with the operator around.",
-    "uncounted": "Recorded events of categories that no figure here counts.",
-}
 
 
 def details(rank: RankTrace) -> Iterator[Table]:
@@ -157,7 +146,6 @@ def details(rank: RankTrace) -> Iterator[Table]:
         ("uncounted", "Recorded, and counted in no figure", UNCOUNTED, rank.contents.uncounted,
          lambda uncounted: uncounted.category or "no category"),
     )  # fmt: skip
-    bounded = any(isinstance(_bus(collective), AtLeast) for collective in rank.collectives)
     for key, title, columns, records, name in tables:
         if records:
             yield Table(
@@ -165,7 +153,6 @@ def details(rank: RankTrace) -> Iterator[Table]:
                 first="stream" if key == "queues" else "",
                 recorded=key not in ("queues", ""), notes=(NOTES[key],) if key in NOTES else (),
                 top=MAX_ROWS, key=key,
-                explanation=EXPLANATIONS.get(key, "") if key != "collectives" or bounded else "",
             )  # fmt: skip
 
 
@@ -199,7 +186,7 @@ def _sequences(rank: RankTrace) -> Table:
     )
     return Table(
         title="Kernels that repeat", how="measured", columns=SEQUENCES, rows=rows, recorded=True,
-        layout="fitted", key="sequences", explanation=EXPLANATIONS["sequences"],
+        layout="fitted", key="sequences",
         notes=(f"The longest of the first sequence: {parts_text}.",),
     )  # fmt: skip
 
