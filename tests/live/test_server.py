@@ -2,8 +2,10 @@
 
 import contextlib
 import http.client
+import itertools
 import json
 import socket
+import time
 
 import pytest
 from tests.support import history_runs as runs
@@ -231,19 +233,66 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_ours(site):
         assert raised.value.id == "host-invalid"
 
 
-def test_connections_are_bounded_and_come_back(site, monkeypatch):
+def connected(server, stack, data=b""):
+    connection = stack.enter_context(socket.create_connection(server.server_address[:2], timeout=5))
+    connection.sendall(data)
+    return connection
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_who_waits_longest_makes_room_and_strangers_first(site, monkeypatch):
+    """Those that drip their request byte by byte lock nobody out."""
+    monkeypatch.setattr(servers, "MAX_CONNECTIONS", 3)
+    with served(site) as server, contextlib.ExitStack() as stack:
+        known = connected(server, stack, b"GET /api/fleet HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert known.recv(12) == b"HTTP/1.1 200"
+        strangers = [connected(server, stack, b"GET") for _ in range(2)]
+        assert ask(server, "/")[0] == 200
+        assert is_closed(strangers[0])
+        connected(server, stack)
+        assert ask(server, "/")[0] == 200
+        assert is_closed(strangers[1])
+        known.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while b"HTTP/1.1 200" not in known.recv(65_536):
+            pass
+
+
+def test_strangers_have_a_share_of_the_connections(site, monkeypatch):
+    monkeypatch.setattr(servers, "MAX_STRANGERS", 2)
+    with served(site) as server, contextlib.ExitStack() as stack:
+        strangers = [connected(server, stack) for _ in range(3)]
+        assert is_closed(strangers[0])
+        assert len(server.connections) == 2
+
+
+def test_the_head_of_a_request_has_a_deadline_as_a_whole(site, monkeypatch):
+    monkeypatch.setattr(servers, "HEAD", 0.3)
+    with served(site) as server, contextlib.ExitStack() as stack:
+        slow = connected(server, stack)
+        with contextlib.suppress(ConnectionError):
+            for byte in itertools.cycle(b"GET / HTTP/1.1 "):
+                slow.sendall(bytes([byte]))
+                time.sleep(0.05)
+        assert server.connections == {}
+
+
+def test_beyond_what_is_being_answered_nobody_is_let_in(site, monkeypatch):
     monkeypatch.setattr(servers, "MAX_CONNECTIONS", 2)
     with served(site) as server, contextlib.ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(contextlib.closing(socket.create_connection(server.server_address)))
+            connected(server, stack)
+        while len(server.connections) < 2:
+            time.sleep(0.01)
+        for connection in server.connections.values():
+            connection.waiting_since = None
         with pytest.raises((ConnectionError, http.client.HTTPException)):
             ask(server, "/")
-        stack.close()
-        for _ in range(200):
-            with contextlib.suppress(ConnectionError, http.client.HTTPException):
-                if ask(server, "/")[0] == 200:
-                    return
-        pytest.fail("no connection came back")
 
 
 def test_an_error_of_the_history_is_an_answer_and_hides_no_monitor(tmp_path):

@@ -11,8 +11,9 @@ import secrets
 import socket
 import socketserver
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -99,14 +100,24 @@ def cookie(token: str, port: int) -> str:
     return f"{COOKIE}-{port}={token}; HttpOnly; SameSite=Strict; Path=/"
 
 
-IDLE = 30.0  # seconds after which a connection without requests is closed
+# Seconds in which the whole head of a request has arrived, from the answer to the one before.
+HEAD = 30.0
 MAX_CONNECTIONS = 64
+MAX_STRANGERS = 32  # those of them that have sent no request that is allowed
 SAFETY = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+@dataclass
+class _Connection:
+    """A browser's: since when it sends no whole request, None while one is answered."""
+
+    waiting_since: float | None
+    known: bool = False
 
 
 class LiveServer(http.server.ThreadingHTTPServer):
@@ -122,7 +133,7 @@ class LiveServer(http.server.ThreadingHTTPServer):
         self, host: str, port: int, site: Site, token: str | None, tell: Callable[[str], None]
     ) -> None:
         self.site, self.tell = site, tell
-        self._connections: set[socket.socket] = set()
+        self.connections: dict[socket.socket, _Connection] = {}
         self.address_family, address = _resolved(host, port)
         try:
             super().__init__(address, _Handler)
@@ -145,25 +156,48 @@ class LiveServer(http.server.ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own; beyond `MAX_CONNECTIONS`, not at all."""
-        if len(self._connections) >= MAX_CONNECTIONS:
+        """Answer in a thread of its own.
+
+        Where there are too many connections the one that has been waited for longest is closed
+        first, of those without an allowed request if there is one.
+        """
+        connections = list(self.connections.items())
+        strangers = sum(not connection.known for _, connection in connections)
+        if len(connections) >= MAX_CONNECTIONS or strangers >= MAX_STRANGERS:
+            waiting = [entry for entry in connections if entry[1].waiting_since is not None]
+            waiting.sort(key=lambda entry: (entry[1].known, entry[1].waiting_since))
+            self._close(request for request, _ in waiting[:1])
+        if len(self.connections) >= MAX_CONNECTIONS:
             self.shutdown_request(request)
             return
-        self._connections.add(request)
+        self.connections[request] = _Connection(time.monotonic())
         super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Close what has not sent a whole head in time; the server calls it twice a second."""
+        last = time.monotonic() - HEAD
+        self._close(
+            request
+            for request, connection in list(self.connections.items())
+            if connection.waiting_since is not None and connection.waiting_since < last
+        )
+
+    def _close(self, requests: Iterable[socket.socket]) -> None:
+        for request in list(requests):
+            self.connections.pop(request, None)
+            with contextlib.suppress(OSError):  # the other side was first
+                request.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
         """End a connection."""
-        self._connections.discard(request)
+        self.connections.pop(request, None)
         super().shutdown_request(request)
 
     def server_close(self) -> None:
         """Listen no longer, and end what is still connected; what fails of that is not reported."""
         super().server_close()
         self.tell = lambda _text: None
-        for connection in list(self._connections):
-            with contextlib.suppress(OSError):  # the other side was first
-                connection.shutdown(socket.SHUT_RDWR)
+        self._close(self.connections)
 
     def handle_error(self, *_: Any) -> None:
         """Report an error of ours; a browser may go away whenever it likes."""
@@ -174,11 +208,18 @@ class LiveServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: LiveServer
     protocol_version = "HTTP/1.1"
-    timeout = IDLE
+    timeout = HEAD
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         """Answer a request that is allowed to be here."""
+        connection = self.server.connections.get(self.connection, _Connection(None))
+        connection.waiting_since = None
+        self._answer()
+        connection.known = True  # a refusal ends the connection
+        connection.waiting_since = time.monotonic()
+
+    def _answer(self) -> None:
         access, port = self.server.access, self.server.server_address[1]
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body would be read as the next request
