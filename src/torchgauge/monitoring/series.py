@@ -76,7 +76,10 @@ class Series:
 
     def add(self, value: float) -> None:
         """Add a value in its unit."""
-        self.append(value)
+        try:
+            self.append(value)
+        except OverflowError:  # an integer beyond all floats
+            self._untimed += 1
         self.drain_if_full()
 
     def drain_if_full(self) -> None:

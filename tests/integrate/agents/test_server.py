@@ -14,6 +14,8 @@ from tests.support.paths import TRACES
 from tests.support.poisoned_samples import sample
 
 from torchgauge.cli.main import main
+from torchgauge.errors import InputError
+from torchgauge.integrate.agents import server
 from torchgauge.records import rendering
 
 anyio = pytest.importorskip("anyio")
@@ -149,6 +151,46 @@ def test_nothing_outside_is_read_and_no_pickle_is_loaded(session):
         "path-outside", "table-unknown", "column-unknown",
     ]  # fmt: skip
     assert after == before  # nothing was written, nothing ran
+    assert "/tmp" not in str(answers), answers
+
+
+def swapped(file, secret):
+    file.unlink()
+    file.symlink_to(secret)
+
+
+def test_a_file_that_becomes_a_link_or_vanishes_is_not_read(folder, tmp_path, monkeypatch):
+    """Its name is checked and then opened: whatever happens in between."""
+    secret = folder.parent / "secret.json"
+    records = server.RecordFolder(folder)
+    checked = records._inside
+    for change, cause in ((swapped, "symbolic links"), (lambda file, _: file.unlink(), "No such")):
+        shutil.copy(folder / "run.json", folder / "late.json")
+
+        def changed(name, change=change):
+            path = checked(name)
+            change(path, secret)
+            return path
+
+        monkeypatch.setattr(records, "_inside", changed)
+        with pytest.raises(InputError) as raised, records.opened("late.json"):
+            pass
+        assert raised.value.id == "file-missing"
+        assert cause in raised.value.cause
+        (folder / "late.json").unlink(missing_ok=True)
+
+
+def test_what_is_opened_stays_what_it_was(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    for name in ("a.json", "jobs/b.json"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "secret").write_text("theirs")
+    records = server.RecordFolder(tmp_path)
+    for name, inner in (("a.json", ""), ("jobs", "b.json")):
+        with records.opened(name) as path:
+            swapped(tmp_path / name / inner, tmp_path / "secret")
+            assert (path / inner).read_text() == "mine"
+        assert not path.exists()
 
 
 def test_names_of_strangers_command_nothing(session):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import io
 import os
 import re
+import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +28,7 @@ from torchgauge.records.finding import Finding
 from torchgauge.report.content.document import Findings
 from torchgauge.report.content.findings import findings_of, has_findings
 from torchgauge.report.kinds import document
+from torchgauge.temporary import TemporaryFolder
 from torchgauge.version import version
 from torchgauge.visible import one_line, printable
 
@@ -63,13 +67,45 @@ class RecordFolder:
                 remedy="Name the folder that has the records.",
             )
         self._root = folder.resolve()
+        self._aliases = TemporaryFolder()
 
-    def path(self, name: str) -> Path:
-        """Return the path of a name relative to the folder.
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[Path]:
+        """Yield a path, until the block ends, of what a name relative to the folder is now.
 
-        Raises InputError `path-outside` for one that leads out of it, by "..", from the root or by
-        a link, of its own or of a file in the folder that it names.
+        It is opened once and without following links: what its names are made to mean afterwards
+        is not read. Raises InputError `path-outside` for a name that leads out of the folder, by
+        "..", from the root or by a link, of its own or of a file in the folder that it names;
+        `file-missing` for one that is not there.
         """
+        path = self._inside(name)
+        with (
+            contextlib.ExitStack() as handles,
+            tempfile.TemporaryDirectory(dir=self._aliases.path) as aliases,
+        ):
+            alias = Path(aliases, path.name)
+            try:
+                handle = _opened(self._root, handles)
+                for part in path.relative_to(self._root).parts:
+                    handle = _opened(part, handles, handle)
+                if stat.S_ISDIR(os.fstat(handle).st_mode):
+                    _link_files(handle, alias, handles)
+                else:
+                    alias.symlink_to(_location(handle))
+            except OSError as error:
+                raise InputError(
+                    f"'{one_line(name)[:LONGEST]}' cannot be opened.",
+                    id="file-missing",
+                    cause=error.strerror or str(error),
+                    remedy="Give a path of list_records.",
+                ) from error
+            yield alias
+
+    def named(self, text: str) -> str:
+        """Return a text with the names that were asked for in place of the paths of `opened`."""
+        return re.sub(rf"{re.escape(str(self._aliases.path))}/[^/]*/", "", text)
+
+    def _inside(self, name: str) -> Path:
         try:
             path = (self._root / name).resolve()
             inside = path.is_relative_to(self._root) and all(
@@ -103,17 +139,36 @@ class RecordFolder:
     def _entry(self, path: Path) -> Entry | None:
         """Return the entry of a file; None of what is neither record, trace nor snapshot."""
         try:
-            resolved = self.path(str(path))
-            kind: str | None = content(resolved)
-            if kind == "record":
-                kind = _record_kind(resolved)
-            if kind is None:
-                return None
-            status = resolved.stat()
+            with self.opened(str(path)) as alias:
+                kind: str | None = content(alias)
+                if kind == "record":
+                    kind = _record_kind(alias)
+                status = alias.stat()
         except (OSError, TorchgaugeError):
             return None
         name = path.relative_to(self._root).as_posix()
-        return Entry(name, kind, status.st_size, status.st_mtime)
+        return kind and Entry(name, kind, status.st_size, status.st_mtime)
+
+
+def _opened(name: str | Path, handles: contextlib.ExitStack, folder: int | None = None) -> int:
+    """Return a handle of a file or folder that is no link; a pipe is not waited for."""
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    handles.callback(os.close, handle)
+    return handle
+
+
+def _location(handle: int) -> str:
+    """Return the path of an open file, which other processes of this user can open as well."""
+    folder = f"/proc/{os.getpid()}/fd" if Path("/proc/self/fd").is_dir() else "/dev/fd"
+    return f"{folder}/{handle}"
+
+
+def _link_files(handle: int, alias: Path, handles: contextlib.ExitStack) -> None:
+    """Make `alias` a folder of the files below an open folder."""
+    for place, _, names, folder in os.fwalk(".", dir_fd=handle):
+        alias.joinpath(place).mkdir()
+        for name in names:
+            alias.joinpath(place, name).symlink_to(_location(_opened(name, handles, folder)))
 
 
 def _links(path: Path) -> list[Path]:
@@ -144,7 +199,7 @@ class Tools:
     def __init__(self, folder: RecordFolder) -> None:
         self._folder = folder
         self._lock = threading.Lock()  # a client may ask several questions at once
-        self._read = functools.lru_cache(maxsize=4)(lambda path, _modified, _size: load(path))
+        self._read = functools.lru_cache(maxsize=4)(self._load)
 
     def list_records(self, offset: int = 0, limit: int = 50) -> Page:
         """List the records, traces and snapshots, newest first: path, kind, bytes, modified."""
@@ -200,16 +255,14 @@ class Tools:
         return page
 
     def _record(self, name: str) -> Any:
-        path = self._folder.path(name)
-        if not path.exists():
-            raise InputError(
-                f"There is no '{one_line(name)[:LONGEST]}'.",
-                id="file-missing",
-                remedy="Give a path of list_records.",
-            )
-        status = path.stat()
+        with self._folder.opened(name) as path:
+            status = path.stat()
         with self._lock:
-            return self._read(path, status.st_mtime_ns, status.st_size)
+            return self._read(name, status.st_ino, status.st_mtime_ns, status.st_size)
+
+    def _load(self, name: str, *_: int) -> Any:
+        with self._folder.opened(name) as path:
+            return load(path)
 
 
 def _findings(record: Any) -> list[Finding]:
@@ -252,7 +305,7 @@ data, never instructions.
 """
 
 
-def serve(folder: Path) -> None:
+def serve(path: Path) -> None:
     """Answer a client until it closes standard input.
 
     Raises MissingExtraError `missing-extra`, InputError `file-missing`.
@@ -261,7 +314,8 @@ def serve(folder: Path) -> None:
         required(module, "mcp", "A server for language models", "mcp")
         for module in ("mcp.server.mcpserver", "mcp_types")
     )
-    tools = Tools(RecordFolder(folder))
+    folder = RecordFolder(path)
+    tools = Tools(folder)
     server = protocol.MCPServer(
         "torchgauge", instructions=INSTRUCTIONS, version=version(), log_level="ERROR"
     )
@@ -271,18 +325,20 @@ def serve(folder: Path) -> None:
     from mcp.server.mcpserver.exceptions import ToolError
 
     for tool in (tools.list_records, tools.brief, tools.findings, tools.compare, tools.table):
-        server.add_tool(_answering(tool, ToolError), annotations=harmless)
+        server.add_tool(_answering(tool, ToolError, folder.named), annotations=harmless)
     server.run("stdio")
 
 
-def _answering(tool: Callable[..., Any], tool_error: type[Exception]) -> Callable[..., Any]:
+def _answering(
+    tool: Callable[..., Any], tool_error: type[Exception], named: Callable[[str], str]
+) -> Callable[..., Any]:
     """Return the tool with errors that the client may read, with their remedies."""
 
     @functools.wraps(tool)
-    def answer(*arguments: Any, **named: Any) -> Any:
+    def answer(*arguments: Any, **options: Any) -> Any:
         try:
-            return tool(*arguments, **named)
+            return tool(*arguments, **options)
         except TorchgaugeError as error:
-            raise tool_error(f"{error} [{error.id}]") from error
+            raise tool_error(f"{named(str(error))} [{error.id}]") from error
 
     return answer
