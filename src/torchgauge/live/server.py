@@ -117,7 +117,7 @@ class _Connection:
     """A browser's: since when it sends no whole request, None while one is answered."""
 
     waiting_since: float | None
-    known: bool = False
+    has_access: bool = False
 
 
 class LiveServer(http.server.ThreadingHTTPServer):
@@ -162,10 +162,10 @@ class LiveServer(http.server.ThreadingHTTPServer):
         first, of those without an allowed request if there is one.
         """
         connections = list(self.connections.items())
-        strangers = sum(not connection.known for _, connection in connections)
+        strangers = sum(not connection.has_access for _, connection in connections)
         if len(connections) >= MAX_CONNECTIONS or strangers >= MAX_STRANGERS:
             waiting = [entry for entry in connections if entry[1].waiting_since is not None]
-            waiting.sort(key=lambda entry: (entry[1].known, entry[1].waiting_since))
+            waiting.sort(key=lambda entry: (entry[1].has_access, entry[1].waiting_since))
             self._close(request for request, _ in waiting[:1])
         if len(self.connections) >= MAX_CONNECTIONS:
             self.shutdown_request(request)
@@ -216,7 +216,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         connection = self.server.connections.get(self.connection, _Connection(None))
         connection.waiting_since = None
         self._answer()
-        connection.known = True  # a refusal ends the connection
+        connection.has_access = True  # a refusal ends the connection
         connection.waiting_since = time.monotonic()
 
     def _answer(self) -> None:
