@@ -102,7 +102,7 @@ class RecordFolder:
             yield alias
 
     def named(self, text: str) -> str:
-        """Return a text with the names that were asked for in place of the paths of `opened`."""
+        """Return a text with the requested names in place of the paths of `opened`."""
         return re.sub(rf"{re.escape(str(self._aliases.path))}/[^/]*/", "", text)
 
     def _inside(self, name: str) -> Path:
@@ -151,7 +151,7 @@ class RecordFolder:
 
 
 def _opened(name: str | Path, handles: contextlib.ExitStack, folder: int | None = None) -> int:
-    """Return a handle of a file or folder that is no link; a pipe is not waited for."""
+    """Return a handle of a file or folder without following links or waiting for a pipe."""
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     handles.callback(os.close, handle)
     return handle
