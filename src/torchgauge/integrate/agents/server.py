@@ -147,7 +147,7 @@ class RecordFolder:
         except (OSError, TorchgaugeError):
             return None
         name = path.relative_to(self._root).as_posix()
-        return kind and Entry(name, kind, status.st_size, status.st_mtime)
+        return Entry(name, kind, status.st_size, status.st_mtime) if kind else None
 
 
 def _opened(name: str | Path, handles: contextlib.ExitStack, folder: int | None = None) -> int:
