@@ -58,7 +58,7 @@ def test_a_layer_without_work_on_the_device_has_no_time_there(tree):
 def test_every_report_has_the_columns_of_the_list_in_its_order(tree):
     titles = [column.title for column in REPORT_COLUMNS]
     console = tree_tables.layers(tree, None)
-    (page,) = [table for table in page_tables.tree_tables(tree) if table["name"] == "layers"]
+    (page,) = [table for table in page_tables.all_tables(tree) if table["name"] == "layers"]
     shown = [column.key for column in console.columns if not column.drawn]
     assert [console.first, *shown] == [column["title"] for column in page["columns"]] == titles
     profile = records.profile(tree=tree)
@@ -71,7 +71,7 @@ def test_every_report_has_the_columns_of_the_list_in_its_order(tree):
 
 def test_python_and_page_have_the_same_values(tree):
     python = tables.layers(tree).columns
-    (page,) = [table for table in page_tables.tree_tables(tree) if table["name"] == "layers"]
+    (page,) = [table for table in page_tables.all_tables(tree) if table["name"] == "layers"]
     shown = {column["title"]: column for column in page["columns"]}
     for column in (column for column in REPORT_COLUMNS if column.key in python):
         values = python[column.key]

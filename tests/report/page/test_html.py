@@ -113,7 +113,7 @@ def test_tables_are_those_of_the_record():
     assert around["layer"] == ["Net", "block"]
     assert around["time"] == [10_000_000, 5_000_000]
     assert table(record, "buckets")["time"] == [1_500_000]
-    assert table(record, "operators")["of its own"] == [3_000_000, 2_500_000, 1_500_000]
+    assert table(record, "operators")["self"] == [3_000_000, 2_500_000, 1_500_000]
 
 
 def test_rows_of_layers_know_their_node():

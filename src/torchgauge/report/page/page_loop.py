@@ -141,7 +141,7 @@ def _tree_note(loop: Loop, step: Tree) -> str:
 
 def tables(loop: Loop) -> list[dict[str, Any]] | None:
     """Return the tables of a step, what it waited for, its memory, and lines of functions."""
-    listed_tables = [] if loop.tree is None else page_tables.tree_tables(loop.tree)
+    listed_tables = [] if loop.tree is None else page_tables.all_tables(loop.tree)
     if any(wait.parts for wait in loop.loader_waits):
         listed_tables.append(_loader_waits(loop.loader_waits))
     if loop.memory is not None:

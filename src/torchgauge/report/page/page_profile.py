@@ -199,7 +199,7 @@ def _phases(profile: Profile) -> dict[str, Any] | None:
 def tables(profile: Profile) -> list[dict[str, Any]] | None:
     """Return the tables of a profile's tree, and of the tensors alive at its memory peak."""
     listed_tables = (
-        [] if profile.tree is None else page_tables.tree_tables(profile.tree, roofs_of(profile))
+        [] if profile.tree is None else page_tables.all_tables(profile.tree, roofs_of(profile))
     )
     if profile.memory is not None and profile.memory.tensors:
         memory = profile.memory

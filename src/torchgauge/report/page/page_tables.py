@@ -6,63 +6,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from torchgauge.records.timeline import tables
 from torchgauge.records.timeline import tree as line_table
 from torchgauge.records.timeline.node import Node
 from torchgauge.records.timeline.quantity import REPORT_COLUMNS, RepeatedLayers, single_layers
-from torchgauge.records.timeline.tables import kernels
 from torchgauge.records.timeline.tree import TracedFunction, Tree
 from torchgauge.records.work.roofline import Roofs
 from torchgauge.report.content.document import Column, Table, Unit
-from torchgauge.report.tables import category_table
+from torchgauge.report.tables import category_table, tree_tables
 from torchgauge.report.tables.kernel_names import kernel_labels
 
-OPERATORS = (
-    Column("Name", "operator", "text"),
-    Column("Input Shapes", "input shapes", "text"),
-    Column("# of Calls", "calls", "count"),
-    Column("Self {clock}", "of its own", "time"),
-    Column("share", "share of time", "share"),
-    Column("{clock} total", "with what it calls", "time"),
-    Column("{clock} time avg", "per call", "time"),
-    Column("Self {other}", "host, of its own", "time"),
-    Column("flops", "FLOPs", "count"),
-    Column("bytes", "bytes", "bytes"),
-    Column("Self {allocator} Mem", "memory kept", "bytes"),
-)
-KERNELS = (
-    Column("name", "kernel", "text"),
-    Column("calls", "calls", "count"),
-    Column("device_time", "device time", "time"),
-    Column("share", "share of device", "share"),
-    Column("median", "median", "time"),
-    Column("max", "longest", "time"),
-    Column("grid", "grid", "text"),
-    Column("block", "block", "text"),
-    Column("registers", "registers", "count"),
-    Column("shared_memory", "shared memory", "bytes"),
-    Column("occupancy", "occupancy", "share"),
-    Column("limiter", "limited by", "text"),
-    Column("bandwidth", "B/s", "bytes/s"),
-    Column("operator", "operator", "text"),
-    Column("layers", "layer", "text"),
-)
-CATEGORIES = (
-    Column("category", "category", "text"),
-    Column("calls", "calls", "count"),
-    Column("time", "time", "time"),
-    Column("share", "share of time", "share"),
-    Column("precision", "type", "text"),
-    Column("tensor_cores", "Tensor Cores, at least", "share"),
-    Column("flops", "FLOPs", "count"),
-    Column("flops_per_second", "FLOP/s", "flop/s"),
-    Column("flops_time", "FLOP/s are of", "time"),
-    Column("compute_share", "of peak", "share"),
-    Column("bytes", "bytes", "bytes"),
-    Column("bytes_per_second", "B/s", "bytes/s"),
-    Column("bytes_time", "B/s are of", "time"),
-    Column("memory_share", "of memory bandwidth", "share"),
-)
 BUCKETS = (
     Column("name", "bucket", "text", lambda node: node.name + f" in {node.path}" * bool(node.path)),
     Column("calls", "calls", "count"),
@@ -93,7 +45,7 @@ TRACED_LINES = (
 )
 
 
-def tree_tables(tree: Tree, roofs: Roofs | None = None) -> list[dict[str, Any]]:
+def all_tables(tree: Tree, roofs: Roofs | None = None) -> list[dict[str, Any]]:
     """Return the tables that have rows: layers, what calls them, operators, kernels and so on.
 
     `roofs` are those of the device, for the categories.
@@ -101,7 +53,7 @@ def tree_tables(tree: Tree, roofs: Roofs | None = None) -> list[dict[str, Any]]:
     nodes = tree.nodes
     layers = single_layers(tree.root)
     leaves = [layer for layer in layers if _is_leaf(layer)]
-    all_tables = [
+    listed_tables = [
         _layers("layers", leaves),
         _layers("containers", [layer for layer in layers if not _is_leaf(layer)]),
         _operators(tree),
@@ -110,7 +62,7 @@ def tree_tables(tree: Tree, roofs: Roofs | None = None) -> list[dict[str, Any]]:
         _buckets(nodes),
         records_table("lines", LINES, tree.lines),
     ]
-    return [table for table in all_tables if table["rows"]]
+    return [table for table in listed_tables if table["rows"]]
 
 
 def _is_leaf(layer: RepeatedLayers) -> bool:
@@ -129,25 +81,18 @@ def _layers(name: str, layers: Sequence[RepeatedLayers]) -> dict[str, Any]:
 
 
 def _operators(tree: Tree) -> dict[str, Any]:
-    cells = tables.operators(tree, by_shape=True).columns
-    clock, other = ("CUDA", "CPU") if "Self CUDA" in cells else ("CPU", "CUDA")
-    names = {"clock": clock, "other": other, "allocator": tree.allocator}
-    columns = [dataclasses.replace(column, key=column.key.format(**names)) for column in OPERATORS]
-    percents = cells.get(f"Self {clock} %", [])
-    cells["share"] = [_part(percent, 100) for percent in percents]
-    return {**table("operators", columns, cells), "sorted": "of its own"}
+    shown_table = tree_tables.all_operators(tree, by_shape=True)
+    return {**document_table(shown_table), "name": "operators", "sorted": "self"}
 
 
 def _kernels(tree: Tree) -> dict[str, Any]:
-    cells = kernels(tree).columns
-    for name in ("grid", "block"):
-        cells[name] = ["×".join(map(str, size or ())) for size in cells.get(name, [])]
-    return {**with_kernel_labels(table("kernels", KERNELS, cells)), "sorted": "device time"}
+    page_table = with_kernel_labels(document_table(tree_tables.all_kernels(tree)))
+    return {**page_table, "name": "kernels", "sorted": "time"}
 
 
 def _categories(tree: Tree, roofs: Roofs | None) -> dict[str, Any]:
     cells = category_table.figures(tree, roofs)
-    return {**table("categories", CATEGORIES, cells), "sorted": "time"}
+    return {**table("categories", category_table.FIGURES, cells), "sorted": "time"}
 
 
 def with_kernel_labels(page_table: dict[str, Any]) -> dict[str, Any]:

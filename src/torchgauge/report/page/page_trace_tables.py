@@ -10,10 +10,10 @@ from torchgauge.records.trace.trace import Job, RankTrace
 from torchgauge.report.content.document import AtLeast, Column
 from torchgauge.report.page.page_shorter import shortened_table
 from torchgauge.report.page.page_tables import (
+    all_tables,
     document_table,
     records_table,
     table,
-    tree_tables,
     with_kernel_labels,
 )
 from torchgauge.report.tables.category_table import roofs_of
@@ -58,7 +58,7 @@ def tables(rank: RankTrace, max_rows: int, node_map: Sequence[int]) -> list[dict
     """Return the tables that have rows, of `most` rows in all; `at` is where nodes are shown."""
     listed_tables = [
         shortened_table(tree_table, max(max_rows // 4, 25), node_map)
-        for tree_table in tree_tables(rank.tree, roofs_of(rank))
+        for tree_table in all_tables(rank.tree, roofs_of(rank))
         # A trace without layers has only the model's row, which the first screen covers.
         if tree_table["name"] != "containers" or tree_table["rows"] > 1
     ]

@@ -44,7 +44,7 @@ def figures(tree: Tree, roofs: Roofs | None) -> dict[str, list[Any]]:
     """Return the figures of categories as columns, empty of a tree without operators."""
     rows = times(tree, roofs)
     shown_rows = [] if all(row.name == OUTSIDE for row in rows) else rows
-    return {key: [get(row) for row in shown_rows] for key, get in _FIGURES.items()}
+    return {column.key: list(map(column.value, shown_rows)) for column in FIGURES}
 
 
 def times(tree: Tree, roofs: Roofs | None) -> list[CategoryTime]:
@@ -65,22 +65,22 @@ def precision(row: CategoryTime) -> str | None:
     return None if row.name in NO_PRECISION else row.precision
 
 
-_FIGURES: dict[str, Any] = {
-    "category": lambda row: row.name,
-    "calls": lambda row: row.calls,
-    "time": lambda row: row.time,
-    "share": lambda row: row.share,
-    "flops": lambda row: row.flops or None,
-    "flops_time": lambda row: row.flops_time or None,
-    "flops_per_second": lambda row: row.flops_per_second,
-    "compute_share": lambda row: row.compute_share,
-    "bytes": lambda row: row.bytes or None,
-    "bytes_time": lambda row: row.bytes_time or None,
-    "bytes_per_second": lambda row: row.bytes_per_second,
-    "memory_share": lambda row: row.memory_share,
-    "precision": precision,
-    "tensor_cores": lambda row: row.tensor_cores,
-}
+FIGURES = (
+    Column("category", get=lambda row: row.name),
+    Column("calls", unit="count"),
+    Column("time", unit="time"),
+    Column("share", "share of time", "share"),
+    Column("flops", "FLOPs", "count", lambda row: row.flops or None),
+    Column("flops_time", "FLOP/s are of", "time", lambda row: row.flops_time or None),
+    Column("flops_per_second", "FLOP/s", "flop/s"),
+    Column("compute_share", "of peak", "share"),
+    Column("bytes", unit="bytes", get=lambda row: row.bytes or None),
+    Column("bytes_time", "B/s are of", "time", lambda row: row.bytes_time or None),
+    Column("bytes_per_second", "B/s", "bytes/s"),
+    Column("memory_share", "of memory bandwidth", "share"),
+    Column("precision", "type", get=precision),
+    Column("tensor_cores", "Tensor Cores, at least", "share"),
+)
 
 
 def _rate(value: float | None, share: float) -> str | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchgauge import units
@@ -33,30 +34,28 @@ EMPTY_CELL = "–"
 
 _NAME, *_FIGURES = REPORT_COLUMNS
 _BAR = doc.Column("bar", priority=2, unit="bar")
-OPERATORS = (
-    doc.Column("calls"),
-    doc.Column("self"),
-    doc.Column("share"),
-    _BAR,
-    doc.Column("total", priority=1),
-    doc.Column("average", priority=5),
-    doc.Column("FLOPs", priority=3),
-    doc.Column("FLOP/s", priority=4),
-    doc.Column("bytes", priority=6),
-    doc.Column("memory", priority=7),
-)
+
+
+def _limiter(kernel: dict[str, Any]) -> str | None:
+    return None if kernel["occupancy"] is None else kernel["limiter"]
+
+
 KERNELS = (
-    doc.Column("calls"),
-    doc.Column("time"),
-    doc.Column("share"),
-    doc.Column("bar", priority=6, unit="bar"),
-    doc.Column("median", priority=3),
-    doc.Column("max", priority=5),
-    doc.Column("grid", priority=7),
-    doc.Column("block", priority=8),
-    doc.Column("occupancy", priority=2),
-    doc.Column("limiter", priority=4, left_aligned=True),
-    doc.Column("layer", priority=1, left_aligned=True, tone="faint", max_width=26),
+    doc.Column("calls", unit="count"),
+    doc.Column("device_time", "time", "time"),
+    doc.Column("share", unit="share"),
+    doc.Column("bar", unit="bar", get=lambda row: row["share"], priority=6),
+    doc.Column("median", unit="time", priority=3),
+    doc.Column("max", unit="time", priority=5),
+    doc.Column("grid", get=lambda row: FORMATS["text"](row["grid"] or ()), priority=7),
+    doc.Column("block", get=lambda row: FORMATS["text"](row["block"] or ()), priority=8),
+    doc.Column("registers", unit="count", medium="page"),
+    doc.Column("shared_memory", "shared memory", "bytes", medium="page"),
+    doc.Column("occupancy", unit="percent", priority=2),
+    doc.Column("limiter", get=_limiter, priority=4, left_aligned=True),
+    doc.Column("bandwidth", unit="bytes/s", medium="page"),
+    doc.Column("operator", medium="page"),
+    doc.Column("layers", "layer", priority=1, left_aligned=True, tone="faint", max_width=26),
 )
 LONGEST, LONGEST_KERNEL = 48, 36
 
@@ -176,45 +175,62 @@ def operators(tree: Tree, options: doc.Options) -> doc.Table:
 
     The column that they are sorted by is always there, and shapes are never cut.
     """
-    table = tables.operators(tree, by_shape=options.by_shape)
-    clock = "CUDA" if "Self CUDA" in table.columns else "CPU"
-    figure, sorted_by = ORDERS[options.sort]
-    key = figure.format(clock=clock, allocator=tree.allocator)
-    records = sorted(table.rows(), key=lambda record: -(record[key] or 0))
-    names = [record["Name"] for record in records]
-    if options.by_shape:
-        names = labels(names, [record["Input Shapes"] for record in records])
-    listed = zip(names, records[: options.top], strict=False)
-    rows = [doc.Row(name, _figures(record, clock, tree.allocator)) for name, record in listed]
+    _, sorted_by = ORDERS[options.sort]
+    table = all_operators(tree, options.sort, by_shape=options.by_shape)
     columns = [
-        dataclasses.replace(column, priority=None) if column.key == sorted_by else column
-        for column in OPERATORS
+        dataclasses.replace(column, priority=None) if column.header == sorted_by else column
+        for column in table.columns
     ]
-    return doc.Table(
-        first="operator", columns=columns, rows=rows, recorded=True, total_rows=len(records),
-        layout="fitted", longest=WIDEST if options.by_shape else LONGEST,
+    return dataclasses.replace(
+        table, columns=columns, rows=table.rows[: options.top], total_rows=len(table.rows),
+        longest=WIDEST if options.by_shape else LONGEST,
     )  # fmt: skip
 
 
-def _figures(row: dict[str, Any], clock: str, allocator: str) -> dict[str, doc.Value]:
-    percent = row[f"Self {clock} %"] or 0.0
-    cells: dict[str, doc.Value] = {
-        "calls": f"{row['# of Calls']:,}",
-        "self": units.time(row[f"Self {clock}"], 3),
-        "share": f"{percent:.1f} %",
-        "bar": percent / 100,
-        "total": units.time(row[f"{clock} total"], 3),
-        "average": units.time(row[f"{clock} time avg"], 3),
-    }
-    if row["counted at"] is not None:
-        cells |= _work(row, row[f"{clock} total"])
-    if row[f"Self {allocator} Mem"] is not None:
-        cells["memory"] = units.size(row[f"Self {allocator} Mem"], 3)
-    return cells
+def all_operators(tree: Tree, sort: str = "self", *, by_shape: bool) -> doc.Table:
+    """Return all operators in an order of `ORDERS`."""
+    clock, other = ("CPU", "CUDA") if tree.root.device_time is None else ("CUDA", "CPU")
+    key = ORDERS[sort][0].format(clock=clock, allocator=tree.allocator)
+    records = tables.operators(tree, by_shape=by_shape).rows()
+    records.sort(key=lambda record: -(record[key] or 0))
+    names = [record["Name"] for record in records]
+    if by_shape:
+        names = labels(names, [record["Input Shapes"] for record in records])
+
+    def share(record: dict[str, Any]) -> float | None:
+        percent: float | None = record[f"Self {clock} %"]
+        return None if percent is None else percent / 100
+
+    def work(title: str) -> Callable[[dict[str, Any]], doc.Value]:
+        return lambda record: _work(record, record[f"{clock} total"]).get(title)
+
+    columns = (
+        doc.Column("Name", "operator", medium="page"),
+        doc.Column("Input Shapes", "input shapes", medium="page"),
+        doc.Column("# of Calls", "calls", "count"),
+        doc.Column(f"Self {clock}", "self", "time", empty=units.UNKNOWN),
+        doc.Column("share", unit="share", get=share),
+        doc.Column("bar", unit="bar", get=share, priority=2),
+        doc.Column(f"{clock} total", "total", "time", priority=1, empty=units.UNKNOWN),
+        doc.Column(f"{clock} time avg", "average", "time", priority=5, empty=units.UNKNOWN),
+        doc.Column(f"Self {other}", "self on the host", "time", medium="page"),
+        doc.Column("flops", "FLOPs", "count", medium="page"),
+        doc.Column("FLOPs", get=work("FLOPs"), priority=3, medium="text"),
+        doc.Column("FLOP/s", get=work("FLOP/s"), priority=4, medium="text"),
+        doc.Column("bytes", unit="bytes", medium="page"),
+        doc.Column("moved", "bytes", get=work("bytes"), priority=6, medium="text"),
+        doc.Column(f"Self {tree.allocator} Mem", "memory", "bytes", priority=7),
+    )
+    rows = [
+        doc.Row(name, doc.cells(columns, row)) for name, row in zip(names, records, strict=True)
+    ]
+    return doc.Table(first="operator", columns=columns, rows=rows, recorded=True, layout="fitted")
 
 
 def _work(row: dict[str, Any], time: float | None) -> dict[str, doc.Value]:
     """Return an operator's figures, or where its work is counted."""
+    if row["counted at"] is None:
+        return {}
     places = row["counted at"].split(", ")
     if ITSELF not in places:
         location = {BELOW: "in callees", NOWHERE: units.UNKNOWN}.get(places[0], "in caller")
@@ -234,36 +250,22 @@ def _work(row: dict[str, Any], time: float | None) -> dict[str, doc.Value]:
 
 def launches(tree: Tree, options: doc.Options) -> doc.Table:
     """Return the kernels and copies that take most of the device's time."""
-    records = kernels(tree).rows()
-    names = kernel_labels([record["name"] for record in records])
-    rows = [
-        doc.Row(name, _launch(record))
-        for name, record in zip(names, records[: options.top], strict=False)
+    table = all_kernels(tree)
+    rows = table.rows
+    names = kernel_labels([str(row.name) for row in rows])
+    labelled = [
+        row._replace(name=name) for row, name in zip(rows[: options.top], names, strict=False)
     ]
+    return dataclasses.replace(table, rows=labelled, total_rows=len(rows))
+
+
+def all_kernels(tree: Tree) -> doc.Table:
+    """Return all kernels and copies by their whole names, most of the device's time first."""
+    rows = doc.rows_of(KERNELS, kernels(tree).rows(), operator.itemgetter("name"))
     return doc.Table(
-        first="kernel", columns=KERNELS, rows=rows, recorded=True, total_rows=len(records),
-        layout="fitted", longest=LONGEST_KERNEL,
+        first="kernel", columns=KERNELS, rows=rows, recorded=True, layout="fitted",
+        longest=LONGEST_KERNEL,
     )  # fmt: skip
-
-
-def _launch(row: dict[str, Any]) -> dict[str, doc.Value]:
-    share = row["share"] or 0.0
-    cells: dict[str, doc.Value] = {
-        "calls": f"{row['calls']:,}",
-        "time": units.time(row["device_time"], 3),
-        "share": f"{100 * share:.1f} %",
-        "bar": share,
-        "median": units.time(row["median"], 3),
-        "max": units.time(row["max"], 3),
-        "layer": row["layers"],
-    }
-    for name in ("grid", "block"):
-        if row[name] is not None:
-            cells[name] = "×".join(map(str, row[name]))
-    if row["occupancy"] is not None:
-        cells["occupancy"] = units.percent(row["occupancy"])
-        cells["limiter"] = row["limiter"] or ""
-    return cells
 
 
 def _method(tree: Tree, root: Node) -> Iterator[tuple[str, str]]:

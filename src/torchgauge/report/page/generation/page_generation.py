@@ -198,7 +198,7 @@ def _tree_parts(generation: Generation, stage: StageTree) -> dict[str, Any]:
     shape = "" if cell is None else f", {cell.label}"
     context = f", {stage.cached:,} positions in the cache" if stage.cached else ""
     note = f"One {TREES[stage.stage]}{shape}{context}."
-    tables = page_tables.tree_tables(stage.tree, generation.roofs)
+    tables = page_tables.all_tables(stage.tree, generation.roofs)
     return {
         "tree": {**page_tree.columns(stage.tree), "note": note},
         "tables": [{**table, "note": note} for table in tables] or None,
