@@ -57,19 +57,13 @@ def _figures(rank: RankTrace) -> list[dict[str, Any]]:
 
 
 def _parts(breakdown: Breakdown) -> dict[str, Any]:
+    work = ("compute", "communication", "exposed_communication", "copies", "exposed_copies")
+    causes = ("host_wait", "kernel_wait", "other", "unknown", "outside")
     return {
         "device_window": breakdown.window,
-        "compute": breakdown.compute,
-        "communication": breakdown.communication,
-        "exposed_communication": breakdown.exposed_communication,
-        "copies": breakdown.copies,
-        "exposed_copies": breakdown.exposed_copies,
+        **{name: getattr(breakdown, name) for name in work},
         "idle": breakdown.idle.total,
-        "idle_host_wait": breakdown.idle.host_wait,
-        "idle_kernel_wait": breakdown.idle.kernel_wait,
-        "idle_other": breakdown.idle.other,
-        "idle_unknown": breakdown.idle.unknown,
-        "idle_outside": breakdown.idle.outside,
+        **{f"idle_{cause}": getattr(breakdown.idle, cause) for cause in causes},
         "pieces": breakdown.activities,
     }
 

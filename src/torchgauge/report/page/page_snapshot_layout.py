@@ -10,12 +10,13 @@ from torchgauge.records.snapshot import DeviceMemory, Segment
 from torchgauge.report.content.document import Column
 from torchgauge.report.page.page_shorter import short
 from torchgauge.report.page.page_tables import records_table
+from torchgauge.report.tables.snapshot_tables import segment_kind
 
 MAX_TILES = 600
 ROWS = 5_000
 THINNEST = 200  # a run of less than 1/200 of its segment joins its neighbour
 _SEGMENTS = (
-    Column("kind", "segment", "text", lambda segment: _kind(segment)),
+    Column("kind", "segment", "text", lambda segment: short(segment_kind(segment))),
     Column("address", "address", "text", lambda segment: f"{segment.address:#x}"),
     Column("size", "size", "bytes"),
     Column("fill", "in use", "share"),
@@ -84,8 +85,8 @@ def _tile(segment: Segment) -> dict[str, Any]:
     return {
         "size": segment.size,
         "runs": _drawn(runs, segment.size // THINNEST),
-        "said": f"{_kind(segment)}: {units.size(segment.size, 3)}, {segment.blocks:,} blocks; "
-        f"{filling}{largest_text}",
+        "said": f"{short(segment_kind(segment))}: {units.size(segment.size, 3)}, "
+        f"{segment.blocks:,} blocks; {filling}{largest_text}",
     }
 
 
@@ -98,17 +99,6 @@ def _drawn(runs: Sequence[int], min_size: int) -> list[int]:
         else:
             merged.append(run)
     return merged
-
-
-def _kind(segment: Segment) -> str:
-    private = f"pool {segment.pool}" if segment.pool not in ("", "0.0") else ""
-    parts = (
-        segment.kind,
-        "expandable" if segment.expandable else "",
-        f"stream {segment.stream}",
-        private,
-    )
-    return short(", ".join(part for part in parts if part))
 
 
 def _table(segments: Sequence[Segment]) -> dict[str, Any]:

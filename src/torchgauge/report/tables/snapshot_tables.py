@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torchgauge import units
 from torchgauge.records.snapshot import (
@@ -13,6 +13,7 @@ from torchgauge.records.snapshot import (
     Oom,
     Peak,
     PossibleLeak,
+    Segment,
     Snapshot,
     Stack,
 )
@@ -81,13 +82,30 @@ def _moment(peak: Peak) -> str:
     return f"Peak {position}. Alive: requested sizes, until the free is complete."
 
 
+def segment_kind(segment: Segment) -> str:
+    """Return a segment's kind, its stream, and its pool if it is a private one."""
+    private = f"pool {segment.pool}" if segment.pool not in ("", "0.0") else ""
+    kind = "expandable" if segment.expandable else ""
+    return ", ".join(filter(None, (segment.kind, kind, f"stream {segment.stream}", private)))
+
+
+def _sum(name: str) -> Callable[[Sequence[Segment]], int]:
+    return lambda segments: sum(getattr(segment, name) for segment in segments)
+
+
+def _fill(segments: Sequence[Segment]) -> float:
+    used = sum(segment.allocated + segment.pending for segment in segments)
+    size = sum(segment.size for segment in segments)
+    return used / size if size else 0.0
+
+
 SEGMENTS = (
-    Column("count", unit="count"),
-    Column("size", unit="bytes"),
-    Column("in use", unit="percent"),
-    Column("bar", unit="bar", max_width=BAR),
-    Column("free", unit="bytes"),
-    Column("largest", unit="bytes"),
+    Column("count", unit="count", get=len),
+    Column("size", unit="bytes", get=_sum("size")),
+    Column("in use", unit="percent", get=_fill),
+    Column("bar", unit="bar", get=_fill, max_width=BAR),
+    Column("free", unit="bytes", get=_sum("free")),
+    Column("largest", unit="bytes", get=lambda s: max(segment.largest_free for segment in s)),
 )
 OOMS = (
     Column("requested", unit="bytes"),
@@ -110,26 +128,11 @@ PERSISTENT = (
 
 def segments(device: DeviceMemory, top: int) -> Table:
     """Return how the segments of each kind are filled, the largest kind first."""
-    kinds: dict[tuple[str, str, int, bool], list[int]] = {}
+    kinds: dict[str, list[Segment]] = {}
     for segment in device.segments:
-        sums = kinds.setdefault(
-            (segment.kind, segment.pool, segment.stream, segment.expandable), [0] * 5
-        )
-        used = segment.allocated + segment.pending
-        for column, value in enumerate((1, segment.size, used, segment.free)):
-            sums[column] += value
-        sums[4] = max(sums[4], segment.largest_free)
-    rows = []
-    for (kind, pool, stream, expandable), sums in sorted(
-        kinds.items(), key=lambda segment: -segment[1][1]
-    ):
-        count, size, used, free, largest = sums
-        private = f"pool {pool}" if pool not in ("", "0.0") else ""
-        parts = (kind, "expandable" if expandable else "", f"stream {stream}", private)
-        share = used / size if size else 0.0
-        values = (count, size, share, share, free, largest)
-        cells = {column.key: value for column, value in zip(SEGMENTS, values, strict=True)}
-        rows.append(Row(", ".join(part for part in parts if part), cells))
+        kinds.setdefault(segment_kind(segment), []).append(segment)
+    ordered = sorted(kinds.values(), key=lambda kind: -sum(segment.size for segment in kind))
+    rows = rows_of(SEGMENTS, ordered, lambda kind: segment_kind(kind[0]))
     return _stack_table("Segments", "counted", SEGMENTS, rows, top, "")
 
 

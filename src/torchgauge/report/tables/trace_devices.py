@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torchgauge.records.trace.breakdown import Breakdown
 from torchgauge.records.trace.trace import Job, RankTrace, Trace
-from torchgauge.report.content.document import Column, Row, Table, Value
+from torchgauge.report.content.document import Column, Row, Table, Value, cells
 
 STREAMS = 16
 RANKS = 32
 EXCHANGING = 8  # that a terminal's line has room for
-_CAUSES = ("host", "device", "other", "unknown", "outside")
 _RARE = ("comm.", "copies", "unknown", "outside")
+_SECONDS = {
+    "compute": "compute",
+    "comm.": "exposed_communication",
+    "copies": "exposed_copies",
+    "idle": "idle.total",
+    "host": "idle.host_wait",
+    "device": "idle.kernel_wait",
+    "other": "idle.other",
+    "unknown": "idle.unknown",
+    "outside": "idle.outside",
+}
+
+
+def _share(name: str) -> Callable[[Breakdown], float | None]:
+    seconds = operator.attrgetter(name)
+    return lambda part: seconds(part) / part.window if part.window and seconds(part) else None
+
+
 PARTS = tuple(
-    Column(key, priority=1 if key == "device" else None, unit="percent", empty="–")
-    for key in ("compute", "comm.", "copies", "idle", *_CAUSES)
+    Column(title, None, "percent", _share(name), 1 if title == "device" else None, empty="–")
+    for title, name in _SECONDS.items()
 )
 DEVICES = (Column("window", unit="time"), *PARTS)
 _ALL_PARTS = ("compute", "comm.", "idle")
@@ -33,13 +51,13 @@ def devices(rank: RankTrace) -> Table:
     """Return the shares of each device's window, and of its busiest streams."""
     rows: list[Row] = []
     for device in rank.times:
-        cells = {"window": device.breakdown.window, **_shares(device.breakdown)}
-        rows.append(Row(rank.called(device.device), cells, tone="strong"))
+        values = {"window": device.breakdown.window, **cells(PARTS, device.breakdown)}
+        rows.append(Row(rank.called(device.device), values, tone="strong"))
         busiest = sorted(device.streams, key=lambda stream: -stream.breakdown.busy)[:STREAMS]
         for stream in device.streams if len(device.streams) > 1 else ():
             if stream in busiest:
                 number = "unknown" if stream.stream is None else f"{stream.stream}"
-                rows.append(Row(f"stream {number}", _shares(stream.breakdown), 1))
+                rows.append(Row(f"stream {number}", cells(PARTS, stream.breakdown), 1))
         if hidden_count := len(device.streams) - len(busiest):
             blanks = dict.fromkeys((part.key for part in PARTS), "")
             rows.append(Row(f"and {hidden_count:,} less busy", blanks, 1))
@@ -59,26 +77,6 @@ def devices(rank: RankTrace) -> Table:
     )  # fmt: skip
 
 
-def _shares(breakdown: Breakdown) -> dict[str, Value]:
-    idle = breakdown.idle
-    parts = (
-        breakdown.compute,
-        breakdown.exposed_communication,
-        breakdown.exposed_copies,
-        idle.total,
-        idle.host_wait,
-        idle.kernel_wait,
-        idle.other,
-        idle.unknown,
-        idle.outside,
-    )
-    return {
-        column.key: part / breakdown.window
-        for column, part in zip(PARTS, parts, strict=True)
-        if part and breakdown.window
-    }
-
-
 def ranks(trace: Trace) -> Table:
     """Return the ranks that the others wait for most, with the job's waits."""
     waits = {wait.rank: wait for wait in trace.job.waits} if trace.job is not None else {}
@@ -93,16 +91,16 @@ def ranks(trace: Trace) -> Table:
     for rank in trace.ranks:
         if id(rank) not in last:
             continue
-        shares = _shares(rank.times[0].breakdown) if rank.times else {}
+        shares = cells(PARTS, rank.times[0].breakdown) if rank.times else {}
         window = rank.times[0].breakdown.window if rank.times else rank.window
-        cells: dict[str, Value] = {"window": window}
-        cells |= {name: share for name, share in shares.items() if name in _ALL_PARTS}
+        values: dict[str, Value] = {"window": window}
+        values |= {name: share for name, share in shares.items() if name in _ALL_PARTS}
         wait = waits.get(rank.rank if rank.rank is not None else -1)
         if wait is not None:
-            cells |= {"waits": wait.waits, "waited for": wait.waited_for}
+            values |= {"waits": wait.waits, "waited for": wait.waited_for}
         if rank.utilization is not None:
-            cells["MFU"] = rank.utilization.mfu
-        rows.append(Row(f"{rank.rank}", cells, tone="strong" if rank.rank in late else ""))
+            values["MFU"] = rank.utilization.mfu
+        rows.append(Row(f"{rank.rank}", values, tone="strong" if rank.rank in late else ""))
     hidden_count = len(trace.ranks) - len(rows)
     description = "that are waited for no longer" if waits else "others"
     left_out = [f"and {hidden_count:,} {description}"] if hidden_count else []

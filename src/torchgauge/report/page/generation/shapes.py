@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from torchgauge.analyze.generation.stage_points import fitted_cells
 from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, RepeatedTime
@@ -14,6 +14,7 @@ from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_shorter import short
 
 MAX_SIDE = 12  # batches or prompts of a map
+ENDS = {"low": "95 % from", "high": "95 % to"}
 FILLED = 0.5  # of a map's places, at least
 
 
@@ -37,9 +38,8 @@ def _repeated(repeated: RepeatedTime | None) -> Amount:
     return Amount() if repeated is None else Amount(repeated.value, repeated.interval)
 
 
-def _reached(cell: GenerationCell, stage: Literal["prefill", "decode"]) -> Amount:
-    work = cell.work_of(stage)
-    return Amount(None if work is None else work.reached)
+def _step(name: str) -> Callable[[GenerationCell], Amount]:
+    return lambda cell: Amount(getattr(cell.work_of("decode"), name, None))
 
 
 FIGURES = (
@@ -51,40 +51,23 @@ FIGURES = (
            lambda shape: Amount(_estimated_rate(shape))),
     Figure("cache held", "bytes", lambda cell: Amount(cell.cache.held if cell.cache else None),
            lambda shape: Amount(shape.cache_bytes)),
-    Figure("share of the bound, prefill", "share", lambda cell: _reached(cell, "prefill")),
-    Figure("share of the bound, decode", "share", lambda cell: _reached(cell, "decode")),
+    Figure("share of the bound, prefill", "share",
+           lambda cell: Amount(getattr(cell.work_of("prefill"), "reached", None))),
+    Figure("share of the bound, decode", "share", _step("reached")),
     Figure("peak memory", "bytes", lambda cell: Amount(cell.memory.peak if cell.memory else None)),
 )  # fmt: skip
-COLUMNS = (
-    Column("size", "batch × prompt", "text"),
-    Column("kind", "cache", "text"),
-    Column("status", "status", "text"),
-    Column("calls", "calls", "count"),
-    Column("new_tokens", "new tokens", "count"),
-    Column("ttft", "TTFT", "time"),
-    Column("ttft_low", "95 % from", "time"),
-    Column("ttft_high", "95 % to", "time"),
-    Column("tpot", "TPOT", "time"),
-    Column("tpot_low", "95 % from", "time"),
-    Column("tpot_high", "95 % to", "time"),
-    Column("end_to_end", "call", "time"),
-    Column("prefill", "prefill", "time"),
-    Column("step", "decode forward", "time"),
-    Column("between", "between", "time"),
-    Column("tokens_per_second", "tokens/s", "number"),
-    Column("prefill_tokens_per_second", "prompt tokens/s", "number"),
-    Column("held", "cache held", "bytes"),
-    Column("used", "cache used", "bytes"),
-    Column("memory", "peak memory", "bytes"),
-    Column("energy", "J/token", "number"),
-    Column("flops", "FLOPs of a step", "count"),
-    Column("bound", "step bound by", "text"),
-    Column("reached", "share of its bound", "share"),
-    Column("experts", "experts hit", "number"),
-    Column("reason", "why", "text"),
+# Of the table alone.
+DETAILS = (
+    Figure("call", "time", lambda cell: _repeated(cell.end_to_end)),
+    Figure("prefill", "time", lambda cell: _repeated(cell.prefill)),
+    Figure("decode forward", "time", lambda cell: _repeated(cell.step)),
+    Figure("between", "time", lambda cell: _repeated(cell.between)),
+    Figure("prompt tokens/s", "number", lambda cell: _repeated(cell.prefill_tokens_per_second)),
+    Figure("cache used", "bytes", lambda cell: Amount(cell.cache.used if cell.cache else None)),
+    Figure("J/token", "number", lambda cell: Amount(getattr(cell.energy, "per_token", None))),
+    Figure("FLOPs of a step", "count", _step("flops")),
+    Figure("experts hit", "number", _step("experts")),
 )
-TIMES = ("ttft", "tpot", "end_to_end", "prefill", "step", "between", "tokens_per_second",
-         "prefill_tokens_per_second")  # fmt: skip
 
 
 def _estimated_rate(shape: GenerationPrediction) -> float | None:
@@ -189,54 +172,35 @@ def _scaled(amounts: Sequence[Amount]) -> dict[str, Any]:
 
 
 def _table(generation: Generation) -> dict[str, Any]:
-    rows = [_row(cell) for cell in generation.cells]
-    rows += [_estimated_row(_kind(generation, shape), shape) for shape in generation.predictions]
-    return page_tables.records_table("shapes", COLUMNS, rows)
-
-
-def _row(cell: GenerationCell) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "size": size(cell.batch, cell.prompt),
-        "kind": short(cell.kind),
-        "status": "measured" if cell.done else cell.status,
-        "calls": len(cell.timed_calls),
-        "new_tokens": cell.new_tokens,
-        "reason": short(cell.reason),
-        "memory": None if cell.memory is None else cell.memory.peak,
-        "energy": None if cell.energy is None else cell.energy.per_token,
+    """Return a row for each cell, then for each prediction, with all figures."""
+    cells, predictions = generation.cells, generation.predictions
+    blank = [None] * len(predictions)
+    rows: list[GenerationCell | GenerationPrediction] = [*cells, *predictions]
+    values: dict[str, list[Any]] = {
+        "batch × prompt": [size(row.batch, row.prompt) for row in rows],
+        "cache": [
+            *(short(cell.kind) for cell in cells),
+            *(short(_kind(generation, shape)) for shape in predictions),
+        ],
+        "status": ["measured" if cell.done else cell.status for cell in cells],
     }
-    for name in TIMES:
-        repeated: RepeatedTime | None = getattr(cell, name)
-        if repeated is not None:
-            row[name] = repeated.value
-            if repeated.interval is not None:
-                row |= {
-                    f"{name}_low": repeated.interval.low,
-                    f"{name}_high": repeated.interval.high,
-                }
-    if cell.cache is not None:
-        row |= {"held": cell.cache.held, "used": cell.cache.used}
-    work = cell.work_of("decode")
-    if work is not None:
-        row |= {"flops": work.flops, "bound": work.bound, "reached": work.reached,
-                "experts": work.experts}  # fmt: skip
-    return row
-
-
-def _estimated_row(kind: str, shape: GenerationPrediction) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "size": size(shape.batch, shape.prompt),
-        "kind": short(kind),
-        "status": "estimated",
-        "new_tokens": shape.new_tokens,
-        "ttft": shape.ttft,
-        "tpot": shape.tpot,
-        "tokens_per_second": _estimated_rate(shape),
-        "held": shape.cache_bytes,
-        "reason": "extrapolated" * shape.extrapolated,
-    }
-    for name in ("ttft", "tpot"):
-        interval: Interval | None = getattr(shape, f"{name}_interval")
-        if interval is not None:
-            row |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    return row
+    values["status"] += ["estimated" for _ in predictions]
+    columns = [Column(name) for name in values]
+    columns += [Column("calls", unit="count"), Column("new tokens", unit="count")]
+    values["calls"] = [*(len(cell.timed_calls) for cell in cells), *blank]
+    values["new tokens"] = [row.new_tokens for row in rows]
+    for figure in (*FIGURES, *DETAILS):
+        amounts = [*map(figure.measured, cells), *map(figure.estimated, predictions)]
+        columns.append(Column(figure.title, unit=figure.unit))
+        values[figure.title] = [amount.value for amount in amounts]
+        for end, title in ENDS.items() if figure.unit == "time" and figure in FIGURES else ():
+            columns.append(Column(f"{figure.title} {end}", title, "time"))
+            values[f"{figure.title} {end}"] = [
+                getattr(amount.interval, end, None) for amount in amounts
+            ]
+    columns += [Column("step bound by"), Column("why")]
+    works = [cell.work_of("decode") for cell in cells]
+    values["step bound by"] = [*(getattr(work, "bound", None) for work in works), *blank]
+    values["why"] = [short(cell.reason) for cell in cells]
+    values["why"] += ["extrapolated" * shape.extrapolated for shape in predictions]
+    return page_tables.table("shapes", columns, values)
