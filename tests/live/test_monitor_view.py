@@ -5,7 +5,7 @@ from tests.support.histograms import histogram_of
 from tests.support.live_sites import Clock, monitors
 
 from torchgauge.errors import InputError
-from torchgauge.live.monitor_view import HELD_WINDOWS, LOOK, MonitorView, bars
+from torchgauge.live.monitor_view import HELD_WINDOWS, LOOK, MAX_SERIES, MonitorView, bars
 from torchgauge.records.monitoring.histogram import Histogram, boundary
 from torchgauge.records.monitoring.window import Window
 
@@ -34,6 +34,15 @@ class Looks:
         self.windows = windows
         self.clock.now += LOOK
         self.view.update()
+
+
+@pytest.mark.parametrize(("series", "error"), [(MAX_SERIES, None), (MAX_SERIES + 1, "live-many")])
+def test_a_list_that_leaves_out_series_says_so(series, error):
+    looks = Looks()
+    empty = [window([], 1000, 1004, labels={"monitor": str(number)}) for number in range(series)]
+    looks.look(*empty)
+    rows = looks.view.rows()
+    assert (len(rows["rows"]), (rows["error"] or {}).get("id")) == (MAX_SERIES, error)
 
 
 def test_a_row_of_exact_figures():

@@ -13,9 +13,8 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.monitoring.background import pause
+from torchgauge.monitoring.caps import MOST_KINDS, MOST_NAMES, MOST_SERIES
 from torchgauge.monitoring.folder import MonitorFolder
-from torchgauge.monitoring.monitor import MOST_NAMES, MOST_SERIES
-from torchgauge.monitoring.series import MOST_KINDS
 
 
 def by_series(windows):
@@ -304,6 +303,35 @@ def test_warnings_as_errors_do_not_reach_the_call(folder):
         with tg.monitor(net, tokens=lambda *_: 1 / 0) as monitor:
             net(torch.ones(1, 4))
     assert {problem.part for problem in monitor.status} == {"folder", "sizes"}
+
+
+@pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")
+def test_texts_of_any_length_and_units_that_are_none_leave_a_file_that_is_read(tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with tg.monitor(name="m", folder=tmp_path, labels={"build": "b" * 10**6}) as monitor:
+            for number in range(3):
+                monitor.add(f"read {number} " + "x" * 10**6, 1.0)
+                monitor.add("read", 1.0, user=f"{number}" + "u" * 10**6)
+                monitor.fail("read", f"kind {number}" + "k" * 10**6, user="a")
+                monitor.add("wait", 5.0, "ms")
+                monitor.add("read", 1.0, user=number)
+    totals = MonitorFolder(tmp_path).totals()
+    events = [w for w in totals if w.last is None]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 100_000
+    assert {w.labels["build"] for w in events} == {"other"}
+    by_key = {(w.series, w.labels.get("user")): w for w in events}
+    assert set(by_key) == {
+        *(("read", user) for user in ("other", "a", "0", "1", "2")),
+        *(("other", None), ("wait", None)),
+    }
+    assert (by_key["other", None].count, by_key["read", "other"].count) == (3, 3)
+    assert by_key["read", "a"].errors == {"other": 3}
+    assert (by_key["wait", None].unit, by_key["wait", None].count) == ("", 3)
+    assert {problem.part for problem in monitor.status} == {
+        *("further series", "further kinds of errors", "units")
+    }
+    assert len(caught) == 3
 
 
 @pytest.mark.filterwarnings("ignore:The monitor:RuntimeWarning")

@@ -22,6 +22,7 @@ from torchgauge.monitoring.receivers import history, otlp
 from torchgauge.monitoring.receivers.trackers import TrackerReceiver
 from torchgauge.records.monitoring.window import Window, merged
 from torchgauge.report.export import tensorboard
+from torchgauge.report.export.mlflow import scalar_logger
 from torchgauge.report.windows.families import window_scalars
 
 
@@ -353,6 +354,20 @@ def test_scalars_by_hand():
         f"{group}/per_second": 2.0,
         f"{group}/error_share": 0.5,
     }
+
+
+def test_names_that_mlflow_would_refuse_are_cut_and_stay_apart(monkeypatch):
+    logged = []
+    run = types.SimpleNamespace(info=types.SimpleNamespace(run_id="7"))
+    mlflow = types.SimpleNamespace(
+        active_run=lambda: run, log_metrics=lambda values, step, run_id: logged.append(values)
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    names = [f"torchgauge/layer/layer={'x' * 300}{end}/p50_seconds" for end in "ab"]
+    scalar_logger()({"torchgauge/a/p50_seconds": 1.0, **dict.fromkeys(names, 2.0)}, 7.0)
+    (values,) = logged
+    assert (len(values), max(map(len, values)) <= 250) == (3, True)  # MLflow's limit
+    assert all(name.endswith("/p50_seconds") for name in values)
 
 
 def test_the_run_that_was_active_gets_the_scalars(monkeypatch):

@@ -171,10 +171,11 @@ class MonitorView:
                 if series[0] != LAYER
             }
         ordered = sorted(newest.items(), key=lambda entry: (_name(entry[1][-1]), entry[0]))
+        error = self.error or (_too_many() if len(ordered) > MAX_SERIES else None)
         return {
             "folder": short(self._folder),
             "rows": [self._row(windows) for _, windows in ordered[:MAX_SERIES]],
-            "error": self.error and error_fields(self.error),
+            "error": error and error_fields(error),
         }
 
     def series(self, series_key: str, end: float | None = None) -> dict[str, Any]:
@@ -242,6 +243,14 @@ class MonitorView:
         if not state["alerts"] and self._now() - windows[-1].end > SILENT_AFTER:
             return state | {"kind": "silent"}
         return state
+
+
+def _too_many() -> InputError:
+    return InputError(
+        f"There are more live series: {MAX_SERIES} are listed.",
+        id="live-many",
+        remedy="Let labels have fewer values; /metrics has up to 2,000 series of a monitor.",
+    )
 
 
 def _of_look(window: Window, begin: float, end: float) -> Window:

@@ -15,6 +15,7 @@ import msgspec
 
 from torchgauge.errors import InputError
 from torchgauge.folders import state_folder
+from torchgauge.monitoring.caps import capped
 from torchgauge.monitoring.process_file import SUFFIX, ProcessFile, read
 from torchgauge.records.monitoring.histogram import Histogram
 from torchgauge.records.monitoring.window import (
@@ -177,7 +178,7 @@ class MonitorFolder:
         Readings, such as memory, are those of running processes, with the label `process`. `own`
         stands for what its process wrote last.
         """
-        return merged(self._windows(monitor, own))
+        return merged(capped(self._windows(monitor, own)))
 
     def scraped(self, monitor: str | None = None, own: ProcessState | None = None) -> list[Window]:
         """Return the totals, and how many files could not be read for them."""
@@ -278,10 +279,9 @@ def merged_state(states: Sequence[ProcessState], names: Sequence[str]) -> Proces
     Where the sum of a series is not a float, what it lacks is another window: sums stay exact.
     """
     by_key: dict[Key, list[Window]] = {}
-    for state in states:
-        for window in state.windows:
-            if window.last is None:
-                by_key.setdefault(window.key, []).append(window)
+    for window in capped(window for state in states for window in state.windows):
+        if window.last is None:
+            by_key.setdefault(window.key, []).append(window)
     return msgspec.structs.replace(
         max(states, key=lambda state: state.end),
         process=0,

@@ -10,12 +10,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast, get_args
 
 import msgspec
 
+from torchgauge.errors import MeasurementError
 from torchgauge.monitoring.background import background
 from torchgauge.monitoring.call_times import SIZES_EVERY, CallTimes, CountTokens
+from torchgauge.monitoring.caps import LONGEST_TEXT, MOST_SERIES, key_of, place, short_text
 from torchgauge.monitoring.delivery import LAST_WAIT, Batch, Delivery, Receiver
 from torchgauge.monitoring.folder import MonitorFolder, compact, new_file
 from torchgauge.monitoring.meter import Meter, Timing, gaps, takes_time, timed_stream
@@ -31,6 +33,7 @@ from torchgauge.records.monitoring.window import (
     LAYER,
     MEMORY,
     TOKENS,
+    Key,
     Problem,
     ProcessState,
     Window,
@@ -38,10 +41,6 @@ from torchgauge.records.monitoring.window import (
 from torchgauge.records.record import How
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-MOST_SERIES = 500  # of one monitor; further ones share the label "other"
-MOST_NAMES = 50  # of those further ones; then they are one "other" a unit
-Labels = tuple[tuple[str, str], ...]
 
 
 class Monitor:
@@ -62,8 +61,8 @@ class Monitor:
         self._count_tokens = count_tokens
         self._problems = Problems(options.name)
         self._deliveries = [Delivery(receiver, self._problems) for receiver in receivers]
-        self._labels = {"monitor": options.name, **options.labels}
-        self._series: dict[tuple[str, Labels], Series] = {}
+        self._labels = {"monitor": options.name} | _texts(options.labels)
+        self._series: dict[Key, Series] = {}
         self._meters: list[Meter] = []
         self._modules: list[Any] = []
         self._closed = False
@@ -155,17 +154,22 @@ class Monitor:
     ) -> Series:
         """Return the series of a name and labels, for those who add often."""
         labels = labels or {}
-        key = name, tuple(sorted(labels.items()))
-        series = self._series.get(key)
+        series = self._series.get(key_of(name, labels))
         if series is not None:
             return series
-        if capped and len(self._series) >= MOST_SERIES:
-            self._problems.once("further series", f"There are {MOST_SERIES}.")
-            labels = dict.fromkeys(labels, "other")
-            key = name, tuple(sorted(labels.items()))
-            if key not in self._series and len(self._series) >= MOST_SERIES + MOST_NAMES:
-                name, labels = f"other {unit}".strip(), {}
-                key = name, ()
+        texts = str(name), {str(label): str(text) for label, text in labels.items()}
+        name, labels = short_text(name), _texts(labels)
+        if unit not in get_args(Unit):
+            self._problems.add(
+                "units", MeasurementError(f"'{unit}' is not a unit.", id="monitor-unit")
+            )
+            unit = ""
+        if capped:
+            name, labels = place(name, unit, labels, self._series)
+        if (name, labels) != texts:
+            limits = f"There are {MOST_SERIES}, of names and labels of {LONGEST_TEXT} characters."
+            self._problems.once("further series", limits)
+        key = key_of(name, labels)
         if key not in self._series:
             # Without a lock: a signal's handler would wait for the thread that it interrupted.
             labels = {**self._labels, **labels}
@@ -338,6 +342,10 @@ class Monitor:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+
+def _texts(labels: Mapping[str, object]) -> dict[str, str]:
+    return {short_text(label): short_text(text) for label, text in labels.items()}
 
 
 def _says_something(window: Window) -> bool:

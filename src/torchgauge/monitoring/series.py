@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from torchgauge.monitoring.caps import LONGEST_TEXT, MOST_KINDS, OTHER, short_text
 from torchgauge.monitoring.problems import Problems
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.histogram import HIGHEST, LOWEST, PER_OCTAVE, Histogram
@@ -19,7 +20,6 @@ from torchgauge.records.monitoring.window import Window
 from torchgauge.records.record import How
 
 FULL = 3000  # buffered values, 24 kB
-MOST_KINDS = 50  # of errors; further ones are "other"
 # A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
 LARGEST, LARGEST_SUM = 1e30, 1e36
 LONGEST_WAIT = 1.0  # seconds for another thread's turn
@@ -132,10 +132,13 @@ class Series:
         # Threads may have appended since: only what was copied is cut off.
         del self.values[: len(values)], self._failures[: len(failures)]
         for failure in failures:
-            kind = failure.__name__ if isinstance(failure, type) else str(failure)
+            text = failure.__name__ if isinstance(failure, type) else str(failure)
+            kind = short_text(text)
             if kind not in self._errors and len(self._errors) >= MOST_KINDS:
-                kind = "other"
-                self._problems.once("further kinds of errors", f"A series has {MOST_KINDS}.")
+                kind = OTHER
+            if kind != text:
+                limits = f"A series has {MOST_KINDS} of {LONGEST_TEXT} characters."
+                self._problems.once("further kinds of errors", limits)
             self._errors[kind] += 1
         if values:
             self._count(np.frombuffer(values))

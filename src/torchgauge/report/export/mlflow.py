@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 
 from torchgauge.errors import InputError
@@ -12,6 +13,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.report.export.scalars import GROUP, scalars
 
 LONGEST = 5000  # characters of a tag's value
+LONGEST_NAME = 250  # of a metric
 
 
 def log(record: Exported, *, step: int | None = None) -> None:
@@ -44,7 +46,16 @@ def scalar_logger() -> Callable[[dict[str, float], float], None]:
     identity = run.info.run_id
 
     def log_scalars(scalars: dict[str, float], timestamp: float) -> None:
-        names = {re.sub(r"[^\w./ -]", "_", name): value for name, value in scalars.items()}
+        names = {_metric(name): value for name, value in scalars.items()}
         mlflow.log_metrics(names, step=int(timestamp), run_id=identity)
 
     return log_scalars
+
+
+def _metric(name: str) -> str:
+    """Return a name that MLflow takes; it refuses all metrics for one that is longer."""
+    name = re.sub(r"[^\w./ -]", "_", name)
+    if len(name) <= LONGEST_NAME:
+        return name
+    head, _, figure = name.rpartition("/")
+    return f"{head[: LONGEST_NAME // 2]}_{zlib.crc32(head.encode()):08x}/{figure}"

@@ -45,6 +45,11 @@ TEXTS = {
     TOKENS: "Tokens of a call",
     MEMORY: "Memory in use",
     UNREADABLE: "Files of the monitor folder whose counts are missing here",
+    "alerts": "Alert rules that a live series breaks",
+    "history_alerts": "Alert rules that the newest runs of a target break",
+    "history_runs": "Runs of a target in the history",
+    "history_run_time": "When the newest run of a target was made, since 1970",
+    "serve_errors": "What torchgauge serve could not read",
 }
 # Prometheus' own labels of buckets and summaries.
 _RESERVED = ("le", "quantile")
