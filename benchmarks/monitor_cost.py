@@ -31,6 +31,7 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.monitoring.problems import Problems
 from torchgauge.monitoring.series import FULL, Series
+from torchgauge.records.monitoring.window import Window
 
 CALLS = 10_000
 CLOCK = time.perf_counter
@@ -187,7 +188,7 @@ def batch_of_a_millisecond(model: nn.Module) -> int:
 def histogram_facts() -> None:
     """Print the cost of a value, the error of quantiles, and the memory of a series."""
     values = np.random.default_rng(0).lognormal(-6, 1, 300_000)
-    series = Series("latency", {}, 0.0, Problems("m"))
+    series = Series(Window(series="latency", begin=0.0, end=0.0), Problems("m"))
     begin = time.thread_time_ns()
     for value in values.tolist():
         series.add(value)

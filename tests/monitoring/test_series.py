@@ -16,10 +16,14 @@ from torchgauge.monitoring.series import FULL, Series
 from torchgauge.records.monitoring.window import Window
 
 
+def latency_series(labels, begin):
+    return Series(Window(series="latency", labels=labels, begin=begin, end=begin), Problems("m"))
+
+
 def test_values_become_the_histogram_that_records_make_of_them():
     generator = random.Random(5)
     values = [generator.lognormvariate(-5, 2) for _ in range(5000)] + [0.0, 1.0, 2.0, 1e-3]
-    series = Series("latency", {"monitor": "m"}, 10.0, Problems("m"))
+    series = latency_series({"monitor": "m"}, 10.0)
     for value in values:
         series.add(value)
     window, truth = series.state(20.0), histogram_of(values)
@@ -31,7 +35,7 @@ def test_values_become_the_histogram_that_records_make_of_them():
 
 
 def test_a_window_has_what_came_since_the_last_one_with_exact_extremes():
-    series = Series("latency", {}, 0.0, Problems("m"))
+    series = latency_series({}, 0.0)
     for value in (0.5, 0.7):
         series.add(value)
     series.fail(ValueError)
@@ -51,7 +55,7 @@ def test_a_window_has_what_came_since_the_last_one_with_exact_extremes():
 
 
 def test_eight_threads_lose_nothing():
-    series, threads, calls = Series("latency", {}, 0.0, Problems("m")), 8, 2 * FULL + 7
+    series, threads, calls = latency_series({}, 0.0), 8, 2 * FULL + 7
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
@@ -73,7 +77,7 @@ def test_eight_threads_lose_nothing():
 
 
 def test_values_that_cannot_be_are_events_without_a_value():
-    series = Series("latency", {}, 0.0, Problems("m"))
+    series = latency_series({}, 0.0)
     for value in (math.nan, math.inf, math.exp(150), -1e300, 10**400, 1.0):
         series.add(value)
     window = series.state(1.0)
@@ -83,7 +87,7 @@ def test_values_that_cannot_be_are_events_without_a_value():
 
 def test_a_sum_stays_one_that_readers_take(monkeypatch):
     monkeypatch.setattr(module, "LARGEST_SUM", 1e34)
-    series = Series("latency", {}, 0.0, Problems("m"))
+    series = latency_series({}, 0.0)
     for value in (9e29, -9e29):
         for _ in range(9):
             series.values.extend([value] * FULL)
@@ -94,18 +98,17 @@ def test_a_sum_stays_one_that_readers_take(monkeypatch):
     assert (window.count, window.histogram.count) == (18 * FULL, 9 * FULL)
 
 
-def test_labels_and_failures_of_any_type_are_texts():
-    series = Series("latency", {"rank": 0}, 0.0, Problems("m"))
+def test_failures_of_any_type_are_texts():
+    series = latency_series({}, 0.0)
     for kind in (503, ValueError, "http 500"):
         series.fail(kind)
     window = series.state(1.0)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(window), type=Window) == window
-    assert window.labels == {"rank": "0"}
     assert window.errors == {"503": 1, "ValueError": 1, "http 500": 1}
 
 
 def test_a_clock_that_is_set_back_leaves_windows_that_readers_take():
-    series = Series("latency", {}, 1000.0, Problems("m"))
+    series = latency_series({}, 1000.0)
     series.add(1.0)
     series.close_window(1060.0)
     series.add(1.0)
@@ -121,7 +124,7 @@ def test_a_clock_that_is_set_back_leaves_windows_that_readers_take():
 
 def test_who_asks_while_a_buffer_is_emptied_does_not_wait_for_ever():
     """As a signal's handler does that closes a monitor."""
-    series, states = Series("latency", {}, 0.0, Problems("m")), []
+    series, states = latency_series({}, 0.0), []
 
     def count(buffered):
         states.append(series.close_window(1.0))
@@ -134,7 +137,7 @@ def test_who_asks_while_a_buffer_is_emptied_does_not_wait_for_ever():
 
 
 def test_a_series_takes_at_most_64_kB():
-    series = Series("latency", {}, 0.0, Problems("m"))
+    series = latency_series({}, 0.0)
     for exponent in range(-45, 65):
         series.append(2.0**exponent)
     series.close_window(1.0)
@@ -146,7 +149,7 @@ def test_a_series_takes_at_most_64_kB():
 def test_a_thread_whose_turn_does_not_come_goes_on(monkeypatch):
     """A signal interrupted the thread that has it, and its handler waits for the other one."""
     monkeypatch.setattr(module, "LONGEST_WAIT", 0.01)
-    series = Series("latency", {}, 0.0, Problems("m"))
+    series = latency_series({}, 0.0)
     series.append(1.0)
     with series._lock, ThreadPoolExecutor(1) as executor:
         assert executor.submit(series.state, 1.0).result(10).count == 1

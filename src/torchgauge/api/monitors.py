@@ -10,7 +10,7 @@ from torchgauge.errors import InputError
 from torchgauge.monitoring.call_times import CountTokens
 from torchgauge.monitoring.delivery import FunctionReceiver, Receiver
 from torchgauge.monitoring.monitor import Monitor
-from torchgauge.monitoring.monitor_options import ALL_TIMES, MonitorOptions
+from torchgauge.monitoring.monitor_options import MonitorOptions
 from torchgauge.records.monitoring.window import Window
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def monitor(
     gen_ai: bool = False,
     trackers: Sequence[str | Path] = (),
     on_windows: OnWindows | None = None,
-    buckets: Sequence[float] | Mapping[str, Sequence[float]] = (),
+    buckets: Sequence[float] = (),
     alerts: str | Path | None = None,
 ) -> Monitor:
     """Monitor a model's calls from now on; the model stays what it was (docs/monitor.md).
@@ -56,7 +56,7 @@ def monitor(
         gen_ai: Whether OTLP's names are those of the conventions for generative AI.
         trackers: "wandb" or "mlflow" with an active run, or a folder for TensorBoard.
         on_windows: Called with the windows of this process, in a thread of its own.
-        buckets: Upper bounds of `/metrics`, in seconds or by series; by default ten a decade.
+        buckets: Upper bounds of times on `/metrics`, in seconds; by default ten a decade.
         alerts: A file of alert rules (docs/alerts.md), whose limits are bounds, too.
 
     Returns:
@@ -83,7 +83,7 @@ def monitor(
         window=window,
         folder=folder,
         labels=dict(labels or {}),
-        buckets=_by_series(buckets),
+        buckets=buckets,
         rules=() if alerts is None else _rules(Path(alerts)),
     )
     receivers = list(_receivers(history, otlp, trackers, on_windows, gen_ai=gen_ai))
@@ -101,14 +101,6 @@ def _name(model: Any, name: str | None) -> str:
             remedy='Call tg.monitor(name="…").',
         )
     return type(model).__name__ if name is None else name
-
-
-def _by_series(
-    buckets: Sequence[float] | Mapping[str, Sequence[float]],
-) -> Mapping[str, Sequence[float]]:
-    if isinstance(buckets, Mapping):
-        return buckets
-    return {ALL_TIMES: buckets} if len(buckets) else {}
 
 
 def _rules(path: Path) -> tuple[Rule | WindowRule, ...]:

@@ -132,18 +132,13 @@ def _totals(
     options: argparse.Namespace, rules: Sequence[Rule | WindowRule]
 ) -> Callable[[], list[Window]]:
     """Return what reads all that the monitors of a folder recorded; limits of rules are buckets."""
-    import msgspec
-
-    from torchgauge.analyze.monitoring.buckets import bounds_of
+    from torchgauge.analyze.monitoring.buckets import with_limits
     from torchgauge.monitoring.folder import MonitorFolder
 
     if options.monitor is None:
         return list
     folder = MonitorFolder(options.monitor or None)
-    return lambda: [
-        msgspec.structs.replace(window, buckets=bounds_of(window, rules))
-        for window in folder.scraped()
-    ]
+    return lambda: [with_limits(window, rules) for window in folder.scraped()]
 
 
 def _windows(

@@ -27,6 +27,8 @@ POLICY = (
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _FILES = {
+    "/": ("live.html", HTML),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
     "/live.css": ("live.css", "text/css; charset=utf-8"),
 }
@@ -34,21 +36,6 @@ _RUN = re.compile(r"/run/([0-9a-f-]{36})")
 _KEY = re.compile(r"[0-9a-f]{16}")
 _MAX_WORDS = 200
 _MAX_TARGETS = 1_000
-_ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="none" stroke="#0072b2" '
-    'stroke-width="4" stroke-linecap="round"><path d="M5 23a12 12 0 1 1 22 0"/>'
-    '<path d="m16 20 6-8" stroke="#d55e00"/></g></svg>'
-)
-_SHELL = (
-    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    '<meta name="color-scheme" content="light dark">\n'
-    "<title>torchgauge</title>\n"
-    '<link rel="icon" href="/icon.svg">\n<link rel="stylesheet" href="/live.css">\n'
-    '<script defer src="/live.js"></script>\n</head>\n<body>\n'
-    "<noscript>This page is drawn by a script; scripts are switched off.</noscript>\n"
-    "</body>\n</html>\n"
-)
 
 
 class Response(NamedTuple):
@@ -83,15 +70,11 @@ def respond(site: Site, address: str, accept: str = "") -> Response:
         path, query = unquote(parts.path, errors="strict"), _query(parts.query)
         if run := _RUN.fullmatch(path):
             return _run_page(site, run[1])
-        if path == "/":
-            return Response(200, HTML, _SHELL.encode())
         if path == "/metrics":
             return Response(200, *metrics.page(site.totals(), site.history, site.monitors, accept))
         if path == HEALTH:
             stuck = site.monitors is not None and site.monitors.is_stuck()
             return Response(503 if stuck else 200, "text/plain", b"stuck\n" if stuck else b"ok\n")
-        if path == "/icon.svg":
-            return Response(200, "image/svg+xml", _ICON.encode())
         if path in _FILES:
             name, kind = _FILES[path]
             folder = resources.files("torchgauge.report") / "assets"

@@ -171,13 +171,11 @@ class Monitor:
             self._problems.once("further series", limits)
         key = key_of(name, labels)
         if key not in self._series:
+            labels, begin = {**self._labels, **labels}, self._begin
+            window = Window(series=name, unit=unit, labels=labels, begin=begin, end=begin, how=how)
+            window = self.options.with_buckets(window)
             # Without a lock: a signal's handler would wait for the thread that it interrupted.
-            labels = {**self._labels, **labels}
-            buckets = self.options.bounds(name, unit, labels)
-            series = Series(
-                name, labels, self._begin, self._problems, unit=unit, how=how, buckets=buckets
-            )
-            self._series.setdefault(key, series)
+            self._series.setdefault(key, Series(window, self._problems))
         return self._series[key]
 
     def call_meter(

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from torchgauge.device.counters import resident
 from torchgauge.errors import InputError
-from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.window import Window
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 100
 MOST_BUCKETS = 200
-ALL_TIMES = ""  # in place of a series: every series of seconds that is not named itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class MonitorOptions:
         window: Seconds of a window.
         folder: Where processes leave their files; None: the usual folder.
         labels: Further labels of all that it records.
-        buckets: Upper bounds of buckets by series, or of `ALL_TIMES`; else the usual ones.
+        buckets: Upper bounds of buckets of times, in seconds; empty: the usual ones.
         rules: What alerts are given by: their limits are bounds as well.
     """
 
@@ -47,7 +47,7 @@ class MonitorOptions:
     window: float = 60.0
     folder: str | Path | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    buckets: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    buckets: Sequence[float] = ()
     rules: Sequence[Rule | WindowRule] = ()
 
     def __post_init__(self) -> None:
@@ -62,24 +62,20 @@ class MonitorOptions:
             raise _invalid("interval", "0.01 to 3600 seconds")
         if not (math.isfinite(self.window) and self.window >= self.interval):
             raise _invalid("window", "a number of seconds, at least the interval's")
-        if not all(map(_are_bounds, self.buckets.values())):
-            raise _invalid("buckets", f"1 to {MOST_BUCKETS} numbers above 0, each above the last")
+        pairs = itertools.pairwise((0, *self.buckets, math.inf))
+        if len(self.buckets) > MOST_BUCKETS or not all(low < high for low, high in pairs):
+            raise _invalid(
+                "buckets", f"{MOST_BUCKETS} numbers above 0 at most, each above the last"
+            )
 
-    def bounds(self, series: str, unit: Unit, labels: Mapping[str, str]) -> tuple[float, ...]:
-        """Return the upper bounds of a series' buckets; none for the usual ones."""
-        bounds = self.buckets.get(series, self.buckets.get(ALL_TIMES, ()) if unit == "s" else ())
-        if not bounds and not self.rules:
-            return ()
-        from torchgauge.analyze.monitoring.buckets import bounds_of
+    def with_buckets(self, window: Window) -> Window:
+        """Return the window with the upper bounds of its buckets; none for the usual ones."""
+        if not self.buckets and not self.rules:
+            return window
+        from torchgauge.analyze.monitoring.buckets import with_limits
 
-        window = Window(series=series, unit=unit, labels=dict(labels), begin=0, end=0,
-                        buckets=tuple(map(float, bounds)))  # fmt: skip
-        return bounds_of(window, self.rules)
-
-
-def _are_bounds(bounds: Sequence[float]) -> bool:
-    ascends = all(lower < upper for lower, upper in itertools.pairwise((0, *bounds, math.inf)))
-    return ascends and 0 < len(bounds) <= MOST_BUCKETS
+        buckets = tuple(map(float, self.buckets)) if window.unit == "s" else ()
+        return with_limits(msgspec.structs.replace(window, buckets=buckets), self.rules)
 
 
 def _invalid(name: str, valid: str) -> InputError:

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from torchgauge.monitoring.caps import LONGEST_TEXT, MOST_KINDS, OTHER, short_text
 from torchgauge.monitoring.problems import Problems
-from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.histogram import HIGHEST, LOWEST, PER_OCTAVE, Histogram
 from torchgauge.records.monitoring.window import Window
-from torchgauge.records.record import How
 
 FULL = 3000  # buffered values, 24 kB
 # A value beyond it, or what would take the sum beyond it, is none: readers refuse sums of 1e40.
@@ -40,26 +38,15 @@ class Series:
         events: Returns the exact number of events; without it each value and failure is one.
     """
 
-    def __init__(
-        self,
-        name: str,
-        labels: Mapping[str, str],
-        begin: float,
-        problems: Problems,
-        *,
-        unit: Unit = "s",
-        how: How = "measured",
-        buckets: tuple[float, ...] = (),
-    ) -> None:
-        self.name, self.unit, self.how, self._problems = name, unit, how, problems
-        self.buckets = buckets
-        self.labels = {str(label): str(text) for label, text in labels.items()}
+    def __init__(self, window: Window, problems: Problems) -> None:
+        """Record what `window` is about, from its begin on."""
+        self._window, self._problems = window, problems
         self.events: Callable[[], int] | None = None
         self.last: float | None = None
         self.values = array("d")
         self._failures: list[type | str] = []
         self.append, self.fail = self.values.append, self._failures.append
-        self.restart(begin)
+        self.restart(window.begin)
 
     def restart(self, begin: float) -> None:
         """Forget everything, as a forked process must: the values are its parent's."""
@@ -161,25 +148,17 @@ class Series:
 
     def _state(self, now: float) -> Window:
         self._begin = min(self._begin, now)  # a clock may be set back
-        return Window(
-            series=self.name,
-            unit=self.unit,
-            labels=self.labels,
-            begin=self._begin,
-            end=now,
-            count=self._events(),
-            histogram=Histogram(
-                offset=self._offset,
-                counts=tuple(self._counts.tolist()),
-                zero_count=self._zero_count,
-                sum=self._sum,
-                min=self._ends and self._ends[0],
-                max=self._ends and self._ends[1],
-            ),
-            errors=dict(self._errors),
-            last=self.last,
-            how=self.how,
-            buckets=self.buckets,
+        histogram = Histogram(
+            offset=self._offset,
+            counts=tuple(self._counts.tolist()),
+            zero_count=self._zero_count,
+            sum=self._sum,
+            min=self._ends and self._ends[0],
+            max=self._ends and self._ends[1],
+        )
+        own = {"begin": self._begin, "end": now, "count": self._events(), "last": self.last}
+        return msgspec.structs.replace(
+            self._window, **own, histogram=histogram, errors=dict(self._errors)
         )
 
     def _count(self, values: NDArray[np.float64]) -> None:

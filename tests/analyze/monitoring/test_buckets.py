@@ -7,7 +7,7 @@ import pytest
 from tests.support.histograms import histogram_of
 
 from torchgauge.analyze.history.alerts import Rule
-from torchgauge.analyze.monitoring.buckets import bounds_of, default_bounds
+from torchgauge.analyze.monitoring.buckets import bounds_of, default_bounds, with_limits
 from torchgauge.analyze.monitoring.window_alerts import Objective, WindowRule
 from torchgauge.records.monitoring.window import Window
 
@@ -55,14 +55,14 @@ THRESHOLD = Rule(name="t", kind="threshold", metric="monitor_latency_p99", limit
     ],
 )
 def test_limits_of_rules_on_the_series_are_bounds(rule, about, has):
-    added = set(bounds_of(about, [rule])) - set(default_bounds(about.unit))
+    added = set(bounds_of(with_limits(about, [rule]))) - set(default_bounds(about.unit))
     assert added == ({has} if has else set())
 
 
 def test_given_bounds_replace_the_usual_ones_and_keep_the_limits():
     given = window(buckets=(1.0, 0.05))  # of a file that is not ours
     assert bounds_of(given) == (0.05, 1.0)
-    assert bounds_of(given, [OBJECTIVE]) == (0.05, 0.123, 1.0)
+    assert with_limits(given, [OBJECTIVE]).buckets == (0.05, 0.123, 1.0)
 
 
 def test_what_does_not_exceed_a_bound_is_counted_within_its_bucket_of_two_per_cent():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from torchgauge.analyze.history.alerts import Rule
 from torchgauge.analyze.monitoring.window_alerts import WindowRule, fits
@@ -28,11 +30,18 @@ def default_bounds(unit: Unit) -> tuple[float, ...]:
     return (*bounds, float(f"1e{decades[-1] + 1}"))
 
 
-def bounds_of(window: Window, rules: Sequence[Rule | WindowRule] = ()) -> tuple[float, ...]:
-    """Return a window's bounds, or the usual ones, with the limits of its rules among them."""
-    bounds = window.buckets or default_bounds(window.unit)
-    limits = {limit for rule in rules if fits(rule, window) for limit in _limits(rule, window)}
-    return tuple(sorted({*bounds, *limits})) if limits or window.buckets else bounds
+def bounds_of(window: Window) -> tuple[float, ...]:
+    """Return the upper bounds that a window was given, ascending, or the usual ones."""
+    return tuple(sorted(set(window.buckets))) or default_bounds(window.unit)
+
+
+def with_limits(window: Window, rules: Iterable[Rule | WindowRule]) -> Window:
+    """Return the window with the limits of the rules that fit it among its bounds."""
+    limits = [limit for rule in rules if fits(rule, window) for limit in _limits(rule, window)]
+    if not limits:
+        return window
+    bounds = tuple(sorted({*bounds_of(window), *limits}))
+    return msgspec.structs.replace(window, buckets=bounds)
 
 
 def _limits(rule: Rule | WindowRule, window: Window) -> Iterator[float]:

@@ -28,13 +28,23 @@ from torchgauge.records.monitoring.window import (
     UNREADABLE,
     Window,
 )
-from torchgauge.report.export.openmetrics import ESCAPES, UNITS
-from torchgauge.report.export.scalars import GROUP
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = tuple[tuple[str, str], ...]
 
 PREFIX = "torchgauge"
+UNITS: dict[Unit, str] = {
+    "": "",
+    "s": "seconds",
+    "B": "bytes",
+    "1/s": "per_second",
+    "B/s": "bytes_per_second",
+    "ratio": "ratio",
+    "W": "watts",
+    "J": "joules",
+    "Hz": "hertz",
+}
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 TEXTS = {
     LATENCY: "Time of a call",
     REQUEST: "Time of an HTTP request at the server",
@@ -110,15 +120,14 @@ def families(windows: Iterable[Window]) -> list[Family]:
 
 
 def _families(series: str, unit: Unit, group: list[Window], *, reads: bool) -> Iterator[Family]:
-    suffix = UNITS[unit]
-    name = "_".join(filter(None, (PREFIX, series, suffix)))
     text = TEXTS.get(series, f"Values of the series {series}")
+    readings = _distinct((labels(window), window.last or 0.0) for window in group)
+    family = gauges(series, unit, text, readings)
     if reads:
-        samples = _distinct((labels(window), window.last or 0.0) for window in group)
-        yield Family(name, "gauge", suffix, text, samples)
+        yield family
         return
     distributions = _distinct((labels(window), _distribution(window)) for window in group)
-    yield Family(name, "histogram", suffix, text, distributions)
+    yield family._replace(kind="histogram", samples=distributions)
     events = _distinct((labels(window), float(window.count)) for window in group)
     noun = f"Events of the series {series}"
     yield Family(f"{PREFIX}_{series}_events", "counter", "", f"{noun}, untimed ones too", events)
@@ -129,6 +138,12 @@ def _families(series: str, unit: Unit, group: list[Window], *, reads: bool) -> I
     )
     if errors:
         yield Family(f"{PREFIX}_{series}_errors", "counter", "", f"{noun} that failed", errors)
+
+
+def gauges(name: str, unit: Unit, text: str, samples: Iterable[Sample]) -> Family:
+    """Return a family of values that go up and down, with the base unit in its name."""
+    full_name = "_".join(filter(None, (PREFIX, name, UNITS[unit])))
+    return Family(full_name, "gauge", UNITS[unit], text, tuple(samples))
 
 
 def _distribution(window: Window) -> Distribution:
@@ -297,7 +312,7 @@ def window_scalars(windows: Iterable[Window]) -> dict[str, float]:
     scalars: dict[str, float] = {}
     for window in windows:
         labels = [f"{name}={value}" for name, value in window.key[1] if name != "monitor"]
-        group = "/".join((GROUP, window.series, *(re.sub(r"[^\w./ -]", "_", p) for p in labels)))
+        group = "/".join((PREFIX, window.series, *(re.sub(r"[^\w./ -]", "_", p) for p in labels)))
         unit = UNITS[window.unit]
         suffix = f"_{unit}" if unit else ""
         values = {f"{name}{suffix}": window.histogram.quantile(q) for name, q in QUANTILES.items()}
