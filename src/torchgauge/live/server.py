@@ -227,12 +227,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self.send_error(HTTPStatus.BAD_REQUEST)
         cookies, authorization = self.headers.get("Cookie"), self.headers.get("Authorization")
         parts = urlsplit(self.path)
-        is_health = parts.path == HEALTH  # which says nothing that is secret
-        # Who knows the token is no page of another site that a browser was led to.
-        is_program = access.token is not None and access.takes(
-            sent_token(None, authorization, port)
-        )
-        is_free = is_health or is_program
+        # Health is no secret, and who knows the token no page of another site.
+        is_health = parts.path == HEALTH
+        program_token = sent_token(None, authorization, port)
+        is_free = is_health or (access.token is not None and access.takes(program_token))
         if not (is_free or access.takes_host(self.headers.get_all("Host", []))):
             return self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
         query_token = parse_qs(parts.query).get("token", [None])[0]
@@ -252,7 +250,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if response.status == 200 and self.headers.get("If-None-Match") == response.tag:
             response = response._replace(status=304, body=b"")
             return self._send(response, {"ETag": self.headers["If-None-Match"]})
-        return self._send(response, {"ETag": response.tag})
+        headers = {"Connection": "close"} if is_health else {"ETag": response.tag}
+        return self._send(response, headers)  # no connection has access by its health alone
 
     def version_string(self) -> str:
         """Return the name of the server, without a version that somebody could look for."""

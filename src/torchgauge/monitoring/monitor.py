@@ -160,9 +160,8 @@ class Monitor:
         texts = str(name), {str(label): str(text) for label, text in labels.items()}
         name, labels = short_text(name), _texts(labels)
         if unit not in get_args(Unit):
-            self._problems.add(
-                "units", MeasurementError(f"'{unit}' is not a unit.", id="monitor-unit")
-            )
+            error = MeasurementError(f"'{unit}' is not a unit.", id="monitor-unit")
+            self._problems.add("units", error)
             unit = ""
         if capped:
             name, labels = place(name, unit, labels, self._series)
