@@ -10,7 +10,7 @@ import msgspec
 from torchgauge.records import rendering
 from torchgauge.records.exported import Csv, Exported
 from torchgauge.records.finding import Finding
-from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
 
 SCHEMA = "torchgauge.snapshot/1"
 GROWTH = "torchgauge.growth/1"
@@ -26,7 +26,7 @@ class Frame(Record, frozen=True, kw_only=True):
 
     name: str
     file: str
-    line: int
+    line: Natural
 
 
 class Stack(Record, frozen=True, kw_only=True):
@@ -48,9 +48,9 @@ class Holding(Record, frozen=True, kw_only=True):
     recorded window and freed in it: its stack is nowhere in the file.
     """
 
-    stack: int | None
-    bytes: int
-    blocks: int
+    stack: Natural | None
+    bytes: Natural
+    blocks: Natural
 
 
 class Fragmentation(Record, frozen=True, kw_only=True):
@@ -63,9 +63,9 @@ class Fragmentation(Record, frozen=True, kw_only=True):
     """
 
     internal: int | None
-    split: int
-    cached: int
-    largest: int
+    split: Natural
+    cached: Natural
+    largest: Natural
 
 
 class Segment(Record, frozen=True, kw_only=True):
@@ -76,16 +76,16 @@ class Segment(Record, frozen=True, kw_only=True):
     """
 
     address: int
-    size: int
+    size: Natural
     stream: int
     kind: str
     pool: str
     expandable: bool
-    allocated: int
+    allocated: Natural
     pending: int
-    free: int
-    blocks: int
-    largest_free: int
+    free: Natural
+    blocks: Natural
+    largest_free: Natural
     runs: tuple[int, ...] = ()
 
     @property
@@ -102,10 +102,10 @@ class Peak(Record, frozen=True, kw_only=True):
     `bytes`. `reserved` is None where the events contradict the segments.
     """
 
-    bytes: int
+    bytes: Natural
     time: float | None
-    event: int
-    reserved: int | None
+    event: Natural
+    reserved: Natural | None
     held: tuple[Holding, ...]
 
 
@@ -117,8 +117,8 @@ class HeldOverTime(Record, frozen=True, kw_only=True):
         bytes: Bytes alive at each point of the device's timeline.
     """
 
-    stack: int | None
-    bytes: tuple[int, ...]
+    stack: Natural | None
+    bytes: tuple[Natural, ...]
 
 
 class Oom(Record, frozen=True, kw_only=True):
@@ -131,16 +131,16 @@ class Oom(Record, frozen=True, kw_only=True):
     """
 
     time: float | None
-    event: int
-    requested: int
-    device_free: int | None
-    alive: int
-    reserved: int | None
-    cached: int | None
-    largest: int | None
-    usable: int | None
+    event: Natural
+    requested: Natural
+    device_free: Natural | None
+    alive: Natural
+    reserved: Natural | None
+    cached: Natural | None
+    largest: Natural | None
+    usable: Natural | None
     cause: OomCause
-    stack: int | None
+    stack: Natural | None
 
 
 class PossibleLeak(Record, frozen=True, kw_only=True):
@@ -149,10 +149,10 @@ class PossibleLeak(Record, frozen=True, kw_only=True):
     `blocks` with `bytes` are still alive of its `allocations`. It may leak, or fill a cache.
     """
 
-    stack: int
-    bytes: int
-    blocks: int
-    allocations: int
+    stack: Natural
+    bytes: Natural
+    blocks: Natural
+    allocations: Natural
 
 
 class Window(Record, frozen=True, kw_only=True):
@@ -163,11 +163,11 @@ class Window(Record, frozen=True, kw_only=True):
     that contradict each other or the blocks.
     """
 
-    events: dict[str, int]
-    length: float | None
-    before: int
-    before_blocks: int
-    lost: int
+    events: dict[str, Natural]
+    length: Amount | None
+    before: Natural
+    before_blocks: Natural
+    lost: Natural
 
 
 class DeviceMemory(Record, frozen=True, kw_only=True):
@@ -181,12 +181,12 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     """
 
     device: int
-    reserved: int
-    allocated: int
+    reserved: Natural
+    allocated: Natural
     pending: int
     unlisted: int
-    requested: int | None
-    blocks: int
+    requested: Natural | None
+    blocks: Natural
     fragmentation: Fragmentation
     segments: tuple[Segment, ...]
     alive: tuple[Holding, ...]
@@ -235,10 +235,10 @@ class StackGrowth(Record, frozen=True, kw_only=True):
 
     device: int
     stack: Stack
-    before: int
-    after: int
-    before_blocks: int
-    after_blocks: int
+    before: Natural
+    after: Natural
+    before_blocks: Natural
+    after_blocks: Natural
 
     @property
     def growth(self) -> int:
@@ -256,9 +256,9 @@ class Growth(Exported, frozen=True, kw_only=True):
     schema: str = GROWTH
     baseline: str
     current: str
-    before: int
-    after: int
-    reserved_before: int
-    reserved_after: int
+    before: Natural
+    after: Natural
+    reserved_before: Natural
+    reserved_after: Natural
     stacks: tuple[StackGrowth, ...]
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchgauge.records import rendering
-from torchgauge.records.record import How, Interval, IntervalScope, Record
+from torchgauge.records.record import Amount, How, Interval, IntervalScope, Natural, Record
 
 SCHEMA = "torchgauge.trend/1"
 CONFIRM = (
@@ -47,9 +47,9 @@ class TrendCorrection(Record, frozen=True, kw_only=True):
         how: How the corrected figures are known.
     """
 
-    before: float
-    after: float
-    runs: int
+    before: Amount
+    after: Amount
+    runs: Natural
     how: How = "estimated"
 
 
@@ -62,9 +62,9 @@ class TrendChange(Record, frozen=True, kw_only=True):
     since. `software` is what else differs across the change.
     """
 
-    likeliest: int
-    first: int
-    last: int
+    likeliest: Natural
+    first: Natural
+    last: Natural
     after: str
     until: str
     size: float

@@ -9,7 +9,7 @@ from torchgauge.errors import ExitCode
 from torchgauge.records import rendering
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import How, Interval, MeasurementWarning, Record
+from torchgauge.records.record import Amount, How, Interval, MeasurementWarning, Natural, Record
 
 SCHEMA = "torchgauge.verdict/1"
 
@@ -31,8 +31,8 @@ class Tolerance(Record, frozen=True, kw_only=True):
     """
 
     metric: str
-    accepted: float
-    refused: float
+    accepted: Amount
+    refused: Amount
 
 
 class Limit(Record, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Ruling(Record, frozen=True, kw_only=True):
     undisturbed: bool = False
     at_least: bool = False
     borderline: bool = False
-    needed: int | None = None
+    needed: Natural | None = None
     reason: str = ""
     method: str = ""
     shape: str = ""
@@ -96,9 +96,9 @@ class Block(Record, frozen=True, kw_only=True):
     a call that no other process disturbs: the sum of each layer's least time, or the fastest call.
     """
 
-    medians: tuple[tuple[float, ...], ...]
+    medians: tuple[tuple[Amount, ...], ...]
     difference: float
-    undisturbed: tuple[float, ...] = ()
+    undisturbed: tuple[Amount, ...] = ()
 
 
 class Verdict(Exported, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ class Verdict(Exported, frozen=True, kw_only=True):
     comparison: Comparison | None = None
     regressed_layers: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
-    looks: int = 0
-    duration: float | None = None
+    looks: Natural = 0
+    duration: Amount | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property

@@ -7,11 +7,13 @@ from typing import Literal
 import msgspec
 
 from torchgauge.records.record import (
+    Amount,
     GradMode,
     How,
     Interval,
     IntervalScope,
     MeasurementWarning,
+    Natural,
     Record,
 )
 
@@ -32,10 +34,10 @@ class Yardstick(Record, frozen=True, kw_only=True):
         how: How `speed` is known.
     """
 
-    times: dict[str, float]
-    speed: float | None = None
+    times: dict[str, Amount]
+    speed: Amount | None = None
     speed_interval: Interval | None = None
-    runs: int = 0
+    runs: Natural = 0
     how: How = "estimated"
 
     @property
@@ -60,9 +62,9 @@ class PastRun(Record, frozen=True, kw_only=True):
 
     target: str
     created: str
-    medians: tuple[float, ...]
-    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
-    yardsticks: tuple[dict[str, float], ...] = ()
+    medians: tuple[Amount, ...]
+    yardstick: dict[str, Amount] = msgspec.field(default_factory=dict)
+    yardsticks: tuple[dict[str, Amount], ...] = ()
     busy: bool = False
 
 
@@ -70,8 +72,8 @@ class TrainingPhase(Record, frozen=True, kw_only=True):
     """One phase of a training step: its `share` of the step, and the seconds that this comes to."""
 
     name: str
-    seconds: float
-    share: float
+    seconds: Amount
+    share: Amount
 
 
 class TrainingTime(Record, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ class TrainingTime(Record, frozen=True, kw_only=True):
     precision, "" without; `scaled` says whether gradients were scaled.
     """
 
-    step: float
+    step: Amount
     phases: tuple[TrainingPhase, ...]
     clock: Literal["host", "device"]
     optimizer: str
@@ -116,9 +118,9 @@ class Undisturbed(Record, frozen=True, kw_only=True):
         how: How all of it is known.
     """
 
-    value: float
+    value: Amount
     interval: Interval
-    speed: float
+    speed: Amount
     how: How = "estimated"
 
 
@@ -154,20 +156,20 @@ class LatencyRun(Record, frozen=True, kw_only=True):
             and where layers do not add up to a call (training, stages, a GPU).
     """
 
-    samples: tuple[float, ...]
-    warmup: int
+    samples: tuple[Amount, ...]
+    warmup: Natural
     steady: bool
-    first_call: float
-    median: float
+    first_call: Amount
+    median: Amount
     interval: Interval | None
     autocorrelation: float
     stop: Stop
-    device_samples: tuple[float, ...] = ()
-    stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
-    layer_times: dict[str, float] = msgspec.field(default_factory=dict)
-    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
+    device_samples: tuple[Amount, ...] = ()
+    stage_samples: dict[str, tuple[Amount, ...]] = msgspec.field(default_factory=dict)
+    layer_times: dict[str, Amount] = msgspec.field(default_factory=dict)
+    yardstick: dict[str, Amount] = msgspec.field(default_factory=dict)
     grad_mode: GradMode = "inference_mode"
-    undisturbed: float | None = None
+    undisturbed: Amount | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -180,7 +182,7 @@ class Stage(Record, frozen=True, kw_only=True):
     """One stage of an end-to-end call (preprocess, model, postprocess): seconds per call."""
 
     name: str
-    median: float
+    median: Amount
     interval: Interval | None
     how: How = "measured"
 
@@ -209,23 +211,23 @@ class Latency(Record, frozen=True, kw_only=True):
         cold_cache: True if the last-level cache was overwritten before each call.
     """
 
-    median: float
-    mean: float
-    std: float | None
-    min: float
-    max: float
-    p50: float
-    p90: float
-    p95: float
-    p99: float
+    median: Amount
+    mean: Amount
+    std: Amount | None
+    min: Amount
+    max: Amount
+    p50: Amount
+    p90: Amount
+    p95: Amount
+    p99: Amount
     interval: Interval | None
     interval_method: str
     interval_scope: IntervalScope = "process"
     percentile_intervals: dict[str, Interval | None]
-    first_call: float
+    first_call: Amount
     steady: bool
     stop: Stop
-    device_time: float | None
+    device_time: Amount | None
     processes: tuple[LatencyRun, ...]
     stages: tuple[Stage, ...] = ()
     yardstick: Yardstick | None = None
@@ -268,9 +270,9 @@ class Throughput(Record, frozen=True, kw_only=True):
         interval: The 95 % interval of `calls`.
     """
 
-    calls: float
-    samples: float | None = None
-    tokens: float | None = None
-    images: float | None = None
+    calls: Amount
+    samples: Amount | None = None
+    tokens: Amount | None = None
+    images: Amount | None = None
     interval: Interval | None = None
     how: How = "measured"

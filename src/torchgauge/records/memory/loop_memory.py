@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from torchgauge.records.memory.memory import Part
-from torchgauge.records.record import How, Record
+from torchgauge.records.record import How, Natural, Record
 
 STATES: tuple[Part, ...] = ("parameters", "buffers", "gradients", "optimizer")
 Share = Literal[
@@ -32,13 +32,13 @@ class AliveGroup(Record, frozen=True, kw_only=True):
     """
 
     part: Part
-    size: int
-    count: int
+    size: Natural
+    count: Natural
     phase: str = ""
     layer: str = ""
     line: str = ""
     operator: str = ""
-    steps: tuple[int, ...] = ()
+    steps: tuple[Natural, ...] = ()
     growth: int = 0
     holder: str = ""
     held_in: str = ""
@@ -58,15 +58,15 @@ class WatchedStep(Record, frozen=True, kw_only=True):
         allocated: What the device's allocator had given out as it ended; None on a CPU.
     """
 
-    number: int
-    peak: int
-    after: int
-    earlier: int = 0
+    number: Natural
+    peak: Natural
+    after: Natural
+    earlier: Natural = 0
     phase: str = ""
     layer: str = ""
     operator: str = ""
     line: str = ""
-    allocated: int | None = None
+    allocated: Natural | None = None
 
 
 class Checkpoints(Record, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class Checkpoints(Record, frozen=True, kw_only=True):
         layer: The layer that made most of the largest of these.
     """
 
-    segments: int
-    recomputed: int
-    shares: dict[Share, int]
+    segments: Natural
+    recomputed: Natural
+    shares: dict[Share, Natural]
     layer: str = ""
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.record import Interval, MeasurementWarning, Record
+from torchgauge.records.record import Amount, Interval, MeasurementWarning, Natural, Record
 from torchgauge.records.serving.requests import (
     Distribution,
     Estimate,
@@ -45,19 +45,19 @@ class ServerUse(Record, frozen=True, kw_only=True):
             is known.
     """
 
-    processes: int = 1
-    cores: float | None = None
-    time: tuple[float, ...] = ()
-    cpu: tuple[float, ...] = ()
-    memory: tuple[int, ...] = ()
-    read: tuple[float, ...] = ()
-    written: tuple[float, ...] = ()
-    sent: tuple[float, ...] = ()
-    received: tuple[float, ...] = ()
-    gpu: tuple[float, ...] = ()
-    gpu_memory: tuple[int, ...] = ()
-    waiting: tuple[float, ...] = ()
-    busiest: tuple[float, ...] = ()
+    processes: Natural = 1
+    cores: Amount | None = None
+    time: tuple[Amount, ...] = ()
+    cpu: tuple[Amount, ...] = ()
+    memory: tuple[Natural, ...] = ()
+    read: tuple[Amount, ...] = ()
+    written: tuple[Amount, ...] = ()
+    sent: tuple[Amount, ...] = ()
+    received: tuple[Amount, ...] = ()
+    gpu: tuple[Amount, ...] = ()
+    gpu_memory: tuple[Natural, ...] = ()
+    waiting: tuple[Amount, ...] = ()
+    busiest: tuple[Amount, ...] = ()
     first_saturated: str = ""
 
 
@@ -75,11 +75,11 @@ class Arrivals(Record, frozen=True, kw_only=True):
     """
 
     kind: Literal["poisson", "constant", "gamma", "file", "closed", "at once"]
-    rate: float | None = None
-    variation: float | None = None
+    rate: Amount | None = None
+    variation: Amount | None = None
     file: str = ""
-    users: int | None = None
-    seed: int = 0
+    users: Natural | None = None
+    seed: Natural = 0
 
 
 class Sending(Record, frozen=True, kw_only=True):
@@ -93,9 +93,9 @@ class Sending(Record, frozen=True, kw_only=True):
     """
 
     body: str = ""
-    tokens: tuple[int, int] | None = None
-    in_flight: int | None = None
-    timeout: float = TIMEOUT
+    tokens: tuple[Natural, Natural] | None = None
+    in_flight: Natural | None = None
+    timeout: Amount = TIMEOUT
 
     @property
     def facts(self) -> dict[str, str]:
@@ -117,7 +117,7 @@ class Saturation(Record, frozen=True, kw_only=True):
     saturated: bool | None
     slope: float | None = None
     interval: Interval | None = None
-    backlog: int = 0
+    backlog: Natural = 0
 
 
 class ClientLoad(Record, frozen=True, kw_only=True):
@@ -138,15 +138,15 @@ class ClientLoad(Record, frozen=True, kw_only=True):
             above 5 % of the latency's, or too few open files.
     """
 
-    processes: int = 1
-    connections: int = 0
+    processes: Natural = 1
+    connections: Natural = 0
     lateness: float | None = None
     lateness_p99: float | None = None
     lateness_max: float | None = None
-    cpu: float | None = None
-    waiting: float | None = None
-    waited: int | None = None
-    open_files: int | None = None
+    cpu: Amount | None = None
+    waiting: Amount | None = None
+    waited: Natural | None = None
+    open_files: Natural | None = None
     limited: bool = False
 
 
@@ -158,11 +158,11 @@ class EarlyStopping(Record, frozen=True, kw_only=True):
     in seconds, None where there were too few.
     """
 
-    fraction: float
-    queries: int
-    needed: int
+    fraction: Amount
+    queries: Natural
+    needed: Natural
     over: int = 0
-    estimate: float | None = None
+    estimate: Amount | None = None
     passed: bool | None = None
 
 
@@ -210,13 +210,13 @@ class Level(Record, frozen=True, kw_only=True):
 
     scenario: Scenario = "server"
     arrivals: Arrivals
-    duration: float
-    window: tuple[float, float]
+    duration: Amount
+    window: tuple[Amount, Amount]
     sending: Sending | None = None
     requests: Requests = msgspec.field(default_factory=Requests)
-    count: int = 0
-    fates: dict[Fate, int] = msgspec.field(default_factory=dict)
-    offered: float | None = None
+    count: Natural = 0
+    fates: dict[Fate, Natural] = msgspec.field(default_factory=dict)
+    offered: Amount | None = None
     completed: Estimate | None = None
     goodput: Estimate | None = None
     errors: Estimate | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-from torchgauge.records.record import How, Interval, Record
+from torchgauge.records.record import Amount, How, Interval, Natural, Record
 
 Fate = Literal[
     "done",
@@ -48,20 +48,20 @@ class Requests(Record, frozen=True, kw_only=True):
         service: Seconds of that batch in the server, if the server says so.
     """
 
-    scheduled: tuple[float, ...] = ()
-    sent: tuple[float | None, ...] = ()
-    first: tuple[float | None, ...] = ()
-    last: tuple[float | None, ...] = ()
+    scheduled: tuple[Amount, ...] = ()
+    sent: tuple[Amount | None, ...] = ()
+    first: tuple[Amount | None, ...] = ()
+    last: tuple[Amount | None, ...] = ()
     fate: tuple[Fate, ...] = ()
-    status: tuple[int | None, ...] = ()
-    item: tuple[int, ...] = ()
-    tokens_in: tuple[int | None, ...] = ()
-    tokens_out: tuple[int | None, ...] = ()
-    first_reasoning: tuple[float | None, ...] = ()
-    chunks: tuple[int, ...] = ()
-    gaps: tuple[float, ...] = ()
-    batch: tuple[int | None, ...] = ()
-    service: tuple[float | None, ...] = ()
+    status: tuple[Natural | None, ...] = ()
+    item: tuple[Natural, ...] = ()
+    tokens_in: tuple[Natural | None, ...] = ()
+    tokens_out: tuple[Natural | None, ...] = ()
+    first_reasoning: tuple[Amount | None, ...] = ()
+    chunks: tuple[Natural, ...] = ()
+    gaps: tuple[Amount, ...] = ()
+    batch: tuple[Natural | None, ...] = ()
+    service: tuple[Amount | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.scheduled)
@@ -73,17 +73,17 @@ class Estimate(Record, frozen=True, kw_only=True):
     `needed` is how many requests an interval takes, where more of them would give one.
     """
 
-    value: float
+    value: Amount
     interval: Interval | None = None
     reason: str = ""
-    needed: int | None = None
+    needed: Natural | None = None
     how: How = "measured"
 
 
 class Percentile(Estimate, frozen=True, kw_only=True):
     """The value that a share `fraction` of the requests do not exceed."""
 
-    fraction: float
+    fraction: Amount
 
 
 class Distribution(Record, frozen=True, kw_only=True):
@@ -102,11 +102,11 @@ class Distribution(Record, frozen=True, kw_only=True):
         correlation: Requests in a row that count as one independent request at the median (τ).
     """
 
-    count: int
-    unanswered: int = 0
+    count: Natural
+    unanswered: Natural = 0
     mean: Estimate
-    low: float
-    high: float
+    low: Amount
+    high: Amount
     percentiles: tuple[Percentile, ...] = ()
     correlation: float | None = None
 
@@ -128,8 +128,8 @@ class Goal(Record, frozen=True, kw_only=True):
     """
 
     metric: Timed
-    limit: float
-    fraction: float | None = None
+    limit: Amount
+    fraction: Amount | None = None
     text: str = ""
 
 
@@ -141,7 +141,7 @@ class GoalResult(Record, frozen=True, kw_only=True):
 
     goal: Goal
     verdict: GoalVerdict
-    value: float | None = None
+    value: Amount | None = None
     interval: Interval | None = None
     reason: str = ""
 
@@ -167,7 +167,7 @@ class Capacity(Record, frozen=True, kw_only=True):
             None where it does not decide that, or there was none.
     """
 
-    rate: float | None = None
+    rate: Amount | None = None
     interval: Interval | None = None
     searched: bool = False
     above_all_tried: bool = False

@@ -13,7 +13,7 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import MeasurementWarning, Record
+from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
 from torchgauge.records.serving.capacity_plan import CapacityPlan, ServiceTimes
 from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Capacity as Capacity
@@ -46,9 +46,9 @@ class ServedBy(Record, frozen=True, kw_only=True):
     model: str = ""
     software: str = ""
     version: str = "HTTP/1.1"
-    max_batch: int | None = None
-    max_delay: float | None = None
-    workers: int | None = None
+    max_batch: Natural | None = None
+    max_delay: Amount | None = None
+    workers: Natural | None = None
 
 
 class Serving(Exported, frozen=True, kw_only=True):

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
 from torchgauge.errors import InputError
-from torchgauge.records.record import How, Interval, MeasurementWarning, Record, UnfitError
+from torchgauge.records.record import (
+    Amount,
+    How,
+    Interval,
+    MeasurementWarning,
+    Natural,
+    Record,
+    UnfitError,
+)
 from torchgauge.records.timeline.node import Node, Totals, TreeRow
 from torchgauge.records.timeline.table import Table
 from torchgauge.similar import similar
@@ -37,8 +45,8 @@ class Lane(Record, frozen=True, kw_only=True):
 
     name: str
     group: Group
-    rows: tuple[int, ...]
-    left_out: int = 0
+    rows: tuple[Natural, ...]
+    left_out: Natural = 0
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -59,15 +67,15 @@ class Timeline(Record, frozen=True, kw_only=True):
         version: Of this layout.
     """
 
-    duration: int
+    duration: Natural
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
     places: tuple[tuple[str, str], ...]
     lanes: tuple[Lane, ...]
-    events: int
+    events: Natural
     columns: bytes
-    sizes: tuple[int, ...]
-    version: int = 1
+    sizes: tuple[Natural, ...]
+    version: Natural = 1
 
 
 def disagreements(timeline: Timeline) -> Iterator[str]:
@@ -105,10 +113,10 @@ class TracedLine(Record, frozen=True, kw_only=True):
         source: Its text.
     """
 
-    line: int
-    hits: int
-    time: float
-    allocated: int | None = None
+    line: Natural
+    hits: Natural
+    time: Amount
+    allocated: Natural | None = None
     source: str = ""
 
 
@@ -127,10 +135,10 @@ class TracedFunction(Record, frozen=True, kw_only=True):
 
     file: str
     name: str
-    line: int
-    calls: int
-    time: float
-    allocated: int | None = None
+    line: Natural
+    calls: Natural
+    time: Amount
+    allocated: Natural | None = None
     lines: tuple[TracedLine, ...] = ()
 
 
@@ -142,11 +150,11 @@ class LineTime(Record, frozen=True, kw_only=True):
     """
 
     file: str
-    line: int
+    line: Natural
     layer: str
-    time: float
-    share: float
-    samples: int
+    time: Amount
+    share: Amount
+    samples: Natural
     source: str = ""
 
 
@@ -183,8 +191,8 @@ class DeviceUse(Record, frozen=True, kw_only=True):
     """
 
     device: int | None
-    busy: float
-    idle: float
+    busy: Amount
+    idle: Amount
 
 
 Detail = Literal["summary", "layers", "operators", "kernels"]
@@ -204,9 +212,9 @@ class Pass(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    steps: int
-    duration: float
-    bare: float | None = None
+    steps: Natural
+    duration: Amount
+    bare: Amount | None = None
     bare_interval: Interval | None = None
     per_node: float | None = None
     per_tiny_node: float | None = None
@@ -245,8 +253,8 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
     step: Literal["inference", "training", "loop"] = "inference"
     passes: tuple[Pass, ...] = ()
     residual: float | None = None
-    headline_ratio: float | None = None
-    steps: int = 1
+    headline_ratio: Amount | None = None
+    steps: Natural = 1
     varies: bool = False
     devices: tuple[DeviceUse, ...] = ()
     allocator: str = "CPU"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from torchgauge.records.record import Record
+from torchgauge.records.record import Amount, Natural, Record
 
 Work = Literal["kernel", "copy", "memory set"]
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "grid"]
-Triple = tuple[int, int, int]
+Triple = tuple[Natural, Natural, Natural]
 # The parts of a device's window.
 Part = Literal[
     "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
@@ -22,8 +22,8 @@ class Collective(Record, frozen=True, kw_only=True):
 
     name: str
     dtype: str | None = None
-    elements: int | None = None
-    group_size: int | None = None
+    elements: Natural | None = None
+    group_size: Natural | None = None
 
 
 class Kernel(Record, frozen=True, kw_only=True):
@@ -37,19 +37,19 @@ class Kernel(Record, frozen=True, kw_only=True):
     not pinned. `launched`: whether the recording has its launch; `graph`: a CUDA graph ran it.
     """
 
-    durations: tuple[int, ...]
+    durations: tuple[Natural, ...]
     work: Work = "kernel"
     device: int | None = None
     streams: tuple[int, ...] = ()
     grid: Triple | None = None
     block: Triple | None = None
-    registers: int | None = None
-    shared_memory: int | None = None
-    occupancy: float | None = None
+    registers: Natural | None = None
+    shared_memory: Natural | None = None
+    occupancy: Amount | None = None
     limiter: Limiter | None = None
     launched: bool = True
     graph: bool = False
-    bytes: int | None = None
+    bytes: Natural | None = None
     pageable: bool | None = None
     collective: Collective | None = None
 
@@ -89,12 +89,12 @@ class KernelSequence(Record, frozen=True, kw_only=True):
     device: int | None
     stream: int | None
     names: tuple[str, ...]
-    durations: tuple[float, ...]
-    repeats: int
-    runs: int
-    time: float
-    share: float
-    span: float
+    durations: tuple[Amount, ...]
+    repeats: Natural
+    runs: Natural
+    time: Amount
+    share: Amount
+    span: Amount
 
 
 class Idle(Record, frozen=True, kw_only=True):
@@ -112,12 +112,12 @@ class Idle(Record, frozen=True, kw_only=True):
             from one launch to the next.
     """
 
-    host_wait: float = 0.0
-    kernel_wait: float = 0.0
-    other: float = 0.0
-    unknown: float = 0.0
-    outside: float = 0.0
-    between_launches: float | None = None
+    host_wait: Amount = 0.0
+    kernel_wait: Amount = 0.0
+    other: Amount = 0.0
+    unknown: Amount = 0.0
+    outside: Amount = 0.0
+    between_launches: Amount | None = None
 
     @property
     def total(self) -> float:
@@ -135,14 +135,14 @@ class Breakdown(Record, frozen=True, kw_only=True):
     several ran at once count once. `activities` is the number of kernels, copies and memory sets.
     """
 
-    window: float
-    compute: float
-    communication: float
-    copies: float
-    exposed_communication: float
-    exposed_copies: float
+    window: Amount
+    compute: Amount
+    communication: Amount
+    copies: Amount
+    exposed_communication: Amount
+    exposed_copies: Amount
     idle: Idle
-    activities: int
+    activities: Natural
 
     @property
     def busy(self) -> float:
@@ -185,8 +185,8 @@ class LatePiece(Record, frozen=True, kw_only=True):
 
     name: str
     begin: float
-    idle: float
-    delay: float
+    idle: Amount
+    delay: Amount
     first_of_stream: bool
 
     @property
@@ -218,8 +218,8 @@ class PathItem(Record, frozen=True, kw_only=True):
 
     link: Link
     name: str
-    count: int
-    time: float
+    count: Natural
+    time: Amount
 
 
 class CriticalPath(Record, frozen=True, kw_only=True):
@@ -239,14 +239,14 @@ class CriticalPath(Record, frozen=True, kw_only=True):
         items: The names with most of the time.
     """
 
-    length: float
-    compute: float
-    communication: float
-    copy: float
-    host: float
-    launch: float
-    pause: float
-    wait: float | None = None
+    length: Amount
+    compute: Amount
+    communication: Amount
+    copy: Amount
+    host: Amount
+    launch: Amount
+    pause: Amount
+    wait: Amount | None = None
     items: tuple[PathItem, ...] = ()
 
 
@@ -267,14 +267,14 @@ class ServingPhase(Record, frozen=True, kw_only=True):
     """
 
     phase: str
-    steps: int
-    requests: int
-    tokens: int | None
-    host: float
+    steps: Natural
+    requests: Natural
+    tokens: Natural | None
+    host: Amount
     device: float
-    step_host: float
-    step_device: float
-    distance: float | None
+    step_host: Amount
+    step_device: Amount
+    distance: Amount | None
 
 
 class UnknownRole(Record, frozen=True, kw_only=True):
@@ -291,5 +291,5 @@ class UnknownRole(Record, frozen=True, kw_only=True):
     name: str
     device: int | None
     stream: int | None
-    count: int
-    time: float
+    count: Natural
+    time: Amount

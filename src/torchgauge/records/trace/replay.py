@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.records.latency.latency import Latency
-from torchgauge.records.record import Record
+from torchgauge.records.record import Amount, Natural, Record
 
 
 class RecordedCall(Record, frozen=True, kw_only=True):
@@ -15,13 +15,13 @@ class RecordedCall(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    number: int
-    calls: int
+    number: Natural
+    calls: Natural
     dims: tuple[object, ...]
     types: tuple[str, ...]
     strides: tuple[object, ...] | None
     inputs: tuple[str, ...] | None
-    host: float
+    host: Amount
     device: float | None
     device_name: str = ""
 
