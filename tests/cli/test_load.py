@@ -82,6 +82,39 @@ def test_options_of_an_endpoint_reach_the_load(sent, tmp_path):
     }  # fmt: skip
 
 
+def test_what_requests_say_reaches_the_load(sent, tmp_path):
+    requests = sent(servings.streamed())
+    assert load(
+        "--rate", "2", "--api", "sse", "--content", "data.token.text", "--method", "PUT",
+        "--header", "X-Key=env:KEY", "--header", "Accept: text/plain", "--form", "model=a=b",
+        "--form", f"file=@{tmp_path}/x.png", "--server-pid", "7", "--server-pid", "8", target=URL,
+    ) == 0  # fmt: skip
+    ((_, settings),) = requests
+    assert settings == {
+        "rate": (2.0,), "api": "sse", "content": "data.token.text", "method": "PUT",
+        "headers": [("X-Key", "env:KEY"), ("Accept", "text/plain")],
+        "form": [("model", "a=b"), ("file", f"@{tmp_path}/x.png")], "server_pids": [7, 8],
+    }  # fmt: skip
+    fields = '{"temperature": 0}'
+    assert load("--rate", "2", "--tokens", "1:2", "--fields", fields, target=URL) == 0
+    assert requests[1][1]["fields"] == {"temperature": 0}
+
+
+def test_a_header_s_value_is_in_no_suggested_command(sent, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    sent(servings.streamed())
+    given = ("--header", "X-Api-Key=sk-123", "--header", "Authorization: Basic env:KEY")
+    assert load("--rate", "2", *given, "--header=Accept=text/plain", target=URL) == 0
+    assert load("--ratee", "2", *given, target=URL) == 2
+    assert load("--rate", "2", "--header", "X-Api-Key", target=URL) == 2
+    captured = capsys.readouterr()
+    assert "sk-123" not in captured.out + captured.err
+    words = "--header X-Api-Key=env:X_API_KEY --header 'Authorization=Basic env:KEY' "
+    assert words + "--header Accept=text/plain --rate auto" in captured.out
+    assert "Did you mean --rate?" in captured.err
+    assert "NAME=env:VARIABLE" in captured.err
+
+
 REFUSED = [
     (("--rate", "0"), "option-invalid", "'0' is not a rate above 0"),
     (("--rate", "5,x"), "option-invalid", "'x' is not a rate above 0"),
@@ -97,6 +130,10 @@ REFUSED = [
     (("--arrivals", "no such file"), "option-invalid", "or a file"),
     (("--scenario", "offlin"), "option-invalid", "Did you mean: torchgauge load"),
     (("--api", "json"), "option-conflict", "--api fits an endpoint"),
+    (("--header", "X=1"), "option-conflict", "--header fits an endpoint"),
+    (("--server-pid", "1"), "option-conflict", "--server-pid fits an endpoint"),
+    (("--fields", "[1]"), "option-invalid", "it takes a JSON object"),
+    (("--form", "file"), "option-invalid", "it takes NAME=VALUE or NAME=@FILE"),
     (("--bearer-env", "NAME"), "option-conflict", "--bearer-env fits an endpoint"),
     (("--tokens", "128"), "option-invalid", "'128' is not tokens in and out"),
     (("--tokens", "1:2"), "option-conflict", "--tokens fits an endpoint"),

@@ -9,7 +9,7 @@ from tests.support.records import profile as sample
 
 from torchgauge.cli import main as command_line
 from torchgauge.cli.main import VERBS, main
-from torchgauge.cli.steps.next_steps import MAX_STEPS, steps, target_arguments
+from torchgauge.cli.steps.next_steps import MAX_STEPS, OF_TARGETS, steps, typed_words
 
 NET = """
 import torch
@@ -41,12 +41,12 @@ def test_each_step_is_a_command_about_the_same_target(arguments):
         assert program == "torchgauge"
         again = options_of(rest)
         if rest[0] in ("profile", "advise"):
-            assert target_arguments(again) == target_arguments(options)
+            assert typed_words(again, OF_TARGETS) == typed_words(options, OF_TARGETS)
 
 
 def test_how_a_program_was_lowered_is_given_again():
     options = options_of(["profile", "m.pte", "--etrecord", "m.etrecord", "--trust"])
-    again = options_of(["profile", *target_arguments(options)])
+    again = options_of(["profile", *typed_words(options, OF_TARGETS)])
     assert again.etrecord == options.etrecord
     assert again.etrecord is not None
 

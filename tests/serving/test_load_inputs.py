@@ -1,5 +1,8 @@
 """Bodies are the user's, or made of prompts; who is asked for a model's name, and who is not."""
 
+import email
+import email.policy
+import hashlib
 import json
 import socket
 import threading
@@ -11,21 +14,16 @@ import pytest
 from tests.support.servers.running import running
 
 from torchgauge.errors import InputError
-from torchgauge.serving import load_inputs
+from torchgauge.serving import load_inputs, request_bodies
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects import APIS
 from torchgauge.serving.client.dialects.every import DIALECTS, dialect_named
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
-from torchgauge.serving.load_inputs import (
-    bodies_of,
-    made_up_prompts,
-    prompts_of,
-    request_items,
-    sending_of,
-)
+from torchgauge.serving.load_inputs import request_items, sending_of
 from torchgauge.serving.load_options import LoadOptions
+from torchgauge.serving.request_bodies import bodies_of, made_up_prompts, prompts_of
 
 NOWHERE = parse_address("http://127.0.0.1:9/")
 
@@ -145,7 +143,7 @@ def test_what_is_sent_is_told_by_its_content(tmp_path):
 
 
 def test_very_long_prompts_are_fewer(monkeypatch):
-    monkeypatch.setattr(load_inputs, "MADE_UP_WORDS", 1000)
+    monkeypatch.setattr(request_bodies, "MADE_UP_WORDS", 1000)
     assert len(made_up_prompts(300, 1)) == 3
     assert len(made_up_prompts(5000, 1)) == 1
 
@@ -185,7 +183,7 @@ def test_an_unknown_api_names_a_similar_one():
 def test_tokens_of_a_language_model(api):
     with running("language_server", ttft=0.02, itl=0.005, lanes=2, reasoning=0) as server:
         options = LoadOptions(rates=(1.0,), api=api, tokens=(12, 5))
-        address, items, _ = request_items(parse_address(server.address), options)
+        address, _, items, _ = request_items(parse_address(server.address), options)
         schedule = [0, 0.001, 0.002, 0.003]
         plan = SendPlan(address=address, api=api, items=items[:3], schedule=schedule)
         load, log = send(plan), server.log()
@@ -303,3 +301,103 @@ def test_a_list_of_models_is_not_waited_for_without_end(monkeypatch):
         began = time.monotonic()
         assert model_in(address) == ""
         assert time.monotonic() - began < 5
+
+
+def test_a_body_of_another_type_is_sent_as_it_is(tmp_path):
+    file = tmp_path / "a.png"
+    file.write_bytes(b"\x89\n{}\xff\n")
+    with pytest.raises(InputError) as raised:
+        request_items(NOWHERE, LoadOptions(rates=(1.0,), body=file))
+    assert "Content-Type=image/jpeg" in raised.value.remedy
+    typed = LoadOptions(rates=(1.0,), body=file, headers=(("content-type", "image/png"),))
+    assert request_items(NOWHERE, typed).bodies == (b"\x89\n{}\xff\n",)
+
+
+def test_a_form_has_its_fields_and_files(tmp_path):
+    (tmp_path / 'a "b".png').write_bytes(b"\x89PNG\r\n--\r\n")
+    options = LoadOptions(
+        rates=(1.0,), form=(("model", "größe"), ("file", f'@{tmp_path}/a "b".png'))
+    )
+    _, head, (body,), _ = request_items(NOWHERE, options)
+    parsed = email.message_from_bytes(
+        f"Content-Type: {head.content_type}\r\n\r\n".encode() + body, policy=email.policy.HTTP
+    )
+    field, file = parsed.iter_parts()
+    assert field.get_param("name", header="content-disposition") == "model"
+    assert field.get_payload(decode=True).decode() == "größe"
+    assert file.get_filename() == "a %22b%22.png"
+    assert (file.get_content_type(), file.get_payload(decode=True)) == (
+        "image/png", b"\x89PNG\r\n--\r\n",
+    )  # fmt: skip
+    assert sending_of(options).body == hashlib.sha256(body).hexdigest()[:16]
+
+
+def test_further_fields_are_in_the_body_of_every_prompt(tmp_path):
+    file = tmp_path / "p.jsonl"
+    rows = [{"prompt": "a", "temperature": 1}, {"prompt": "b", "options": {"seed": 7}}]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    fields = {"temperature": 0, "options": {"num_ctx": 9}, "stream": False}
+    options = LoadOptions(
+        rates=(1.0,), api="ollama-generate", prompts=file, fields=fields, model="m"
+    )
+    first, second = map(json.loads, request_items(NOWHERE, options).bodies)
+    common = {"model": "m", "stream": False}
+    assert first == common | {"prompt": "a", "temperature": 1, "options": {"num_ctx": 9}}
+    assert second == common | {
+        "prompt": "b", "temperature": 0, "options": {"num_ctx": 9, "seed": 7},
+    }  # fmt: skip
+    assert sending_of(options).body != sending_of(replace(options, fields=None)).body
+
+
+@pytest.mark.parametrize(
+    ("api", "path", "body"),
+    [
+        ("tgi", "/generate_stream",
+         {"inputs": "a", "parameters": {"details": True, "max_new_tokens": 3}}),
+        ("ollama-generate", "/api/generate",
+         {"prompt": "a", "stream": True, "options": {"num_predict": 3}}),
+        ("ollama-chat", "/api/chat",
+         {"messages": [{"role": "user", "content": "a"}], "stream": True,
+          "options": {"num_predict": 3}}),
+    ],
+)  # fmt: skip
+def test_what_a_prompt_is_to_each_api(tmp_path, api, path, body):
+    file = written(tmp_path / "p.jsonl", '{"prompt": "a", "max_tokens": 3}')
+    items = request_items(NOWHERE, LoadOptions(rates=(1.0,), api=api, prompts=file))
+    assert (items.address.target, json.loads(items.bodies[0])) == (path, body)
+
+
+def test_a_model_of_ollama_is_the_first_of_its_tags():
+    options = LoadOptions(rates=(1.0,), api="ollama-chat", tokens=(1, 1))
+    server = Listing(answer(b'{"models": [{"name": "tiny:latest", "model": "x"}]}'))
+    with server as address:
+        assert request_items(address, options).model == "tiny:latest"
+    assert server.heard[0].startswith("GET /api/tags HTTP/1.1")
+
+
+@pytest.mark.parametrize(
+    ("api", "contents"),
+    [
+        ("tgi", 4),  # of 5 tokens the last is the end's
+        pytest.param("ollama-chat", 5, marks=pytest.mark.thorough),
+        pytest.param("ollama-generate", 5, marks=pytest.mark.thorough),
+    ],
+)
+def test_tokens_of_other_language_models(api, contents):
+    with running("prompt_server", ttft=0.03, itl=0.004) as server:
+        options = LoadOptions(
+            rates=(1.0,), api=api, tokens=(12, 5), fields={"options": {"seed": 1}}
+        )
+        address, head, items, _ = request_items(parse_address(server.address), options)
+        schedule = [0, 0.001, 0.002]
+        plan = SendPlan(address=address, api=api, head=head, items=items[:3], schedule=schedule)
+        load, log = send(plan), server.log()
+    requests = load.requests
+    assert requests.fate == ("done",) * 3
+    assert requests.tokens_in == (12,) * 3
+    assert requests.tokens_out == (5,) * 3
+    assert requests.chunks == (contents,) * 3
+    assert [entry["fields"]["options"]["seed"] for entry in log] == [1] * 3
+    # A first content cannot come before it was written, nor be counted from an earlier moment.
+    for sent, first in zip(requests.sent, requests.first, strict=True):
+        assert first - sent >= 0.03 - 0.002

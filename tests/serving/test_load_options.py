@@ -74,6 +74,8 @@ def test_without_a_rate_goals_are_searched_and_else_it_is_missing():
         (False, {"rate": 5, "api": "openai-chat"}, "api"),
         (False, {"rate": 5, "tokens": (1, 2)}, "tokens"),
         (False, {"rate": 5, "bearer_env": "TOKEN"}, "bearer_env"),
+        (False, {"rate": 5, "headers": {"X": "1"}}, "headers"),
+        (False, {"rate": 5, "server_pids": [1]}, "server_pids"),
         (False, {"scenario": "offline", "workers": 2}, "workers"),
         (False, {"scenario": "offline", "in_flight": 2}, "in_flight"),
         (False, {"scenario": "offline", "timeout": 2}, "timeout"),

@@ -1,9 +1,15 @@
 """What a server's processes use: sums, rates and the limit, from readings made by hand."""
 
 import os
+import subprocess
+import sys
+import time
 
 import pytest
+from msgspec.structs import replace
 from tests.support.servers.running import running
+from tests.support.serving_levels import open_level, use
+from tests.support.servings import serving
 
 from torchgauge.device.cpu import SystemFiles
 from torchgauge.device.process_counters import (
@@ -12,8 +18,11 @@ from torchgauge.device.process_counters import (
     listening,
     memory_of,
     read_process,
+    with_children,
 )
+from torchgauge.errors import InputError
 from torchgauge.serving import server_use as uses
+from torchgauge.serving.client.address import parse_address
 from torchgauge.serving.server_use import ServerWatch, _Moment, server_use
 
 
@@ -105,6 +114,44 @@ def test_a_process_is_found_by_its_port_and_read():
         assert read_process(server.process.pid).memory > 2**20
     assert read_process(server.process.pid) is None
     assert read_process(os.getpid()).cpu > 0
+
+
+def test_named_processes_are_watched_with_those_that_they_started():
+    """As of a proxy that listens, whose replica another process started."""
+    sleeping = [sys.executable, "-Sc", "import sys; sys.stdin.read()"]
+    script = f"import subprocess, sys; subprocess.Popen({sleeping!r}); print(flush=True); "
+    command = [sys.executable, "-Sc", script + sleeping[-1]]
+    with (
+        running("fifo_server") as server,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as replica,
+    ):
+        replica.stdout.readline()
+        numbers = with_children([replica.pid])
+        assert len(numbers) == 2
+        address = parse_address(server.address)
+        for named, covers, processes in (((replica.pid,), "named", 2), ((), "listening", 1)):
+            with ServerWatch.of_endpoint(address, named) as watch:
+                watch.start()
+                time.sleep(0.06)
+                use = watch.use(1.0)
+            assert (use.covers, use.processes) == (covers, processes)
+        replica.stdin.close()
+    with pytest.raises(InputError) as raised, ServerWatch.of_endpoint(address, (replica.pid,)):
+        pass
+    assert raised.value.id == "option-invalid"
+
+
+def test_a_report_says_which_processes_the_figures_are_of():
+    own = use(8.0, 1.0)
+    reports = [
+        serving([open_level(50, 400, server=replace(own, covers=covers))]).to_markdown()
+        for covers in ("listening", "named", "")
+    ]
+    listening_at, named, unsaid = (" ".join(report.split()) for report in reports)
+    start, end = "Of 2 processes: those that", "and what they started."
+    assert f"{start} listen at the address, {end}" in listening_at
+    assert f"{start} were named, {end}" in named
+    assert "server-pid" not in unsaid
 
 
 def test_nothing_is_read_without_processes():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from torchgauge.api.preparation import measuring, require_torch
 from torchgauge.errors import option_conflict
@@ -22,17 +22,54 @@ if TYPE_CHECKING:
 _NOT_OF_THE_LOAD = ("target", "inputs", "device", "progress")
 
 
+class EndpointSettings(TypedDict, total=False):
+    """What is sent to a URL, and how.
+
+    Attributes:
+        api: What a URL answers: "json", "openai-chat", "openai-completions", "ollama-chat",
+            "ollama-generate", "tgi", "sse" (any server-sent events), "ndjson" or "kserve-v2".
+        content: The path of the contents of a stream, such as "data.token.text".
+        body: A file with the body of every request, or one on each line; of another type than JSON
+            (`headers`) as it is.
+        form: Parts of a multipart body: names with values, or with "@FILE".
+        prompts: A file with a prompt on each line.
+        tokens: Tokens of made-up prompts and of their answers.
+        fields: Further fields of the bodies of prompts, such as `{"temperature": 0}`.
+        model: The model that prompts are for; empty: the first that the endpoint lists.
+        headers: Names with values, or with "env:VARIABLE"; no value is in a record or a message.
+        method: Of requests; empty: POST with a body, else GET.
+        allow_remote: Send to another machine too: only to one that you may put under load.
+        bearer_env: Environment variable with a token to authorize with.
+        http2: Send by HTTP/2, which takes more of the client's CPU time (extra `http2`).
+        server_pids: Processes of an endpoint whose use of the machine is watched, with those that
+            they started; empty: those that listen at its address.
+    """
+
+    api: str
+    content: str
+    body: str | Path
+    form: Mapping[str, str] | Sequence[tuple[str, str]]
+    prompts: str | Path
+    tokens: tuple[int, int]
+    fields: Mapping[str, Any]
+    model: str
+    headers: Mapping[str, str] | Sequence[tuple[str, str]]
+    method: str
+    allow_remote: bool
+    bearer_env: str
+    http2: bool
+    server_pids: Sequence[int]
+
+
 def measure_serving(
     target: Callable[..., Any] | str, inputs: Any = None, *,
     rate: float | Sequence[float] | Literal["auto"] | None = None,
     goals: str | Sequence[Goal] = (), arrivals: str = "poisson", scenario: Scenario = "server",
     duration: float | None = None, requests: int | None = None, in_flight: int | None = None,
-    api: str = "json", body: str | Path | None = None, prompts: str | Path | None = None,
-    tokens: tuple[int, int] | None = None, model: str = "", max_batch: int = 1,
-    max_delay: float = 0.0, workers: int = 1, seed: int = 0, mlperf: bool = False,
-    allow_remote: bool = False, bearer_env: str = "", http2: bool = False,
-    timeout: float | None = None, processes: int = 1,
+    max_batch: int = 1, max_delay: float = 0.0, workers: int = 1, seed: int = 0,
+    mlperf: bool = False, timeout: float | None = None, processes: int = 1,
     device: str | None = None, progress: bool | None = None,
+    **endpoint: Unpack[EndpointSettings],
 ) -> Serving:  # fmt: skip
     """Send requests to a model or an endpoint as users do, and return what they wait.
 
@@ -55,21 +92,14 @@ def measure_serving(
             chooses it.
         requests: Requests of a level at most; in the scenario multi-stream queries of 8.
         in_flight: Requests on their way at once at most; others wait, which counts.
-        api: What a URL answers: "json", "openai-chat", "openai-completions" or "kserve-v2".
-        body: A file with the body of every request, or one on each line.
-        prompts: A file with a prompt on each line.
-        tokens: Tokens of made-up prompts and of their answers.
-        model: The model that prompts are for; empty: the first that the endpoint lists.
         max_batch: Requests that the server computes at once at most; of a URL 1: unknown.
         max_delay: Seconds for which a batch waits to fill; of a URL 0: unknown.
         workers: Processes that compute, behind one queue; of a URL, how many it has.
         seed: Of the schedule, and of made-up prompts.
         mlperf: Add what MLPerf's early stopping says.
-        allow_remote: Send to another machine too: only to one that you may put under load.
-        bearer_env: Environment variable with a token to authorize with.
-        http2: Send by HTTP/2, which takes more of the client's CPU time (extra `http2`).
         timeout: Seconds after which a request has failed; None: 60, offline at least `duration`.
         processes: Processes that send.
+        endpoint: What is sent to a URL, as `EndpointSettings` describes it.
         device: Where a model runs; None leaves it where it is.
         progress: Show progress; None does so on a terminal.
 
@@ -86,6 +116,7 @@ def measure_serving(
         ('50 requests/s', True)
     """
     settings = dict(locals())
+    settings |= settings.pop("endpoint")
     target, inputs, device, progress = (settings.pop(name) for name in _NOT_OF_THE_LOAD)
     options = load_options(**settings)
     if not isinstance(target, str):
@@ -120,6 +151,10 @@ def load_options(
     for name in ("body", "prompts"):
         if isinstance(settings.get(name), str | PathLike):
             settings[name] = Path(settings[name])
+    for name in ("headers", "form"):
+        pairs = settings.get(name, ())
+        settings[name] = tuple(pairs.items() if isinstance(pairs, Mapping) else pairs)
+    settings["server_pids"] = tuple(settings.get("server_pids", ()))
     limits = parse_goals(goals) if isinstance(goals, str) and goals else _items(goals)
     return LoadOptions(rates=rates, goals=limits, **settings)
 

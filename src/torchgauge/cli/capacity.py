@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind
 from torchgauge.cli import formats
-from torchgauge.cli.options import loads
+from torchgauge.cli.options import endpoints, loads
 from torchgauge.cli.options.numbers import positive, whole_number
 from torchgauge.cli.options.target import add_runtime_options, runtime_options
 from torchgauge.cli.output import prints_to_stderr, tell_lines
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_load(parser.add_argument_group("the load and its limits"))
     _add_workers(parser.add_argument_group("the workers"))
     verifying = parser.add_argument_group("the load of --verify, where the record does not say")
-    loads.add_endpoint_options(verifying, made_up=False)
+    endpoints.add_endpoint_options(verifying, made_up=False)
     loads.add_served_options(verifying)
     add_runtime_options(verifying)
     formats.add_all(parser.add_argument_group("what comes out"), forms=FORMS)
@@ -150,7 +150,7 @@ def _failures(text: str) -> int:
 
 def _tokens(text: str) -> tuple[tuple[int, int], ...]:
     """Return prompts with answers: "128:64,512:128"."""
-    return tuple(loads.tokens(part.strip()) for part in text.split(","))
+    return tuple(endpoints.tokens(part.strip()) for part in text.split(","))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,11 +8,12 @@ import shlex
 from typing import TYPE_CHECKING
 
 from torchgauge.cli import formats, verdicts
-from torchgauge.cli.options import loads, target
+from torchgauge.cli.options import endpoints, loads, target
 from torchgauge.cli.output import prints_to_stderr
 from torchgauge.cli.steps.next_steps import MAX_STEPS, page_step, saved_record, with_commands
 from torchgauge.errors import ExitCode
 from torchgauge.folders import display_path
+from torchgauge.serving.client.request_head import shown_header
 
 if TYPE_CHECKING:
     from torchgauge.records.serving.serving import Serving
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     target.add_target(parser)
     loads.add_load_options(parser.add_argument_group("the load"))
-    loads.add_endpoint_options(parser.add_argument_group("what is sent, to a URL"))
+    endpoints.add_endpoint_options(parser.add_argument_group("what is sent, to a URL"))
     server_group = parser.add_argument_group("the server of a TARGET")
     loads.add_server_options(server_group)
     loads.add_served_options(server_group)
@@ -183,5 +184,7 @@ def load_command(serving: Serving, options: argparse.Namespace, without: str = "
     words = ["torchgauge", "load", address or options.target]
     for action, values in options.parser.typed_options:
         if action.dest not in (*NOT_REPEATED, without):
+            if action.dest == "headers":
+                values = [shown_header(*endpoints.header(text)) for text in values]
             words += [action.option_strings[0], *values]
     return words

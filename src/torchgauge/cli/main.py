@@ -130,8 +130,10 @@ def _suggest(error: UsageError, arguments: Sequence[str]) -> None:
     if not words:
         return
     try:
-        if not {word.partition("=")[0] for word in words} & PRINTING:
+        names = {word.partition("=")[0] for word in words}
+        if not names & PRINTING:
             build(VERBS.keys() & set(words)).parse_args(words)
+        words = words if "--header" not in names else []  # whose value may be a secret
     except UsageError:
         words = []
     error.suggest(words)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,18 +39,24 @@ def listening(port: int) -> tuple[int, ...]:
 
     None are returned where the system does not tell whose a socket is.
     """
-    numbers: dict[int, None] = {}
-    try:
+    numbers = []
+    with contextlib.suppress(*READ_ERRORS):
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
             if listens and connection.pid is not None:
-                numbers[connection.pid] = None
-        for number in list(numbers):
-            for child in psutil.Process(number).children(recursive=True):
-                numbers[child.pid] = None
-    except READ_ERRORS:
-        return tuple(numbers)
-    return tuple(numbers)
+                numbers.append(connection.pid)
+    return with_children(numbers)
+
+
+def with_children(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return processes, and those that they started."""
+    family: dict[int, None] = {}
+    for number in numbers:
+        family[number] = None
+        with contextlib.suppress(*READ_ERRORS):
+            children = psutil.Process(number).children(recursive=True)
+            family |= dict.fromkeys(child.pid for child in children)
+    return tuple(family)
 
 
 def read_process(number: int) -> ProcessReading | None:

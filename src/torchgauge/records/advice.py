@@ -6,7 +6,7 @@ from typing import Literal
 
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import Amount, How, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
 SCHEMA = "torchgauge.advice/1"
@@ -26,9 +26,9 @@ class CpuSpeedUp(Record, frozen=True, kw_only=True):
     run that they ran; None where the system does not tell.
     """
 
-    value: Amount
+    value: float
     interval: Interval
-    core_share: Amount | None = None
+    core_share: float | None = None
 
     @property
     def busy(self) -> bool:
@@ -43,11 +43,11 @@ class SpeedUp(Record, frozen=True, kw_only=True):
     `after` the typical seconds of a call, of wall time. `cpu` is None in older files.
     """
 
-    value: Amount
+    value: float
     interval: Interval
     differences: tuple[float, ...]
-    before: Amount
-    after: Amount
+    before: float
+    after: float
     cpu: CpuSpeedUp | None = None
 
     @property
@@ -80,14 +80,14 @@ class OutputCheck(Record, frozen=True, kw_only=True):
     """
 
     passed: bool
-    bound: Amount
+    bound: float
     bounded: Literal["max_relative", "metric"] = "max_relative"
-    max_absolute: Amount | None = None
-    mean_absolute: Amount | None = None
-    max_relative: Amount | None = None
-    mean_relative: Amount | None = None
+    max_absolute: float | None = None
+    mean_absolute: float | None = None
+    max_relative: float | None = None
+    mean_relative: float | None = None
     cosine: float | None = None
-    argmax_agreement: Amount | None = None
+    argmax_agreement: float | None = None
     metric_before: float | None = None
     metric_after: float | None = None
     reason: str = ""
@@ -153,13 +153,13 @@ class Trial(Record, frozen=True, kw_only=True):
     how: How | None = None
     screening: SpeedUp | None = None
     confirmation: SpeedUp | None = None
-    p: Amount | None = None
+    p: float | None = None
     output: OutputCheck | None = None
-    memory_before: Natural | None = None
-    memory_after: Natural | None = None
+    memory_before: int | None = None
+    memory_after: int | None = None
     one_off: float | None = None
-    break_even: Natural | None = None
-    needed: Amount | None = None
+    break_even: int | None = None
+    needed: float | None = None
     layers: tuple[LayerGain, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     assumed: tuple[Assumed, ...] = ()
@@ -189,7 +189,7 @@ class Combination(Record, frozen=True, kw_only=True):
     reason: str
     speed_up: SpeedUp | None = None
     output: OutputCheck | None = None
-    memory_after: Natural | None = None
+    memory_after: int | None = None
 
 
 class Best(Record, frozen=True, kw_only=True):
@@ -216,13 +216,13 @@ class Advice(Exported, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     combinations: tuple[Combination, ...] = ()
     best: Best | None = None
-    minimum_gain: Amount
-    alpha: Amount
-    latency: Amount | None = None
-    memory: Natural | None = None
+    minimum_gain: float
+    alpha: float
+    latency: float | None = None
+    memory: int | None = None
     metric: str = ""
-    budget: Amount | None = None
-    duration: Amount | None = None
+    budget: float | None = None
+    duration: float | None = None
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torchgauge.records import rendering
 from torchgauge.records.advice import OutputCheck
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import Amount, How, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
 SCHEMA = "torchgauge.comparison/1"
@@ -23,7 +23,7 @@ class Side(Record, frozen=True, kw_only=True):
     target: TargetDescription
     created: str
     machine: str
-    processes: Natural
+    processes: int
     commit: str = ""
 
 
@@ -96,18 +96,18 @@ class Place(Record, frozen=True, kw_only=True):
     kind: Literal["layer", "operator", "kernel"]
     name: str
     type: str = ""
-    baseline: Amount | None = None
-    current: Amount | None = None
+    baseline: float | None = None
+    current: float | None = None
     contribution: float = 0.0
     change: float | None = None
     interval: Interval | None = None
     significant: bool | None = None
-    baseline_flops: Natural | None = None
-    current_flops: Natural | None = None
-    baseline_bytes: Natural | None = None
-    current_bytes: Natural | None = None
-    baseline_calls: Natural | None = None
-    current_calls: Natural | None = None
+    baseline_flops: int | None = None
+    current_flops: int | None = None
+    baseline_bytes: int | None = None
+    current_bytes: int | None = None
+    baseline_calls: int | None = None
+    current_calls: int | None = None
 
     @property
     def appeared(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Literal
 from torchgauge.records import rendering
 from torchgauge.records.environment import Environment
 from torchgauge.records.finding import Finding
-from torchgauge.records.record import Amount, How, Natural, Record
+from torchgauge.records.record import How, Record
 
 SCHEMA = "torchgauge.diagnosis/1"
 
@@ -55,12 +55,12 @@ class NoiseRun(Record, frozen=True, kw_only=True):
     created: str
     workload: str
     torch: str
-    threads: Natural
+    threads: int
     differences: tuple[float, ...]
-    medians: tuple[Amount, ...]
-    other: Amount | None
+    medians: tuple[float, ...]
+    other: float | None
     findings: tuple[str, ...] = ()
-    duration: Amount | None = None
+    duration: float | None = None
 
 
 class Noise(Record, frozen=True, kw_only=True):
@@ -73,13 +73,13 @@ class Noise(Record, frozen=True, kw_only=True):
     """
 
     how: How = "measured"
-    deviation: Amount
-    deviation_high: Amount
-    blocks: Natural
-    resolvable: Amount
+    deviation: float
+    deviation_high: float
+    blocks: int
+    resolvable: float
     run: NoiseRun
-    between: Amount | None = None
-    sessions: Natural = 1
+    between: float | None = None
+    sessions: int = 1
     kept_in: str = ""
 
 

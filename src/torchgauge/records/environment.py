@@ -7,16 +7,16 @@ import hashlib
 import msgspec
 
 from torchgauge.records.finding import Finding
-from torchgauge.records.record import Amount, Natural, Record
+from torchgauge.records.record import Record
 
 
 class Gpu(Record, frozen=True, kw_only=True):
     """One GPU: memory in bytes."""
 
     name: str
-    memory: Natural
+    memory: int
     capability: str = ""
-    multiprocessors: Natural | None = None
+    multiprocessors: int | None = None
 
 
 class Machine(Record, frozen=True, kw_only=True):
@@ -28,11 +28,11 @@ class Machine(Record, frozen=True, kw_only=True):
     system: str
     architecture: str
     cpu: str
-    physical_cores: Natural | None
-    logical_cores: Natural
-    usable_cores: Natural
-    memory: Natural | None
-    cpu_quota: Amount | None = None
+    physical_cores: int | None
+    logical_cores: int
+    usable_cores: int
+    memory: int | None
+    cpu_quota: float | None = None
     gpus: tuple[Gpu, ...] = ()
 
     @property
@@ -66,8 +66,8 @@ class Settings(Record, frozen=True, kw_only=True):
     `fp32_matmul` and `fp32_convolution` are "ieee" or "tf32", and matter on a GPU alone.
     """
 
-    threads: Natural | None = None
-    interop_threads: Natural | None = None
+    threads: int | None = None
+    interop_threads: int | None = None
     fp32_matmul: str = ""
     fp32_convolution: str = ""
     deterministic: bool = False

@@ -6,7 +6,7 @@ import builtins
 from typing import Any, Literal
 
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
-from torchgauge.records.record import Amount, Natural, Record
+from torchgauge.records.record import Record
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -96,10 +96,10 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     evidence: str
     remedy: str = ""
-    time: Amount | None = None
-    worth: Amount | None = None
+    time: float | None = None
+    worth: float | None = None
     path: str = ""
-    node: Natural | None = None
+    node: int | None = None
     device: int | None = None
     search: str = ""
     view: str = ""

@@ -12,7 +12,7 @@ from torchgauge.records.generation.cell import GenerationCell
 from torchgauge.records.latency.latency import Latency, Throughput, TrainingTime
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.onnx.graph import GraphFacts
-from torchgauge.records.record import Amount, MeasurementWarning, Record
+from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.serving.level import Level
 from torchgauge.records.serving.requests import Capacity
 from torchgauge.records.system import System
@@ -33,7 +33,7 @@ class ProbeRun(Record, frozen=True, kw_only=True):
     """One probe's run: `duration` in seconds, and the process it ran in."""
 
     probe: str
-    duration: Amount
+    duration: float
     process: Literal["this", "fresh"] = "this"
 
 

@@ -10,7 +10,7 @@ import msgspec
 from torchgauge.records import rendering
 from torchgauge.records.exported import Csv, Exported
 from torchgauge.records.finding import Finding
-from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
+from torchgauge.records.record import MeasurementWarning, Record
 
 SCHEMA = "torchgauge.snapshot/1"
 GROWTH = "torchgauge.growth/1"
@@ -26,7 +26,7 @@ class Frame(Record, frozen=True, kw_only=True):
 
     name: str
     file: str
-    line: Natural
+    line: int
 
 
 class Stack(Record, frozen=True, kw_only=True):
@@ -48,9 +48,9 @@ class Holding(Record, frozen=True, kw_only=True):
     recorded window and freed in it: its stack is nowhere in the file.
     """
 
-    stack: Natural | None
-    bytes: Natural
-    blocks: Natural
+    stack: int | None
+    bytes: int
+    blocks: int
 
 
 class Fragmentation(Record, frozen=True, kw_only=True):
@@ -63,9 +63,9 @@ class Fragmentation(Record, frozen=True, kw_only=True):
     """
 
     internal: int | None
-    split: Natural
-    cached: Natural
-    largest: Natural
+    split: int
+    cached: int
+    largest: int
 
 
 class Segment(Record, frozen=True, kw_only=True):
@@ -76,16 +76,16 @@ class Segment(Record, frozen=True, kw_only=True):
     """
 
     address: int
-    size: Natural
+    size: int
     stream: int
     kind: str
     pool: str
     expandable: bool
-    allocated: Natural
+    allocated: int
     pending: int
-    free: Natural
-    blocks: Natural
-    largest_free: Natural
+    free: int
+    blocks: int
+    largest_free: int
     runs: tuple[int, ...] = ()
 
     @property
@@ -102,10 +102,10 @@ class Peak(Record, frozen=True, kw_only=True):
     `bytes`. `reserved` is None where the events contradict the segments.
     """
 
-    bytes: Natural
+    bytes: int
     time: float | None
-    event: Natural
-    reserved: Natural | None
+    event: int
+    reserved: int | None
     held: tuple[Holding, ...]
 
 
@@ -117,8 +117,8 @@ class HeldOverTime(Record, frozen=True, kw_only=True):
         bytes: Bytes alive at each point of the device's timeline.
     """
 
-    stack: Natural | None
-    bytes: tuple[Natural, ...]
+    stack: int | None
+    bytes: tuple[int, ...]
 
 
 class Oom(Record, frozen=True, kw_only=True):
@@ -131,16 +131,16 @@ class Oom(Record, frozen=True, kw_only=True):
     """
 
     time: float | None
-    event: Natural
-    requested: Natural
-    device_free: Natural | None
-    alive: Natural
-    reserved: Natural | None
-    cached: Natural | None
-    largest: Natural | None
-    usable: Natural | None
+    event: int
+    requested: int
+    device_free: int | None
+    alive: int
+    reserved: int | None
+    cached: int | None
+    largest: int | None
+    usable: int | None
     cause: OomCause
-    stack: Natural | None
+    stack: int | None
 
 
 class PossibleLeak(Record, frozen=True, kw_only=True):
@@ -149,10 +149,10 @@ class PossibleLeak(Record, frozen=True, kw_only=True):
     `blocks` with `bytes` are still alive of its `allocations`. It may leak, or fill a cache.
     """
 
-    stack: Natural
-    bytes: Natural
-    blocks: Natural
-    allocations: Natural
+    stack: int
+    bytes: int
+    blocks: int
+    allocations: int
 
 
 class Window(Record, frozen=True, kw_only=True):
@@ -163,11 +163,11 @@ class Window(Record, frozen=True, kw_only=True):
     that contradict each other or the blocks.
     """
 
-    events: dict[str, Natural]
-    length: Amount | None
-    before: Natural
-    before_blocks: Natural
-    lost: Natural
+    events: dict[str, int]
+    length: float | None
+    before: int
+    before_blocks: int
+    lost: int
 
 
 class DeviceMemory(Record, frozen=True, kw_only=True):
@@ -181,12 +181,12 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     """
 
     device: int
-    reserved: Natural
-    allocated: Natural
+    reserved: int
+    allocated: int
     pending: int
     unlisted: int
-    requested: Natural | None
-    blocks: Natural
+    requested: int | None
+    blocks: int
     fragmentation: Fragmentation
     segments: tuple[Segment, ...]
     alive: tuple[Holding, ...]
@@ -235,10 +235,10 @@ class StackGrowth(Record, frozen=True, kw_only=True):
 
     device: int
     stack: Stack
-    before: Natural
-    after: Natural
-    before_blocks: Natural
-    after_blocks: Natural
+    before: int
+    after: int
+    before_blocks: int
+    after_blocks: int
 
     @property
     def growth(self) -> int:
@@ -256,9 +256,9 @@ class Growth(Exported, frozen=True, kw_only=True):
     schema: str = GROWTH
     baseline: str
     current: str
-    before: Natural
-    after: Natural
-    reserved_before: Natural
-    reserved_after: Natural
+    before: int
+    after: int
+    reserved_before: int
+    reserved_after: int
     stacks: tuple[StackGrowth, ...]
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -12,7 +12,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.latency.latency import Latency, Throughput
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import Amount, How, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
 SCHEMA = "torchgauge.sweep/1"
@@ -28,14 +28,14 @@ class CellSettings(Record, frozen=True, kw_only=True):
     `optimization` and `runtime` are how an ONNX file is run.
     """
 
-    batch: Natural | None = None
+    batch: int | None = None
     precision: str | None = None
     compile: str | None = None
     channels_last: bool | None = None
-    threads: Natural | None = None
-    interop: Natural | None = None
+    threads: int | None = None
+    interop: int | None = None
     device: str | None = None
-    seq_len: Natural | None = None
+    seq_len: int | None = None
     optimization: str | None = None
     runtime: str | None = None
 
@@ -71,9 +71,9 @@ AXES = CellSettings.__struct_fields__
 class CellCost(Record, frozen=True, kw_only=True):
     """The work of one call; `at_least` where an operator has no formula. None is unknown."""
 
-    flops: Natural | None
-    macs: Natural | None
-    bytes: Natural | None
+    flops: int | None
+    macs: int | None
+    bytes: int | None
     at_least: bool = False
     how: How = "counted"
 
@@ -96,10 +96,10 @@ class Cell(Record, frozen=True, kw_only=True):
     throughput: Throughput | None = None
     memory: Memory | None = None
     cost: CellCost | None = None
-    capacity: Natural | None = None
+    capacity: int | None = None
     overhead: int | None = None
     machine: str = ""
-    duration: Amount | None = None
+    duration: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -139,8 +139,8 @@ class Prediction(Record, frozen=True, kw_only=True):
     It is None where too few batches were measured. `extrapolated` lies outside of them.
     """
 
-    batch: Natural
-    value: Amount
+    batch: int
+    value: float
     interval: Interval | None
     extrapolated: bool
     how: How = "estimated"
@@ -162,9 +162,9 @@ class Fit(Record, frozen=True, kw_only=True):
     reason: str = ""
     fixed_interval: Interval | None = None
     marginal_interval: Interval | None = None
-    spread: Amount = 0.0
+    spread: float = 0.0
     covariance: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    quantile: Amount | None = None
+    quantile: float | None = None
     how: How = "estimated"
 
     def value_at(self, batch: float) -> float:
@@ -195,10 +195,10 @@ class Scaling(Record, frozen=True, kw_only=True):
     settings: CellSettings
     latency: Fit | None = None
     memory: Fit | None = None
-    capacity: Natural | None = None
-    largest: Natural | None = None
-    largest_done: Natural | None = None
-    smallest_failed: Natural | None = None
+    capacity: int | None = None
+    largest: int | None = None
+    largest_done: int | None = None
+    smallest_failed: int | None = None
 
 
 class Front(Record, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ class Front(Record, frozen=True, kw_only=True):
     """
 
     objectives: tuple[Objective, ...]
-    cells: tuple[Natural, ...]
+    cells: tuple[int, ...]
 
 
 class Best(Record, frozen=True, kw_only=True):
@@ -221,10 +221,10 @@ class Best(Record, frozen=True, kw_only=True):
     """
 
     metric: str
-    cell: Natural | None
-    ties: tuple[Natural, ...] = ()
+    cell: int | None
+    ties: tuple[int, ...] = ()
     borderline: tuple[str, ...] = ()
-    unknown: tuple[Natural, ...] = ()
+    unknown: tuple[int, ...] = ()
 
 
 class Sweep(Exported, frozen=True, kw_only=True):
@@ -243,9 +243,9 @@ class Sweep(Exported, frozen=True, kw_only=True):
     best: tuple[Best, ...] = ()
     scaling: tuple[Scaling, ...] = ()
     constraints: str = ""
-    repeats: Natural = 1
+    repeats: int = 1
     executor: str = "process"
-    duration: Amount = 0.0
+    duration: float = 0.0
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from torchgauge.records.record import Amount, How, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, MeasurementWarning, Record
 
 
 class Use(Record, frozen=True, kw_only=True):
     """Mean and maximum of a quantity over the run."""
 
-    mean: Amount
-    max: Amount
+    mean: float
+    max: float
 
 
 class GpuSample(Record, frozen=True, kw_only=True, array_like=True):
@@ -18,11 +18,11 @@ class GpuSample(Record, frozen=True, kw_only=True, array_like=True):
     `utilization` is None in the first second too: the driver's average then is of the time before.
     """
 
-    time: Amount
-    utilization: Amount | None
-    memory: Natural | None
-    power: Amount | None
-    clock: Amount | None
+    time: float
+    utilization: float | None
+    memory: int | None
+    power: float | None
+    clock: float | None
 
 
 class GpuUse(Record, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class GpuUse(Record, frozen=True, kw_only=True):
         throttled: The driver's reasons for reduced clocks in any sample; None if it gave no answer.
     """
 
-    index: Natural
+    index: int
     name: str
     utilization: Use | None
     memory: Use | None
@@ -57,15 +57,15 @@ class SystemSample(Record, frozen=True, kw_only=True, array_like=True):
         rss: Resident bytes of the process.
     """
 
-    time: Amount
-    cores: Amount
-    rss: Natural | None
-    disk_read: Amount | None = None
-    disk_write: Amount | None = None
-    io_read: Amount | None = None
-    io_write: Amount | None = None
-    network_sent: Amount | None = None
-    network_received: Amount | None = None
+    time: float
+    cores: float
+    rss: int | None
+    disk_read: float | None = None
+    disk_write: float | None = None
+    io_read: float | None = None
+    io_write: float | None = None
+    network_sent: float | None = None
+    network_received: float | None = None
 
 
 class System(Record, frozen=True, kw_only=True):
@@ -87,21 +87,21 @@ class System(Record, frozen=True, kw_only=True):
             `network_received` likewise.
     """
 
-    interval: Amount
-    duration: Amount
-    calls: Natural
+    interval: float
+    duration: float
+    calls: int
     cores: Use
-    core_count: Natural
+    core_count: int
     machine: Use | None
-    other: Amount | None
+    other: float | None
     rss: Use | None
-    cost: Amount
-    disk_read: Amount | None = None
-    disk_write: Amount | None = None
-    io_read: Amount | None = None
-    io_write: Amount | None = None
-    network_sent: Amount | None = None
-    network_received: Amount | None = None
+    cost: float
+    disk_read: float | None = None
+    disk_write: float | None = None
+    io_read: float | None = None
+    io_write: float | None = None
+    network_sent: float | None = None
+    network_received: float | None = None
     gpus: tuple[GpuUse, ...] = ()
     samples: tuple[SystemSample, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from torchgauge.records.record import Amount, GradMode, MeasurementWarning, Natural, Record
+from torchgauge.records.record import GradMode, MeasurementWarning, Record
 
 
 class InputDescription(Record, frozen=True, kw_only=True):
     """One tensor (or other value) of the example inputs."""
 
     name: str
-    shape: tuple[Natural, ...] = ()
+    shape: tuple[int, ...] = ()
     dtype: str = ""
 
 
@@ -33,9 +33,9 @@ class TargetDescription(Record, frozen=True, kw_only=True):
     precision: str
     precision_method: str
     inputs: tuple[InputDescription, ...] = ()
-    batch: Natural | None = None
-    tokens: Natural | None = None
-    images: Natural | None = None
+    batch: int | None = None
+    tokens: int | None = None
+    images: int | None = None
     training: bool = False
     weights: str = "as given"
     runtime: str = ""
@@ -65,7 +65,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
     target: TargetDescription
     module: bool = True
-    layers: dict[str, Natural] = msgspec.field(default_factory=dict)
+    layers: dict[str, int] = msgspec.field(default_factory=dict)
     dtypes: tuple[str, ...] = ("float32",)
     image_inputs: bool = False
     float_args: bool = True
@@ -75,15 +75,15 @@ class Facts(Record, frozen=True, kw_only=True):
     switches: tuple[str, ...] = ()
     compiled: bool = False
     optimizer: str = ""
-    parameter_bytes: Natural = 0
-    trainable_bytes: Natural = 0
-    activation_bytes: Natural | None = None
-    memory: Natural | None = None
-    step: Amount = 0.0
-    threads: Natural = 1
-    interop: Natural = 1
-    cores: Natural = 1
-    physical_cores: Natural | None = None
+    parameter_bytes: int = 0
+    trainable_bytes: int = 0
+    activation_bytes: int | None = None
+    memory: int | None = None
+    step: float = 0.0
+    threads: int = 1
+    interop: int = 1
+    cores: int = 1
+    physical_cores: int | None = None
     compiler: bool = False
     torchao: bool = False
     tf32: bool = False
@@ -95,7 +95,7 @@ class Facts(Record, frozen=True, kw_only=True):
     runtime: str = ""
     openvino: bool = False
     optimization: str = ""
-    latency_limit: Amount | None = None
+    latency_limit: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property

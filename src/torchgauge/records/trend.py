@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchgauge.records import rendering
-from torchgauge.records.record import Amount, How, Interval, IntervalScope, Natural, Record
+from torchgauge.records.record import How, Interval, IntervalScope, Record
 
 SCHEMA = "torchgauge.trend/1"
 CONFIRM = (
@@ -47,9 +47,9 @@ class TrendCorrection(Record, frozen=True, kw_only=True):
         how: How the corrected figures are known.
     """
 
-    before: Amount
-    after: Amount
-    runs: Natural
+    before: float
+    after: float
+    runs: int
     how: How = "estimated"
 
 
@@ -62,9 +62,9 @@ class TrendChange(Record, frozen=True, kw_only=True):
     since. `software` is what else differs across the change.
     """
 
-    likeliest: Natural
-    first: Natural
-    last: Natural
+    likeliest: int
+    first: int
+    last: int
     after: str
     until: str
     size: float

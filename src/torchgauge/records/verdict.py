@@ -9,7 +9,7 @@ from torchgauge.errors import ExitCode
 from torchgauge.records import rendering
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import Amount, How, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 
 SCHEMA = "torchgauge.verdict/1"
 
@@ -31,8 +31,8 @@ class Tolerance(Record, frozen=True, kw_only=True):
     """
 
     metric: str
-    accepted: Amount
-    refused: Amount
+    accepted: float
+    refused: float
 
 
 class Limit(Record, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Ruling(Record, frozen=True, kw_only=True):
     undisturbed: bool = False
     at_least: bool = False
     borderline: bool = False
-    needed: Natural | None = None
+    needed: int | None = None
     reason: str = ""
     method: str = ""
     shape: str = ""
@@ -96,9 +96,9 @@ class Block(Record, frozen=True, kw_only=True):
     a call that no other process disturbs: the sum of each layer's least time, or the fastest call.
     """
 
-    medians: tuple[tuple[Amount, ...], ...]
+    medians: tuple[tuple[float, ...], ...]
     difference: float
-    undisturbed: tuple[Amount, ...] = ()
+    undisturbed: tuple[float, ...] = ()
 
 
 class Verdict(Exported, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ class Verdict(Exported, frozen=True, kw_only=True):
     comparison: Comparison | None = None
     regressed_layers: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
-    looks: Natural = 0
-    duration: Amount | None = None
+    looks: int = 0
+    duration: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property

@@ -26,10 +26,11 @@ from torchgauge.records.serving.capacity_plan import ServiceTimes
 from torchgauge.records.serving.level import TIMEOUT, Arrivals, Level
 from torchgauge.records.serving.serving import Capacity, ServedBy, Serving
 from torchgauge.records.target import TargetDescription
-from torchgauge.serving.client.address import Address, parse_address
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.request_head import HeadOptions
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import Protocol, SendPlan
-from torchgauge.serving.load_inputs import due_times, request_items, sending_of
+from torchgauge.serving.load_inputs import RequestItems, due_times, request_items, sending_of
 from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SAMPLES, LoadOptions
 from torchgauge.serving.server_use import ServerWatch
 
@@ -73,20 +74,20 @@ def _of_endpoint(
 ) -> Serving:
     address = parse_address(url, allow_remote=options.allow_remote)
     address.require_server()
-    address, items, model = request_items(address, options)
+    items = request_items(address, options)
     target = TargetDescription(
-        spec=address.text, kind="endpoint", name=address.text,
+        spec=items.address.text, kind="endpoint", name=items.address.text,
         device="unknown", precision="unknown", precision_method="native",
     )  # fmt: skip
     served = ServedBy(
-        kind="endpoint", address=address.text, model=model,
+        kind="endpoint", address=items.address.text, model=items.model, content=options.content,
         api="grpc" if address.scheme in ("grpc", "grpcs") else options.api,
         workers=options.workers if options.workers > 1 else None,
         max_batch=options.max_batch if options.max_batch > 1 else None,
         max_delay=options.max_delay or None,
     )  # fmt: skip
-    with ServerWatch.of_port(address) as watch:
-        load = _Load(address, items, options, progress, interrupts, watch)
+    with ServerWatch.of_endpoint(address, options.server_pids) as watch:
+        load = _Load(items, options, progress, interrupts, watch)
         return load.serving(target, served)
 
 
@@ -116,7 +117,8 @@ def _of_target(
             max_delay=options.max_delay, workers=options.workers,
         )  # fmt: skip
         address = parse_address(server.address)
-        load = _Load(address, (b"{}",), options, progress, interrupts, w, server)
+        items = RequestItems(address, HeadOptions(), (b"{}",))
+        load = _Load(items, options, progress, interrupts, w, server)
         return load.serving(server.target, served)
 
 
@@ -125,15 +127,14 @@ class _Load:
 
     def __init__(
         self,
-        address: Address,
-        items: tuple[bytes, ...],
+        items: RequestItems,
         options: LoadOptions,
         progress: Progress,
         interrupts: Interrupts,
         watch: ServerWatch,
         server: ReferenceServer | None = None,
     ) -> None:
-        self._address, self._items, self._options = address, items, options
+        self._items, self._options = items, options
         self._progress, self._interrupts = progress, interrupts
         self._watch, self._server = watch, server
         self._sending = sending_of(options)
@@ -269,15 +270,15 @@ class _Load:
         timeout = options.timeout or TIMEOUT
         kind = {"timeout": timeout, "drain": timeout, **kind}
         return SendPlan(
-            address=self._address, protocol=self._protocol, items=self._items,
-            api="torchgauge" if self._server else options.api, in_flight=options.in_flight,
-            bearer_env=options.bearer_env, processes=options.processes,
+            address=self._items.address, protocol=self._protocol, items=self._items.bodies,
+            api="torchgauge" if self._server else options.api, content=options.content,
+            head=self._items.head, in_flight=options.in_flight, processes=options.processes,
             **kind,  # type: ignore[arg-type]
         )  # fmt: skip
 
     @property
     def _protocol(self) -> Protocol:
-        if self._address.scheme in ("grpc", "grpcs"):
+        if self._items.address.scheme in ("grpc", "grpcs"):
             return "gRPC"
         return "HTTP/2" if self._options.http2 else "HTTP/1.1"
 

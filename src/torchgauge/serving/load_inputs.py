@@ -1,53 +1,49 @@
-"""What a load reads: bodies, or prompts in an API's own form, and recorded arrival times."""
+"""What a load reads: requests in an API's own form, and recorded arrival times."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import json
-import random
 import socket
 import ssl
-import time
-from codecs import BOM_UTF8
+import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import httptools
 import msgspec
 
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.errors import InputError, option_conflict
-from torchgauge.reading import Bound, read_bytes
+from torchgauge.reading import read_bytes
 from torchgauge.records.serving.level import TIMEOUT, Arrivals, Sending
-from torchgauge.serving.client.address import Address, Token, request_bytes
-from torchgauge.serving.client.dialect import Prompt
+from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import dialect_named
+from torchgauge.serving.client.request_head import HeadOptions, RequestHead
 from torchgauge.serving.load_options import LONGEST, LoadOptions
+from torchgauge.serving.request_bodies import (
+    BOUND,
+    bodies_of,
+    form_body,
+    made_up_prompts,
+    prompts_of,
+)
 
-BOUND = Bound(minimum=1 << 28, times=1, maximum=1 << 28)
-# Different prompts, which a cache of prefixes answers less often; fewer of very long ones.
-MADE_UP, MADE_UP_WORDS = 256, 1 << 22
 # A list of models is waited for and read no further than this; its name is in every body.
 ASKING, LONGEST_LIST, LONGEST_NAME = 10.0, 1 << 20, 1000
 NO_LIST = (
-    *(OSError, ValueError, LookupError, TypeError, RecursionError),
-    *(httptools.HttpParserError, httptools.HttpParserUpgrade),
-)
-# Each is one token of the usual vocabularies, with the space before it.
-WORDS = (
-    *("the", "of", "and", "to", "in", "is", "that", "for", "it", "as", "was", "with", "be", "by"),
-    *("on", "not", "he", "his", "but", "at", "are", "this", "have", "from", "or", "had", "an"),
-    *("they", "which", "one", "you", "were", "all", "her", "she", "there", "would", "their"),
-    *("we", "him", "been", "has", "when", "who", "will", "no", "more", "if", "out", "so", "up"),
-    *("said", "what", "its", "about", "than", "into", "them", "can", "only", "other", "time"),
+    *(OSError, ValueError, LookupError, TypeError, RecursionError, http.client.HTTPException),
 )
 
 
 class RequestItems(NamedTuple):
-    """Where requests go, the bodies that they take in turn, and the model that these name."""
+    """Where requests go, their head, the bodies that they take in turn, and the model they name."""
 
     address: Address
+    head: HeadOptions
     bodies: tuple[bytes, ...]
     model: str = ""
 
@@ -58,180 +54,105 @@ def request_items(address: Address, options: LoadOptions) -> RequestItems:
     Raises InputError `file-missing`, `file-too-large`, `bodies-invalid`; `body-missing` where an
     API needs prompts; `option-conflict`, `token-missing`, `token-invalid`.
     """
-    dialect = dialect_named(options.api)
+    dialect, head = dialect_named(options.api, options.content), options.head
     served = address.with_default_path(dialect.path)
-    if options.model and (options.body is not None or dialect.body is None):
-        raise option_conflict(
-            "A model is named in the requests of prompts alone.",
-            "Name it in the body, or in the URL.",
-        )
     by_grpc = address.scheme in ("grpc", "grpcs")
-    if by_grpc and dialect.body is not None:
-        raise option_conflict(
-            f"{options.api} is not an API of gRPC.",
-            "Leave --api out, or give the server's http:// address.",
-            cause="KServe's inference protocol is sent there.",
-        )
+    _check_api(options, dialect, by_grpc=by_grpc)
     if options.body is not None:
-        return RequestItems(served, bodies_of(options.body))
-    if dialect.body is None:
-        is_get = options.api == "json" and not by_grpc
-        has_prompts = options.prompts is not None or options.tokens is not None
-        if is_get and not has_prompts:
-            return RequestItems(served, (b"",))
-        raise InputError(
-            (
-                f"The API {options.api} takes no prompts."
-                if has_prompts
-                else "KServe's requests have a body."
-            ),
-            id="option-conflict" if has_prompts else "body-missing",
-            remedy="Give the body of its requests: --body FILE.",
-        )
+        return RequestItems(served, head, bodies_of(options.body, is_json=head.is_json))
+    if options.form:
+        body, content_type = form_body(options.form)
+        return RequestItems(served, replace(head, content_type=content_type), (body,))
     if options.prompts is not None:
         prompts = prompts_of(options.prompts)
     elif options.tokens is not None:
         prompts = made_up_prompts(*options.tokens, options.seed)
+    elif not dialect.prompt_field and options.api != "kserve-v2" and not by_grpc:
+        return RequestItems(served, head, (b"",))
     else:
         raise InputError(
-            f"The API {options.api} needs prompts.",
+            f"Requests of {'gRPC' if by_grpc else options.api} have a body.",
             id="body-missing",
-            remedy="Give --tokens 128:64, --prompts FILE or --body FILE.",
+            remedy="Give --body FILE"
+            + (", --tokens 128:64 or --prompts FILE." if dialect.prompt_field else "."),
         )
-    model = options.model or served_model(address, dialect.model_path, options.bearer_env)
-    return RequestItems(served, tuple(dialect.body(prompt, model) for prompt in prompts), model)
+    if not dialect.prompt_field:
+        raise option_conflict(
+            f"The API {options.api} takes no prompts.",
+            "Give the body of its requests: --body FILE.",
+        )
+    model = options.model
+    if dialect.models and not model:
+        model = served_model(address, dialect.models, head)
+    fields = ({"model": model} if model else {}) | dict(options.fields or {})
+    bodies = tuple(dialect.body(prompt, fields) for prompt in prompts)
+    return RequestItems(served, head, bodies, model)
+
+
+def _check_api(options: LoadOptions, dialect: Dialect, *, by_grpc: bool) -> None:
+    """Raise InputError `option-conflict` for what an API does not take."""
+    if options.model and (options.body or options.form or not dialect.models):
+        raise option_conflict(
+            "A model is named in the requests of prompts alone.",
+            "Name it in the body, or in the URL.",
+        )
+    if by_grpc and (dialect.fields is not None or options.method or options.form):
+        raise option_conflict(
+            "KServe's inference protocol is what is sent by gRPC: it has no other API and method.",
+            "Leave them out, or give the server's http:// address.",
+        )
 
 
 def sending_of(options: LoadOptions) -> Sending:
     """Return what tells requests from others. Raises InputError `file-missing`."""
-    file = options.body or options.prompts
-    digest = "" if file is None else hashlib.sha256(read_bytes(file, BOUND)).hexdigest()[:16]
+    files = [file for file in (options.body, options.prompts) if file is not None]
+    sources = [read_bytes(file, BOUND) for file in files]
+    sources += [form_body(options.form)[0]] * bool(options.form)
+    sources += [msgspec.json.encode(options.fields)] * bool(options.fields)
     return Sending(
-        body=digest, tokens=options.tokens, in_flight=options.in_flight,
-        timeout=options.timeout or TIMEOUT,
+        body=hashlib.sha256(b"".join(sources)).hexdigest()[:16] if sources else "",
+        method=options.method, headers=tuple(name for name, _ in options.headers),
+        tokens=options.tokens, in_flight=options.in_flight, timeout=options.timeout or TIMEOUT,
     )  # fmt: skip
 
 
-def bodies_of(path: Path) -> tuple[bytes, ...]:
-    """Return the bodies of a file: its one JSON value, or that on each of its lines."""
-    data = read_bytes(path, BOUND).removeprefix(BOM_UTF8)
-    if not data.strip():
-        raise _invalid(path, "It is empty.")
-    problem = _json_problem(data)
-    if not problem:
-        return (data.strip(),)
-    lines = data.splitlines()
-    for number, line in enumerate(lines, 1):
-        if line.strip() and (of_line := _json_problem(line)):
-            by_line = path.suffix == ".jsonl"
-            raise _invalid(path, f"Line {number}: {of_line}." if by_line else f"{problem}.")
-    return tuple(line.strip() for line in lines if line.strip())
-
-
-def _json_problem(body: bytes) -> str:
-    try:
-        json.loads(body.decode(), parse_int=str)  # however many digits an integer has
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return ""
-
-
-def prompts_of(path: Path) -> tuple[Prompt, ...]:
-    """Return the prompts of a file, one a line: text, or of a `.jsonl` an object.
-
-    An object has `prompt` or `messages`, and may have `max_tokens`.
-    """
-    text = read_bytes(path, BOUND).decode("utf-8-sig", errors="replace")
-    # Not by `splitlines`: JSON has U+2028 and others within a line.
-    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
-    read = _prompt if path.suffix == ".jsonl" else lambda line, *_: Prompt(text=line)
-    prompts = tuple(read(line, path, number) for number, line in lines if line)
-    if not prompts:
-        raise _invalid(path, "It is empty.")
-    return prompts
-
-
-def _prompt(line: str, path: Path, number: int) -> Prompt:
-    try:
-        fields: Any = msgspec.json.decode(line)  # which encodes it again
-    except (ValueError, RecursionError) as error:
-        raise _invalid(path, f"Line {number}: {error}.") from error
-    if not isinstance(fields, dict):
-        raise _invalid(path, f"Line {number} is not an object.")
-    limit = fields.get("max_tokens")
-    messages = fields.get("messages") or ()
-    text = fields.get("prompt") or ""
-    well_formed = isinstance(text, str) and isinstance(messages, list | tuple)
-    if not (well_formed and all(isinstance(message, dict) for message in messages)):
-        raise _invalid(path, f"Line {number}: `prompt` is a text, `messages` a list of objects.")
-    if not (text or messages):
-        raise _invalid(path, f"Line {number} has neither `prompt` nor `messages`.")
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise _invalid(path, f"Line {number}: `max_tokens` is a number, at least 1.")
-    return Prompt(text=text, messages=tuple(messages), tokens=limit)
-
-
-def made_up_prompts(tokens_in: int, tokens_out: int, seed: int = 0) -> tuple[Prompt, ...]:
-    """Return prompts of about `tokens_in` tokens: a word is about one; `usage` says how many."""
-    numbers = random.Random(seed)  # noqa: S311 - no secret
-    return tuple(
-        Prompt(text=" ".join(numbers.choices(WORDS, k=tokens_in)), tokens=tokens_out)
-        for _ in range(min(MADE_UP, max(1, MADE_UP_WORDS // tokens_in)))
-    )
-
-
-def served_model(address: Address, path: str, bearer_env: str = "") -> str:
+def served_model(address: Address, listing: tuple[str, ...], options: HeadOptions) -> str:
     """Return the first model that an endpoint lists, empty where it lists none.
 
-    A name with the token in it is none: records have the model's name.
+    A name with a header's value in it is none: records have the model's name.
+
+    Args:
+        address: The endpoint.
+        listing: The path of the list, and the names of the list and of a model's name in it.
+        options: The head of its requests.
     """
-    token = Token(bearer_env) if bearer_env else None
-    request = request_bytes(address.with_path(path), b"", token)
+    path, list_name, name = listing
+    place = address.with_path(path)
+    head = RequestHead(place, replace(options, method=""))
     try:
-        model = json.loads(_answered(address, request))["data"][0]["id"]
+        model = json.loads(_answered(place, head.request(b"")))[list_name][0][name]
     except NO_LIST:
         return ""
-    if not isinstance(model, str) or len(model) > LONGEST_NAME:
-        return ""
-    return "" if token is not None and token.hidden(model) != model else model
-
-
-class _Answer:
-    """What a parser reads."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.ended = False
-
-    def on_body(self, data: bytes) -> None:
-        self.body += data
-
-    def on_message_complete(self) -> None:
-        self.ended = True
+    is_name = isinstance(model, str) and len(model) <= LONGEST_NAME and head.hidden(model) == model
+    return model if is_name else ""
 
 
 def _answered(address: Address, request: bytes) -> bytes:
     """Return the body of an answer of an address that was checked; no redirect is followed."""
-    deadline = time.monotonic() + ASKING
-    answer, size = _Answer(), 0
-    parser = httptools.HttpResponseParser(answer)
     with contextlib.ExitStack() as stack:
         place = (address.listening_host(), address.port)
         stream = stack.enter_context(socket.create_connection(place, ASKING))
         if address.secure:
             context = ssl.create_default_context()
-            stream.settimeout(max(deadline - time.monotonic(), 1e-3))
             secured = context.wrap_socket(stream, server_hostname=address.host)
             stream = stack.enter_context(secured)
+        deadline = threading.Timer(ASKING, stream.shutdown, (socket.SHUT_RDWR,))
+        deadline.start()
+        stack.callback(deadline.cancel)
         stream.sendall(request)
-        while not answer.ended and size < LONGEST_LIST:
-            stream.settimeout(max(deadline - time.monotonic(), 1e-3))
-            data = stream.recv(1 << 16)
-            if not data or time.monotonic() > deadline:
-                break
-            size += len(data)
-            parser.feed_data(data)
-    return bytes(answer.body)
+        answer = http.client.HTTPResponse(stream)
+        answer.begin()
+        return answer.read(LONGEST_LIST)
 
 
 def due_times(
@@ -290,12 +211,3 @@ def _seconds(text: str, path: Path, number: int) -> float:
             cause=f"Line {number} is {text[:40]!r}.",
             remedy="Write a time in seconds on each line.",
         ) from None
-
-
-def _invalid(path: Path, cause: str) -> InputError:
-    return InputError(
-        f"'{path}' has no bodies that can be sent.",
-        id="bodies-invalid",
-        cause=cause,
-        remedy="Write JSON in UTF-8: one body, or one on each line; prompts one on each line.",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
@@ -11,10 +12,14 @@ from torchgauge.analyze.serving.arrival_kinds import SCENARIOS, arrival_kind, un
 from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.records.serving.level import Arrivals, Scenario
 from torchgauge.records.serving.requests import Goal
+from torchgauge.serving.client.request_head import HeadOptions
 from torchgauge.similar import did_you_mean, similar
 
 # By what they need: a URL, the reference server, or requests that are sent.
-OF_ENDPOINTS = ("api", "body", "prompts", "tokens", "allow_remote", "bearer_env", "http2", "model")
+OF_ENDPOINTS = (
+    *("api", "content", "body", "form", "prompts", "tokens", "fields", "allow_remote"),
+    *("bearer_env", "headers", "method", "http2", "model", "server_pids"),
+)
 OF_SENDING = ("in_flight", "timeout", "processes", "max_delay", "workers")
 DURATION = 10.0
 OFFLINE_REQUESTS = 256
@@ -32,28 +37,9 @@ class LoadOptions:
         rates: Requests per second, a level each; "auto" searches the highest within the goals;
             empty: "auto" with goals, else the recorded schedule's own.
         goals: The limits.
-        arrivals: "poisson", "constant", "gamma:CV" or the path of a file with a time a line.
-        scenario: How requests follow each other.
-        duration: Seconds of a level; None: 10, or as long as `requests` or the file take.
-        requests: Requests of a level at most; in the scenario multi-stream queries of 8.
-        in_flight: Requests on their way at once at most.
-        api: The dialect of an endpoint.
-        body: A file with the body of every request, or one on each line.
-        prompts: A file with a prompt on each line.
-        tokens: Tokens of made-up prompts, and of their answers.
-        model: The model that prompts are for; empty: the first that the endpoint lists.
-        max_batch: Requests that the reference server computes at once at most, or that an endpoint
-            does; of that 1: unknown.
-        max_delay: Seconds that it waits for a batch to fill at most; of an endpoint 0: unknown.
-        workers: Its workers, or those of an endpoint, behind one queue.
-        seed: Of the schedule, and of made-up prompts.
-        mlperf: Whether MLPerf's early stopping is applied.
-        allow_remote: Whether another machine may be loaded.
-        bearer_env: Name of the environment variable with a token.
-        http2: Whether an endpoint is asked by HTTP/2.
-        timeout: Seconds after which a request has failed, from when it was due, in the scenario
-            offline from when it was sent; None: 60, offline at least `duration`.
-        processes: Client processes.
+        headers: Names and values, or `env:NAME`; they are shown nowhere.
+
+    Others are the arguments of `measure_serving`, described there and in `EndpointSettings`.
 
     Raises InputError `option-invalid`, `option-conflict`, `rate-missing`, `scenario-unknown`,
     `arrivals-unknown`.
@@ -67,9 +53,12 @@ class LoadOptions:
     requests: int | None = None
     in_flight: int | None = None
     api: str = "json"
+    content: str = ""
     body: Path | None = None
+    form: tuple[tuple[str, str], ...] = ()
     prompts: Path | None = None
     tokens: tuple[int, int] | None = None
+    fields: Mapping[str, Any] | None = None
     model: str = ""
     max_batch: int = 1
     max_delay: float = 0.0
@@ -78,9 +67,12 @@ class LoadOptions:
     mlperf: bool = False
     allow_remote: bool = False
     bearer_env: str = ""
+    headers: tuple[tuple[str, str], ...] = dataclasses.field(default=(), repr=False)
+    method: str = ""
     http2: bool = False
     timeout: float | None = None
     processes: int = 1
+    server_pids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -107,10 +99,19 @@ class LoadOptions:
         if not _is_whole_number(self.seed) or self.seed < 0:
             raise _invalid("seed", self.seed, "a whole number, 0 or more")
         self.arrivals_at(None)
+        _ = self.head
         self._check_rates()
-        if sum(sent is not None for sent in (self.body, self.prompts, self.tokens)) > 1:
+        self._check_sources()
+
+    def _check_sources(self) -> None:
+        sources = (self.body, self.form or None, self.prompts, self.tokens)
+        if sum(source is not None for source in sources) > 1:
             raise option_conflict(
-                "Body, prompts and tokens all say what is sent.", "Give one of them."
+                "Body, form, prompts and tokens all say what is sent.", "Give one of them."
+            )
+        if self.fields is not None and self.prompts is None and self.tokens is None:
+            raise option_conflict(
+                "Fields are added to the bodies of prompts.", "Give prompts or tokens, or a body."
             )
         if self.tokens is not None and not (
             isinstance(self.tokens, tuple | list)
@@ -120,12 +121,18 @@ class LoadOptions:
             raise _invalid("tokens", self.tokens, "two whole numbers, at least 1: in and out")
 
     def _check_types(self) -> None:
-        for name in ("scenario", "arrivals", "api", "model", "bearer_env"):
+        for name in ("scenario", "arrivals", "api", "content", "model", "bearer_env", "method"):
             if not isinstance(text := getattr(self, name), str):
                 raise _invalid(name, text, "a text")
         for name in ("body", "prompts"):
             if not isinstance(path := getattr(self, name), Path | None):
                 raise _invalid(name, path, "the path of a file")
+        for name in ("headers", "form"):
+            pairs = getattr(self, name)
+            if not all(len(pair) == 2 and all(isinstance(t, str) for t in pair) for pair in pairs):
+                raise _invalid(name, "what was given", "names with texts")
+        if not isinstance(self.fields, Mapping | None):
+            raise _invalid("fields", self.fields, "a mapping of names to values")
         if not all(isinstance(goal, Goal) for goal in self.goals):
             raise _invalid("goals", self.goals, "a text such as 'p99<100ms errors<1%'")
 
@@ -175,6 +182,12 @@ class LoadOptions:
                 raise option_conflict(
                     f"{option.name} fits {subjects[option.name]}.", f"Leave {option.name} out."
                 )
+
+    @property
+    def head(self) -> HeadOptions:
+        """Method and headers, the token's with them. Raises InputError `option-invalid`."""
+        token = [("Authorization", f"Bearer env:{self.bearer_env}")] * bool(self.bearer_env)
+        return HeadOptions(method=self.method, headers=(*token, *self.headers))
 
     @property
     def searches(self) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
+from msgspec.structs import replace
+
 from torchgauge.device import counters
 from torchgauge.device.load import GpuMetrics, NoGpu, gpus_of
 from torchgauge.device.process_counters import (
@@ -19,8 +21,10 @@ from torchgauge.device.process_counters import (
     listening,
     memory_of,
     read_process,
+    with_children,
 )
-from torchgauge.records.serving.level import ServerUse
+from torchgauge.errors import option_invalid
+from torchgauge.records.serving.level import Covers, ServerUse
 from torchgauge.serving.client.address import Address
 
 INTERVAL = 0.5
@@ -47,10 +51,13 @@ class ServerWatch:
     Args:
         numbers: The processes; without any nothing is read, and `use` returns None.
         gpus: The GPUs that they use.
+        covers: How they were found.
     """
 
-    def __init__(self, numbers: tuple[int, ...], gpus: GpuMetrics | None = None) -> None:
-        self._numbers = numbers
+    def __init__(
+        self, numbers: tuple[int, ...], gpus: GpuMetrics | None = None, covers: Covers = ""
+    ) -> None:
+        self._numbers, self._covers = numbers, covers
         self._gpus = gpus or NoGpu()
         self._moments: list[_Moment] = []
         self._done = threading.Event()
@@ -58,11 +65,20 @@ class ServerWatch:
 
     @staticmethod
     @contextlib.contextmanager
-    def of_port(address: Address) -> Iterator[ServerWatch]:
-        """Watch what listens at an address of this machine, and the GPUs that it uses."""
+    def of_endpoint(address: Address, named: tuple[int, ...] = ()) -> Iterator[ServerWatch]:
+        """Watch named processes, else what listens here, with children, and the GPUs in use.
+
+        Raises InputError `option-invalid` for a process that is not there.
+        """
+        if absent := [number for number in named if read_process(number) is None]:
+            raise option_invalid(
+                f"There is no process {absent[0]} whose counters can be read.",
+                "Give the number of one of this machine, of yours: pgrep -f NAME",
+            )
         local = all(host.startswith("127.") or host == "::1" for host in address.hosts)
-        numbers = listening(address.port) if local else ()
-        with gpus_of(numbers) as gpus, ServerWatch(numbers, gpus) as watch:
+        numbers = with_children(named) or (listening(address.port) if local else ())
+        covers: Covers = "named" if named else "listening"
+        with gpus_of(numbers) as gpus, ServerWatch(numbers, gpus, covers) as watch:
             yield watch
 
     def __enter__(self) -> Self:
@@ -87,7 +103,8 @@ class ServerWatch:
     def use(self, seconds: float) -> ServerUse | None:
         """End reading, and return what was used in the last `seconds`, which were the level."""
         self._stop()
-        return server_use(self._moments, time.monotonic() - seconds)
+        use = server_use(self._moments, time.monotonic() - seconds)
+        return None if use is None else replace(use, covers=self._covers)
 
     def _stop(self) -> None:
         self._done.set()

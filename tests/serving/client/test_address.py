@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchgauge.errors import InputError
-from torchgauge.serving.client.address import parse_address, request_bytes
+from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.request_head import HeadOptions, RequestHead
 
 
 def refusal(text: str, **options) -> InputError:
@@ -37,7 +38,7 @@ def test_a_host_is_named_in_ascii(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **_: [(0, 0, 0, "", ("::1", 0))])
     address = parse_address("http://bücher.example/")
     assert address.host == "xn--bcher-kva.example"
-    assert request_bytes(address, b"", None).isascii()
+    assert RequestHead(address, HeadOptions()).request(b"").isascii()
 
 
 @pytest.mark.parametrize(

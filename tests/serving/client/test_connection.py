@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import LONGEST_HEAD, Connection
-from torchgauge.serving.client.dialect import LONGEST_EVENT
-from torchgauge.serving.client.dialects.every import OpenAIAnswer, read_timing
+from torchgauge.serving.client.dialects.every import DIALECTS, read_timing
+from torchgauge.serving.client.framing import LONGEST_EVENT
 
 EVENT = 'data: {"choices": [{"delta": {"content": "tö"}}]}\n\n'.encode()
 USAGE = b'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}\n\n'
@@ -108,7 +108,9 @@ class Sender:
 def answered(pieces: list[bytes], *, streamed: bool = False, closes: bool = False) -> Sender:
     """What a connection makes of an answer that comes in pieces."""
     sender, loop, stream = Sender(), Loop(), Socket(pieces)
-    connection = Connection(stream, loop, sender, OpenAIAnswer() if streamed else None)
+    connection = Connection(
+        stream, loop, sender, DIALECTS["openai-chat"].reader() if streamed else None
+    )
     connection.send(sender.columns.add(0.0, 0), b"GET / HTTP/1.1\r\n\r\n", 0.0)
     while loop.reader is not None and (stream.pieces or closes):
         loop.reader()
@@ -321,8 +323,8 @@ def test_an_event_without_data_says_nothing():
 
 def test_what_is_nested_too_deep_is_no_answer():
     deep = b'{"error": ' + b"[" * 100_000
-    assert of_body(deep, b"application/json").fates == ["protocol"]
-    assert of_body(b"data: " + deep + b"\n\n", b"text/event-stream").fates == ["protocol"]
+    assert of_body(deep, b"application/json").fates == ["answer"]
+    assert of_body(b"data: " + deep + b"\n\n", b"text/event-stream").fates == ["answer"]
 
 
 @pytest.mark.thorough
@@ -331,7 +333,9 @@ def test_an_event_without_end_closes_the_connection_at_once(piece):
     head = STREAM[: STREAM.index(b"\r\n\r\n") + 4]
     pieces = [head, *[chunked(piece)[:-5]] * (2 * LONGEST_EVENT // len(piece))]
     stream, sender, loop = Socket(pieces), Sender(), Loop()
-    Connection(stream, loop, sender, OpenAIAnswer()).send(sender.columns.add(0.0, 0), b"GET", 0.0)
+    Connection(stream, loop, sender, DIALECTS["openai-chat"].reader()).send(
+        sender.columns.add(0.0, 0), b"GET", 0.0
+    )
     while loop.reader is not None and stream.pieces:
         loop.reader()
     assert sender.fates == ["protocol"]

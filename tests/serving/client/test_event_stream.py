@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.serving.client import dialect as event_stream
-from torchgauge.serving.client.dialect import EventStream, EventTooLongError
+from torchgauge.serving.client import framing as event_stream
+from torchgauge.serving.client.framing import EventStream, EventTooLongError
 
 STREAM = (
     '\ufeffdata: {"a":\r\ndata: "tö"}\r\n\r\n: a comment\revent: x\rdata:first\rdata: second\r\r'

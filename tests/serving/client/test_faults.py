@@ -21,6 +21,7 @@ from torchgauge.progress import Silent
 from torchgauge.records.serving.requests import FATES
 from torchgauge.serving.client.address import parse_address
 from torchgauge.serving.client.client import LoadClient
+from torchgauge.serving.client.request_head import HeadOptions
 from torchgauge.serving.client.send import SentLoad, send
 from torchgauge.serving.client.send_plan import SendPlan
 from torchgauge.serving.client.sending_loop import SendingLoop
@@ -47,7 +48,7 @@ STREAMED = {
     "/cut-stream": "stream",
     "/cut-character": "reset",
     "/error-in-stream": "stream",
-    "/ok": "done",
+    "/ok": "answer",
 }
 ASKED = b'{"stream": true}'
 
@@ -213,7 +214,11 @@ def test_the_text_of_an_error_s_body_has_no_part_of_the_token(monkeypatch):
     head = b"HTTP/1.1 401 X\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n"
     with answering(head + body, connections=1) as port:
         url = f"http://127.0.0.1:{port}/"
-        client = sent_here(url, schedule=[0.0], bearer_env="MODEL_TOKEN")
+        client = sent_here(
+            url,
+            schedule=[0.0],
+            head=HeadOptions(headers=(("Authorization", "Bearer env:MODEL_TOKEN"),)),
+        )
     assert client.problems["status"] == "x" * 290 + "<MODEL_TOK"
 
 

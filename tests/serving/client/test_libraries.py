@@ -1,10 +1,14 @@
 """Sending by libraries: HTTP/2 and gRPC, at real servers."""
 
 import asyncio
+import contextlib
 import dataclasses
 import json
+import socket
 import subprocess
 import sys
+import threading
+import time
 from unittest import mock
 
 import pytest
@@ -12,13 +16,17 @@ from tests.support.servers.running import running
 
 import torchgauge as tg
 from torchgauge.errors import InputError, MissingExtraError
+from torchgauge.records.serving.requests import FATES
 from torchgauge.serving.client.address import parse_address
+from torchgauge.serving.client.client import LoadClient
 from torchgauge.serving.client.columns import Columns
 from torchgauge.serving.client.dialects.every import DIALECTS
 from torchgauge.serving.client.grpc_client import GrpcClient, infer_request
 from torchgauge.serving.client.http2_client import Http2Client
+from torchgauge.serving.client.request_head import HeadOptions, RequestHead
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
+from torchgauge.serving.client.sending_loop import SendingLoop
 
 BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [[1.5, 2.0]]}]}
 
@@ -121,7 +129,10 @@ def test_a_timeout_while_a_connection_is_set_up_is_no_fault_of_the_next(http2, m
     requests = Requests()
 
     async def exchange():
-        client = Http2Client(parse_address(http2.address), [b""], DIALECTS["json"], None, requests)
+        address = parse_address(http2.address)
+        client = Http2Client(
+            address, [b""], DIALECTS["json"], RequestHead(address, HeadOptions()), requests
+        )
         first = asyncio.ensure_future(client.exchange(0, 0.0))
         original = http2_connection._send_connection_init
 
@@ -143,7 +154,9 @@ def test_the_first_address_that_takes_a_connection_is_used(http2):
     requests = Requests()
 
     async def exchange():
-        client = Http2Client(address, [b""], DIALECTS["json"], None, requests)
+        client = Http2Client(
+            address, [b""], DIALECTS["json"], RequestHead(address, HeadOptions()), requests
+        )
         await client.exchange(0, 0.0)
         await client.close()
 
@@ -158,7 +171,12 @@ def test_grpc_uses_no_proxy_and_an_address_that_listens(http2, monkeypatch, sche
     channel = mock.Mock()
     monkeypatch.setattr(grpc.aio, f"{kind}_channel", channel)
     address = parse_address(f"{scheme}://127.0.0.1:{http2.port}/m")
-    GrpcClient(dataclasses.replace(address, hosts=("127.0.0.2", "127.0.0.1")), [], None, None)
+    GrpcClient(
+        dataclasses.replace(address, hosts=("127.0.0.2", "127.0.0.1")),
+        [],
+        RequestHead(address, HeadOptions()),
+        None,
+    )
     (place, *_), options = channel.call_args
     assert place == f"127.0.0.1:{http2.port}"
     assert ("grpc.enable_http_proxy", 0) in options["options"]
@@ -256,12 +274,26 @@ def test_errors_of_grpc_are_answers(inference):
 @pytest.mark.thorough
 def test_tokens_are_sent_and_shown_nowhere(inference, http2, monkeypatch):
     monkeypatch.setenv("SECRET_OF_TEST", "secret")
-    assert inferred(f"{inference}/sum", bearer_env="SECRET_OF_TEST").requests.fate[0] == "done"
+    assert (
+        inferred(
+            f"{inference}/sum",
+            head=HeadOptions(headers=(("Authorization", "Bearer env:SECRET_OF_TEST"),)),
+        ).requests.fate[0]
+        == "done"
+    )
     monkeypatch.setenv("SECRET_OF_TEST", "another")
-    load = inferred(f"{inference}/sum", bearer_env="SECRET_OF_TEST")
+    load = inferred(
+        f"{inference}/sum",
+        head=HeadOptions(headers=(("Authorization", "Bearer env:SECRET_OF_TEST"),)),
+    )
     assert load.requests.fate[0] == "status"
     assert "another" not in repr(load)
-    assert set(sent(http2.address, bearer_env="SECRET_OF_TEST").requests.fate) == {"done"}
+    assert set(
+        sent(
+            http2.address,
+            head=HeadOptions(headers=(("Authorization", "Bearer env:SECRET_OF_TEST"),)),
+        ).requests.fate
+    ) == {"done"}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +313,7 @@ def test_a_refused_body_ends_the_client(inference):
     assert raised.value.id == "body-invalid"
 
 
-@pytest.mark.parametrize(("library", "extra"), [("httpx", "http2"), ("grpc", "grpc")])
+@pytest.mark.parametrize(("library", "extra"), [("httpcore", "http2"), ("grpc", "grpc")])
 def test_an_absent_library_is_named_with_its_extra(library, extra, monkeypatch):
     from torchgauge.serving.client.client import library_client
     from torchgauge.serving.client.dialects.every import dialect_named
@@ -304,3 +336,87 @@ def test_a_record_names_the_protocol(http2, inference, tmp_path):
     serving = tg.measure_serving(f"{inference}/sum", rate=50, duration=0.5, body=body)
     assert serving.served_by.version == "gRPC"
     assert serving.levels[0].fates == {"done": serving.levels[0].count}
+
+
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    """A frame of HTTP/2."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+STATUS_200, OTHER_FIELD = b"\x88", b"\x40\x01a\x01b"  # of HPACK: one of its table, and "a: b"
+ANSWER = frame(1, 5, 1, STATUS_200)
+VIOLATIONS = {
+    "another protocol": b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+    "a frame too long": frame(4) + b"\x0f\x00\x00\x00\x00\x00\x00\x00\x01some",
+    "no settings first": ANSWER,
+    "no header block": frame(4) + frame(1, 4, 1, b"\xff" * 6),
+    "no status": frame(4) + frame(1, 5, 1, OTHER_FIELD),
+    "data of no stream": frame(4) + frame(0, 0, 0, b"x"),
+    "data before a head": frame(4) + frame(0, 1, 1, b"x"),
+    "a window of 0": frame(4) + frame(8, 0, 0, bytes(4)),
+    "settings of no length": frame(4, 0, 0, b"abc"),
+}
+
+
+@contextlib.contextmanager
+def saying(*parts: bytes):
+    """Yield the URL of a server that, once asked, says a part each 0.1 s, and stays."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=answer, args=listener.accept()[:1], daemon=True).start()
+
+        def answer(connection: socket.socket) -> None:
+            with contextlib.suppress(OSError), connection:
+                connection.recv(1 << 16)
+                for part in parts:
+                    connection.sendall(part)
+                    time.sleep(0.1)
+                while connection.recv(1 << 16):
+                    pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+def fates_of(url: str, schedule: list[float]) -> tuple[list[str], dict[str, str]]:
+    """What becomes of requests by HTTP/2, of this process."""
+    plan = SendPlan(address=parse_address(url), protocol="HTTP/2", schedule=schedule, timeout=20.0)
+
+    async def send_all() -> LoadClient:
+        client = LoadClient(plan)
+        await client.run(time.monotonic())
+        return client
+
+    with asyncio.Runner(loop_factory=SendingLoop) as runner:
+        client = runner.run(send_all())
+    return [FATES[code] for code in client.columns.fate], client.problems
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_a_violation_of_http2_is_no_timeout(name):
+    pytest.importorskip("httpcore")
+    with saying(VIOLATIONS[name]) as url:
+        fates, problems = fates_of(url, [0.0, 0.0, 0.05])
+    assert fates == ["protocol"] * 3
+    assert problems["protocol"]
+
+
+def test_a_violation_fails_all_that_are_on_the_way():
+    pytest.importorskip("httpcore")
+    many_streams = frame(4, payload=bytes.fromhex("000300000064"))  # 100 at once
+    with saying(many_streams, VIOLATIONS["data of no stream"]) as url:
+        fates, _ = fates_of(url, [0.0, 0.02, 0.04, 0.06])
+    assert fates == ["protocol"] * 4
+
+
+def test_what_a_server_ends_itself_is_no_violation():
+    pytest.importorskip("httpcore")
+    reset, away = frame(3, 0, 1, bytes(4)), frame(7, 0, 0, bytes(8))
+    for end in (reset, away):
+        with saying(frame(4) + end) as url:
+            assert fates_of(url, [0.0])[0] == ["reset"]
+    with saying(frame(4) + ANSWER) as url:
+        assert fates_of(url, [0.0])[0] == ["done"]

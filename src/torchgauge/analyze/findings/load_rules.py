@@ -42,7 +42,9 @@ _REQUEST_ERRORS_REMEDIES: dict[Fate, str] = {
     "refused": "Nothing took the connection: is the server running, and its backlog long enough?",
     "reset": "The server closed connections: look for restarts and limits in its log.",
     "status": "The server answered with errors: look into its log at these times.",
-    "protocol": "The answers are not of this protocol: is --api right?",
+    "protocol": "The answers are not of this protocol: does the port speak another one?",
+    "answer": "The answers lack the fields of the API: name another one by --api, or by --api sse "
+    "or ndjson where contents are, such as --content data.token.text.",
     "stream": "Streams ended early: look into the server's log, and for proxies with timeouts.",
     "tls": "No secure connection was made: check certificate and protocol.",
     "redirect": "Name the address that is redirected to, if it is yours to put under load.",
@@ -55,11 +57,11 @@ _REQUEST_ERRORS_REMEDIES: dict[Fate, str] = {
 
 _STATUS_REMEDIES = {
     400: "Send what it takes: --body FILE, or --api with the --tokens of a language model.",
-    401: "Authorize: --bearer-env NAME, with the environment variable that has the token.",
-    403: "Authorize: --bearer-env NAME, with a token that may do this.",
+    401: "Authorize: --bearer-env NAME, with the environment variable that has the token, or "
+    "--header NAME=env:VARIABLE.",
+    403: "Authorize: --bearer-env NAME or --header, with a token that may do this.",
     404: "Correct the path of the URL, --api, or the name of the model (--model).",
-    405: "The path takes another method: with --body, --tokens or --prompts a POST is sent, else a "
-    "GET.",
+    405: "The path takes another method: name it by --method (else POST with a body, or GET).",
     429: "It refuses more: a lower rate, or another limit of the server.",
 }
 

@@ -1,4 +1,4 @@
-"""Options of load: rates, arrivals, what is sent, and where to; what was given goes on by name."""
+"""Options of load: rates, arrivals, bounds and servers; what was given goes on by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from torchgauge.errors import InputError, option_conflict
 from torchgauge.files import is_file
 from torchgauge.folders import typed
 from torchgauge.serving.client.address import SCHEMES
-from torchgauge.serving.client.dialects import APIS
 from torchgauge.similar import did_you_mean, similar
 
 # Of a model that is loaded here, beside those of its server.
@@ -65,46 +64,6 @@ def add_load_options(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         default=None,
         help="add what MLPerf's early stopping says: valid for independent requests only",
-    )
-
-
-def add_endpoint_options(group: argparse._ArgumentGroup, *, made_up: bool = True) -> None:
-    """Declare what is sent, and to whom; without `made_up` prompts."""
-    group.add_argument("--api", choices=APIS, help="what a URL answers (default: json)")
-    group.add_argument(
-        "--body", type=typed, metavar="FILE", help="body of every request, or one on each line"
-    )
-    group.add_argument(
-        "--prompts",
-        type=typed,
-        metavar="FILE",
-        help="prompts, one on each line (objects in a .jsonl file), sent in turn",
-    )
-    if made_up:
-        group.add_argument(
-            "--tokens", type=tokens, metavar="IN:OUT",
-            help="tokens of made-up prompts and of answers",
-        )  # fmt: skip
-    group.add_argument(
-        "--model", metavar="NAME", help="that prompts are for (default: the first that URL lists)"
-    )
-    group.add_argument(
-        "--bearer-env",
-        type=variable,
-        metavar="NAME",
-        help="environment variable that holds the token to authorize with",
-    )
-    group.add_argument(
-        "--http2",
-        action="store_true",
-        default=None,
-        help="send by HTTP/2, which takes more of the client's CPU time (extra http2)",
-    )
-    group.add_argument(
-        "--allow-remote",
-        action="store_true",
-        default=None,
-        help="send to another machine too: only to one that you may put under load",
     )
 
 
@@ -171,25 +130,9 @@ def arrivals(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{error.message} {error.remedy}".rstrip(".?"))
 
 
-def tokens(text: str) -> tuple[int, int]:
-    """Return the tokens of a prompt and of its answer: "128:64"."""
-    prompt, colon, answer = text.partition(":")
-    if not (colon and prompt.isdecimal() and answer.isdecimal() and int(prompt) and int(answer)):
-        raise argparse.ArgumentTypeError(f"'{text}' is not tokens in and out, such as 128:64")
-    return int(prompt), int(answer)
-
-
 def delay(text: str) -> float:
     """Return seconds, 0 too."""
     return 0.0 if text.strip() in ("0", "0s", "0ms") else seconds(text)
-
-
-def variable(text: str) -> str:
-    """Return the name of an environment variable: the token itself is not an argument."""
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) is None:
-        message = "it takes the name of an environment variable, and not the token itself"
-        raise argparse.ArgumentTypeError(message)
-    return text
 
 
 def _add_bounds(group: argparse._ArgumentGroup) -> None:
@@ -282,4 +225,5 @@ def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:
 
 def flag_of(name: str) -> str:
     """Return how a setting is given on the command line."""
-    return "--input" if name == "inputs" else f"--{name.replace('_', '-')}"
+    names = {"inputs": "input", "headers": "header", "server_pids": "server-pid"}
+    return f"--{names.get(name, name).replace('_', '-')}"

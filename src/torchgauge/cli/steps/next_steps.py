@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from torchgauge.folders import display_path
-from torchgauge.targets.runtimes.runtime_options import RUNTIMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +18,16 @@ if TYPE_CHECKING:
     from torchgauge.report.content.document import Document
 
 MAX_STEPS = 3
+# Options that say what the target is, and how it is run.
+OF_TARGETS = (
+    *("inputs", "batch", "weights", "precision", "loss", "optimizer", "device", "provider"),
+    *("optimization", "etrecord", "runtime", "custom_ops", "train", "trust"),
+)
+OF_SHAPES = ("prompt", "batch")
+OF_GENERATIONS = (
+    *("inputs", "new", "cache", "beams", "assistant", "weights", "precision", "predict", "device"),
+    *OF_SHAPES,
+)
 # Warnings of a machine that other work, or its settings, disturb.
 DISTURBED = ("other-load", "steal-time", "several-modes", "drift", "throttled", "one-thread")
 
@@ -50,22 +59,22 @@ def with_commands(document: Document, commands: Sequence[tuple[str, str]]) -> Do
 
 def steps(profile: Profile, options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return commands with what each is for, the most useful first."""
-    target = shlex.join(["torchgauge", "profile", *target_arguments(options)])
+    target = shlex.join(["torchgauge", "profile", *typed_words(options, OF_TARGETS)])
     commands = []
     if options.effort == "quick":
         commands.append((target, "with narrower intervals"))
     if any(warning.id in DISTURBED for warning in profile.all_warnings):
         commands.append(("torchgauge doctor", "what disturbs timings on this machine"))
     if profile.latency is not None:
-        advise = shlex.join(["torchgauge", "advise", *target_arguments(options)])
+        advise = shlex.join(["torchgauge", "advise", *typed_words(options, OF_TARGETS)])
         commands.append((advise, "try what may make it faster"))
     return [*commands[: MAX_STEPS - 1], page_step(target, options, "profile")]
 
 
 def generation_steps(generation: Generation, options: argparse.Namespace) -> list[tuple[str, str]]:
     """Return commands with what each is for: more calls, more shapes, then the page."""
-    arguments = ["torchgauge", "generate", *generation_arguments(options)]
-    target = shlex.join(arguments)
+    arguments = ["torchgauge", "generate"]
+    target = shlex.join([*arguments, *typed_words(options, OF_GENERATIONS)])
     commands = []
     if options.effort == "quick":
         commands.append((target, "with narrower intervals"))
@@ -74,28 +83,12 @@ def generation_steps(generation: Generation, options: argparse.Namespace) -> lis
     if generation.done and not generation.fits:
         largest = max(cell.batch for cell in generation.done)
         longest = max(cell.prompt for cell in generation.done)
-        grid = {"batch": f"{largest},{4 * largest}", "prompt": f"{longest},{4 * longest}"}
-        wider = argparse.Namespace(**{**vars(options), **grid})
-        words = shlex.join(["torchgauge", "generate", *generation_arguments(wider)])
-        commands.append((words, "how it grows, and what other shapes would take"))
+        arguments += typed_words(options, set(OF_GENERATIONS) - set(OF_SHAPES))
+        arguments += ["--prompt", f"{longest},{4 * longest}", "--batch", f"{largest},{4 * largest}"]
+        commands.append((shlex.join(arguments), "how it grows, and what other shapes would take"))
     elif generation.done and not options.predict:
         commands.append((f"{target} --predict 8x4096", "what a shape would take"))
     return [*commands[: MAX_STEPS - 1], page_step(target, options, "generation")]
-
-
-def generation_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments that name model and shapes, as they were given."""
-    arguments = [options.target]
-    for text in options.inputs:
-        arguments += ["--input", text]
-    for name in ("prompt", "batch", "new", "cache", "beams", "assistant", "weights", "precision"):
-        value = getattr(options, name)
-        if value not in (None, options.parser.get_default(name)):
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            arguments += [f"--{name}", text]
-    shapes = [f"{batch}x{prompt}" for batch, prompt in options.predict]
-    arguments += ["--predict", ",".join(shapes)] * bool(shapes)
-    return arguments + (["--device", options.device] if options.device != "auto" else [])
 
 
 def saved_record(options: argparse.Namespace, stem: str) -> Path | None:
@@ -114,21 +107,10 @@ def page_step(target: str, options: argparse.Namespace, stem: str) -> tuple[str,
     return shlex.join(["torchgauge", "report", display_path(saved), "--open"]), "the same as a page"
 
 
-def target_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments that name the target and how it is run, as they were given."""
-    arguments = [options.target]
-    for text in options.inputs:
-        arguments += ["--input", text]
-    for name in ("batch", "weights", "precision", "loss", "optimizer"):
-        if (value := getattr(options, name)) is not None:
-            arguments += [f"--{name}", str(value)]
-    if options.device != "auto":
-        arguments += ["--device", options.device]
-    for name in ("provider", "optimization", "etrecord"):
-        if (value := getattr(options, name, None)) is not None:
-            arguments += [f"--{name}", str(value)]
-    if getattr(options, "runtime", RUNTIMES[0]) != RUNTIMES[0]:
-        arguments += ["--runtime", options.runtime]
-    for file in getattr(options, "custom_ops", ()):
-        arguments += ["--custom-ops", str(file)]
-    return arguments + [f"--{flag}" for flag in ("train", "trust") if getattr(options, flag)]
+def typed_words(options: argparse.Namespace, names: Collection[str]) -> list[str]:
+    """Return the target and the options of these names, as they were typed."""
+    words = [options.target]
+    for action, values in options.parser.typed_options:
+        if action.dest in names:
+            words += [action.option_strings[0], *values]
+    return words

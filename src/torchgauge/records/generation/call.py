@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.record import Amount, Natural, Record
+from torchgauge.records.record import Record
 
 
 class CacheSize(Record, frozen=True, kw_only=True):
@@ -30,14 +30,14 @@ class CacheSize(Record, frozen=True, kw_only=True):
     """
 
     kind: str
-    held: Natural
-    used: Natural | None = None
-    formula: Natural | None = None
+    held: int
+    used: int | None = None
+    formula: int | None = None
     reason: str = ""
-    positions: Natural | None = None
-    sequences: Natural | None = None
-    elements: dict[str, Natural] = msgspec.field(default_factory=dict)
-    window: Natural | None = None
+    positions: int | None = None
+    sequences: int | None = None
+    elements: dict[str, int] = msgspec.field(default_factory=dict)
+    window: int | None = None
 
 
 Stage = Literal["encoder", "prefill", "decode", "draft"]
@@ -58,11 +58,11 @@ class Forwards(Record, frozen=True, kw_only=True):
     """
 
     begin: tuple[float, ...] = ()
-    duration: tuple[Amount, ...] = ()
+    duration: tuple[float, ...] = ()
     stage: tuple[Stage, ...] = ()
-    sequences: tuple[Natural, ...] = ()
-    tokens: tuple[Natural, ...] = ()
-    cached: tuple[Natural, ...] = ()
+    sequences: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
+    cached: tuple[int, ...] = ()
     device: tuple[float, ...] = ()
 
     def __len__(self) -> int:
@@ -99,11 +99,11 @@ class GenerationCall(Record, frozen=True, kw_only=True):
     """
 
     by: Literal["generate", "loop"]
-    batch: Natural
-    sequences: Natural
-    prompt: Natural
-    new_tokens: Natural
-    duration: Amount
+    batch: int
+    sequences: int
+    prompt: int
+    new_tokens: int
+    duration: float
     forwards: Forwards
     cache: CacheSize | None = None
     device: str = "cpu"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torchgauge.records.generation.call import CacheSize, GenerationCall
 from torchgauge.records.memory.memory import Memory
-from torchgauge.records.record import Amount, How, Interval, Natural, Record
+from torchgauge.records.record import How, Interval, Record
 from torchgauge.records.work.energy import Energy
 from torchgauge.records.work.roofline import Bound
 
@@ -48,13 +48,13 @@ class StageFit(Record, frozen=True, kw_only=True):
     fixed: Coefficient
     per_token: Coefficient
     per_context: Coefficient
-    spread: Amount
+    spread: float
     interpolated: float | None = None
     extrapolated: float | None = None
-    quantile: Amount | None = None
+    quantile: float | None = None
     covariance: tuple[tuple[float, ...], ...] = ()
     cells: tuple[tuple[int, int, float], ...] = ()
-    window: Natural | None = None
+    window: int | None = None
     reason: str = ""
     how: How = "estimated"
 
@@ -66,15 +66,15 @@ class GenerationPrediction(Record, frozen=True, kw_only=True):
     `extrapolated` lies outside of what was measured.
     """
 
-    batch: Natural
-    prompt: Natural
-    new_tokens: Natural
+    batch: int
+    prompt: int
+    new_tokens: int
     cache_kind: str
-    ttft: Amount
-    tpot: Amount
+    ttft: float
+    tpot: float
     ttft_interval: Interval | None = None
     tpot_interval: Interval | None = None
-    cache_bytes: Natural | None = None
+    cache_bytes: int | None = None
     extrapolated: bool = False
     how: How = "estimated"
 
@@ -89,9 +89,9 @@ class RepeatedTime(Record, frozen=True, kw_only=True):
     `calls` calls, by Student's t on their logarithms; None below three.
     """
 
-    value: Amount
+    value: float
     interval: Interval | None = None
-    calls: Natural = 1
+    calls: int = 1
     how: How = "measured"
 
 
@@ -115,17 +115,17 @@ class StageWork(Record, frozen=True, kw_only=True):
     """
 
     stage: Literal["prefill", "decode"]
-    cached: Natural
-    flops: Natural | None = None
-    matmul_flops: Natural | None = None
-    weight_bytes: Natural | None = None
-    cache_bytes: Natural | None = None
-    activation_bytes: Natural | None = None
+    cached: int
+    flops: int | None = None
+    matmul_flops: int | None = None
+    weight_bytes: int | None = None
+    cache_bytes: int | None = None
+    activation_bytes: int | None = None
     at_least: bool = False
-    experts: Amount | None = None
-    lower_bound: Amount | None = None
+    experts: float | None = None
+    lower_bound: float | None = None
     bound: Bound | None = None
-    reached: Amount | None = None
+    reached: float | None = None
     how: How = "counted"
 
     @property
@@ -165,16 +165,16 @@ class GenerationCell(Record, frozen=True, kw_only=True):
         prefill_energy: Joules of a call that makes one token, by tokens of the prompts.
     """
 
-    batch: Natural
-    prompt: Natural
-    new_tokens: Natural
-    beams: Natural = 1
+    batch: int
+    prompt: int
+    new_tokens: int
+    beams: int = 1
     cache_kind: str = "dynamic"
     status: Status = "done"
     reason: str = ""
     error: str = ""
     calls: tuple[GenerationCall, ...] = ()
-    warmup: Natural = 0
+    warmup: int = 0
     ttft: RepeatedTime | None = None
     tpot: RepeatedTime | None = None
     end_to_end: RepeatedTime | None = None

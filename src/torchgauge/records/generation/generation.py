@@ -11,7 +11,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, StageFit
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import MeasurementWarning, Natural, Record
+from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.target import InputDescription, TargetDescription
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.cost import Cost
@@ -28,8 +28,8 @@ class StageTree(Record, frozen=True, kw_only=True):
     """
 
     stage: Literal["prefill", "decode"]
-    cell: Natural
-    cached: Natural
+    cell: int
+    cached: int
     tree: Tree
     cost: Cost | None = None
 
@@ -41,13 +41,13 @@ class LargestBatch(Record, frozen=True, kw_only=True):
     sequence with `context` positions. `done` was measured, `failed` ran out of memory.
     """
 
-    context: Natural
-    capacity: Natural
-    fixed: Natural
-    per_sequence: Natural
-    largest: Natural
-    done: Natural | None = None
-    failed: Natural | None = None
+    context: int
+    capacity: int
+    fixed: int
+    per_sequence: int
+    largest: int
+    done: int | None = None
+    failed: int | None = None
 
 
 class Generation(Exported, frozen=True, kw_only=True):

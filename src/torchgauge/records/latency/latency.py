@@ -7,13 +7,11 @@ from typing import Literal
 import msgspec
 
 from torchgauge.records.record import (
-    Amount,
     GradMode,
     How,
     Interval,
     IntervalScope,
     MeasurementWarning,
-    Natural,
     Record,
 )
 
@@ -34,10 +32,10 @@ class Yardstick(Record, frozen=True, kw_only=True):
         how: How `speed` is known.
     """
 
-    times: dict[str, Amount]
-    speed: Amount | None = None
+    times: dict[str, float]
+    speed: float | None = None
     speed_interval: Interval | None = None
-    runs: Natural = 0
+    runs: int = 0
     how: How = "estimated"
 
     @property
@@ -62,9 +60,9 @@ class PastRun(Record, frozen=True, kw_only=True):
 
     target: str
     created: str
-    medians: tuple[Amount, ...]
-    yardstick: dict[str, Amount] = msgspec.field(default_factory=dict)
-    yardsticks: tuple[dict[str, Amount], ...] = ()
+    medians: tuple[float, ...]
+    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
+    yardsticks: tuple[dict[str, float], ...] = ()
     busy: bool = False
 
 
@@ -72,8 +70,8 @@ class TrainingPhase(Record, frozen=True, kw_only=True):
     """One phase of a training step: its `share` of the step, and the seconds that this comes to."""
 
     name: str
-    seconds: Amount
-    share: Amount
+    seconds: float
+    share: float
 
 
 class TrainingTime(Record, frozen=True, kw_only=True):
@@ -88,7 +86,7 @@ class TrainingTime(Record, frozen=True, kw_only=True):
     precision, "" without; `scaled` says whether gradients were scaled.
     """
 
-    step: Amount
+    step: float
     phases: tuple[TrainingPhase, ...]
     clock: Literal["host", "device"]
     optimizer: str
@@ -118,9 +116,9 @@ class Undisturbed(Record, frozen=True, kw_only=True):
         how: How all of it is known.
     """
 
-    value: Amount
+    value: float
     interval: Interval
-    speed: Amount
+    speed: float
     how: How = "estimated"
 
 
@@ -156,20 +154,20 @@ class LatencyRun(Record, frozen=True, kw_only=True):
             and where layers do not add up to a call (training, stages, a GPU).
     """
 
-    samples: tuple[Amount, ...]
-    warmup: Natural
+    samples: tuple[float, ...]
+    warmup: int
     steady: bool
-    first_call: Amount
-    median: Amount
+    first_call: float
+    median: float
     interval: Interval | None
     autocorrelation: float
     stop: Stop
-    device_samples: tuple[Amount, ...] = ()
-    stage_samples: dict[str, tuple[Amount, ...]] = msgspec.field(default_factory=dict)
-    layer_times: dict[str, Amount] = msgspec.field(default_factory=dict)
-    yardstick: dict[str, Amount] = msgspec.field(default_factory=dict)
+    device_samples: tuple[float, ...] = ()
+    stage_samples: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    layer_times: dict[str, float] = msgspec.field(default_factory=dict)
+    yardstick: dict[str, float] = msgspec.field(default_factory=dict)
     grad_mode: GradMode = "inference_mode"
-    undisturbed: Amount | None = None
+    undisturbed: float | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
 
     @property
@@ -182,7 +180,7 @@ class Stage(Record, frozen=True, kw_only=True):
     """One stage of an end-to-end call (preprocess, model, postprocess): seconds per call."""
 
     name: str
-    median: Amount
+    median: float
     interval: Interval | None
     how: How = "measured"
 
@@ -211,23 +209,23 @@ class Latency(Record, frozen=True, kw_only=True):
         cold_cache: True if the last-level cache was overwritten before each call.
     """
 
-    median: Amount
-    mean: Amount
-    std: Amount | None
-    min: Amount
-    max: Amount
-    p50: Amount
-    p90: Amount
-    p95: Amount
-    p99: Amount
+    median: float
+    mean: float
+    std: float | None
+    min: float
+    max: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
     interval: Interval | None
     interval_method: str
     interval_scope: IntervalScope = "process"
     percentile_intervals: dict[str, Interval | None]
-    first_call: Amount
+    first_call: float
     steady: bool
     stop: Stop
-    device_time: Amount | None
+    device_time: float | None
     processes: tuple[LatencyRun, ...]
     stages: tuple[Stage, ...] = ()
     yardstick: Yardstick | None = None
@@ -270,9 +268,9 @@ class Throughput(Record, frozen=True, kw_only=True):
         interval: The 95 % interval of `calls`.
     """
 
-    calls: Amount
-    samples: Amount | None = None
-    tokens: Amount | None = None
-    images: Amount | None = None
+    calls: float
+    samples: float | None = None
+    tokens: float | None = None
+    images: float | None = None
     interval: Interval | None = None
     how: How = "measured"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from torchgauge.records.memory.memory import Part
-from torchgauge.records.record import How, Natural, Record
+from torchgauge.records.record import How, Record
 
 STATES: tuple[Part, ...] = ("parameters", "buffers", "gradients", "optimizer")
 Share = Literal[
@@ -32,13 +32,13 @@ class AliveGroup(Record, frozen=True, kw_only=True):
     """
 
     part: Part
-    size: Natural
-    count: Natural
+    size: int
+    count: int
     phase: str = ""
     layer: str = ""
     line: str = ""
     operator: str = ""
-    steps: tuple[Natural, ...] = ()
+    steps: tuple[int, ...] = ()
     growth: int = 0
     holder: str = ""
     held_in: str = ""
@@ -58,15 +58,15 @@ class WatchedStep(Record, frozen=True, kw_only=True):
         allocated: What the device's allocator had given out as it ended; None on a CPU.
     """
 
-    number: Natural
-    peak: Natural
-    after: Natural
-    earlier: Natural = 0
+    number: int
+    peak: int
+    after: int
+    earlier: int = 0
     phase: str = ""
     layer: str = ""
     operator: str = ""
     line: str = ""
-    allocated: Natural | None = None
+    allocated: int | None = None
 
 
 class Checkpoints(Record, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class Checkpoints(Record, frozen=True, kw_only=True):
         layer: The layer that made most of the largest of these.
     """
 
-    segments: Natural
-    recomputed: Natural
-    shares: dict[Share, Natural]
+    segments: int
+    recomputed: int
+    shares: dict[Share, int]
     layer: str = ""
 
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from torchgauge.records.record import Amount, GradMode, How, MeasurementWarning, Natural, Record
+from torchgauge.records.record import GradMode, How, MeasurementWarning, Record
 
 Part = Literal[
     "parameters",
@@ -37,10 +37,10 @@ class AliveTensor(Record, frozen=True, kw_only=True):
 
     part: Part
     name: str
-    size: Natural
+    size: int
     operator: str = ""
-    count: Natural = 1
-    shape: tuple[Natural, ...] | None = None
+    count: int = 1
+    shape: tuple[int, ...] | None = None
     dtype: str = ""
 
 
@@ -73,17 +73,17 @@ class OutOfMemory(Record, frozen=True, kw_only=True):
 
     device: str
     message: str
-    requested: Natural | None = None
-    free: Natural | None = None
-    step: Natural = 0
+    requested: int | None = None
+    free: int | None = None
+    step: int = 0
     layer: str = ""
     function: str = ""
     after: str = ""
     phase: RunningPhase | None = None
     caught: bool | None = None
-    total: Natural | None = None
+    total: int | None = None
     tensors: tuple[AliveTensor, ...] = ()
-    limit: Natural | None = None
+    limit: int | None = None
     snapshot: str = ""
     how: How = "measured"
 
@@ -107,10 +107,10 @@ class Fragmentation(Record, frozen=True, kw_only=True):
     """
 
     internal: int | None
-    external: Natural | None
-    reserved_unused: Natural
-    largest_free: Natural | None
-    total_free: Natural | None
+    external: int | None
+    reserved_unused: int
+    largest_free: int | None
+    total_free: int | None
 
 
 class MemoryPoint(Record, frozen=True, kw_only=True, array_like=True):
@@ -122,7 +122,7 @@ class MemoryPoint(Record, frozen=True, kw_only=True, array_like=True):
         parts: The same by part, in the order of `PARTS`; empty in records of earlier versions.
     """
 
-    time: Natural
+    time: int
     live: int
     parts: tuple[int, ...] = ()
 
@@ -150,28 +150,28 @@ class Memory(Record, frozen=True, kw_only=True):
     `grad_mode` is as in `TargetDescription`.
     """
 
-    peak: Natural
-    average: Amount | None
-    parameters: Natural
-    buffers: Natural
-    inputs: Natural
-    outputs: Natural
-    activations: Natural
-    gradients: Natural
-    optimizer: Natural
-    workspace: Natural
+    peak: int
+    average: float | None
+    parameters: int
+    buffers: int
+    inputs: int
+    outputs: int
+    activations: int
+    gradients: int
+    optimizer: int
+    workspace: int
     step: Literal["inference", "training"]
     device: str
     method: str
-    retained_for_backward: Natural | None = None
+    retained_for_backward: int | None = None
     per_sample: float | None = None
-    rss_before: Natural | None = None
-    rss_peak: Natural | None = None
-    allocator_peak: Natural | None = None
-    reserved: Natural | None = None
+    rss_before: int | None = None
+    rss_peak: int | None = None
+    allocator_peak: int | None = None
+    reserved: int | None = None
     fragmentation: Fragmentation | None = None
-    before: Natural | None = None
-    after: Natural | None = None
+    before: int | None = None
+    after: int | None = None
     tensors: tuple[AliveTensor, ...] = ()
     timeline: tuple[MemoryPoint, ...] = ()
     peak_layer: str = ""
@@ -204,9 +204,9 @@ class Memory(Record, frozen=True, kw_only=True):
 class MemoryPart(Record, frozen=True, kw_only=True):
     """Bytes of one kind of tensor, and how they are known; `by_dtype` where that is known too."""
 
-    bytes: Natural
+    bytes: int
     how: How
-    by_dtype: dict[str, Natural] = msgspec.field(default_factory=dict)
+    by_dtype: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class OptimizerMemory(Record, frozen=True, kw_only=True):
@@ -224,10 +224,10 @@ class OptimizerMemory(Record, frozen=True, kw_only=True):
     """
 
     states: MemoryPart
-    lower_bound: Natural
-    total: Natural | None = None
+    lower_bound: int
+    total: int | None = None
     moment: Literal["forward", "backward", "optimizer"] | None = None
-    at_peak: dict[str, Natural] = msgspec.field(default_factory=dict)
+    at_peak: dict[str, int] = msgspec.field(default_factory=dict)
     how: How = "estimated"
 
 

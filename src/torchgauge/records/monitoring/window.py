@@ -11,7 +11,7 @@ import msgspec
 
 from torchgauge.records.headline.figure import Unit
 from torchgauge.records.monitoring.histogram import Count, Histogram
-from torchgauge.records.record import Amount, How, Natural, Record
+from torchgauge.records.record import How, Record
 
 # The series that monitors of inference write; any other name is as good.
 LATENCY = "latency"  # s, of a call of the model or function
@@ -53,7 +53,7 @@ class Window(Record, frozen=True, kw_only=True):
     count: Count = 0
     histogram: Histogram = msgspec.field(default_factory=Histogram)
     errors: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = msgspec.field(default_factory=dict)
-    last: Amount | None = None
+    last: float | None = None
     how: How = "measured"
     buckets: tuple[Annotated[float, msgspec.Meta(gt=0)], ...] = ()
 
@@ -159,8 +159,8 @@ class Problem(Record, frozen=True, kw_only=True):
 
     part: str
     message: str
-    times: Natural
-    last: Amount
+    times: int
+    last: float
     solved: bool = False
 
 
@@ -183,10 +183,10 @@ class ProcessState(Record, frozen=True, kw_only=True):
     schema: str = SCHEMA
     monitor: str
     host: str
-    process: Natural
+    process: int
     begin: float
     end: float
-    interval: Amount = 1.0
+    interval: float = 1.0
     windows: tuple[Window, ...] = ()
     problems: tuple[Problem, ...] = ()
     alive: bool | None = None

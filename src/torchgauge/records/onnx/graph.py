@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
+from torchgauge.records.record import MeasurementWarning, Record
 
 # How a node's layer was found, the surest first. "neighbours" is an estimate; a node with the rule
 # "none" has no layer.
@@ -25,7 +25,7 @@ class TensorType(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     dtype: str = ""
-    shape: tuple[Natural | str | None, ...] | None = None
+    shape: tuple[int | str | None, ...] | None = None
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
@@ -54,8 +54,8 @@ class Initializer(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     dtype: str
-    shape: tuple[Natural, ...]
-    bytes: Natural
+    shape: tuple[int, ...]
+    bytes: int
     shared: str = ""
     parameter: bool | None = None
 
@@ -99,13 +99,13 @@ class GraphNode(Record, frozen=True, kw_only=True, omit_defaults=True):
     layer: str | None = None
     layer_type: str = ""
     rule: LayerRule = "none"
-    container: Natural = -1
-    calls: Natural | None = 1
-    matmul_flops: Natural | None = None
-    causal_matmul_flops: Natural | None = None
-    vector_flops: Natural | None = None
-    integer_ops: Natural | None = None
-    bytes: Natural | None = None
+    container: int = -1
+    calls: int | None = 1
+    matmul_flops: int | None = None
+    causal_matmul_flops: int | None = None
+    vector_flops: int | None = None
+    integer_ops: int | None = None
+    bytes: int | None = None
     estimated: bool = False
 
     @property
@@ -145,14 +145,14 @@ class Graph(Record, frozen=True, kw_only=True):
     format: GraphFormat = "onnx"
     name: str
     producer: str = ""
-    opsets: dict[str, Natural]
+    opsets: dict[str, int]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: dict[str, TensorType]
     initializers: tuple[Initializer, ...] = ()
     nodes: tuple[GraphNode, ...] = ()
     files: tuple[str, ...] = ()
-    file_bytes: Natural = 0
+    file_bytes: int = 0
     custom_domains: tuple[str, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()
 
@@ -175,9 +175,9 @@ class GraphFacts(Record, frozen=True, kw_only=True):
 
     format: GraphFormat = "onnx"
     producer: str = ""
-    opsets: dict[str, Natural]
-    nodes: Natural
-    nodes_by_rule: dict[LayerRule, Natural]
-    time_by_rule: dict[LayerRule, Amount] = msgspec.field(default_factory=dict)
-    made_parameters: Natural = 0
-    computed_convolutions: Natural = 0
+    opsets: dict[str, int]
+    nodes: int
+    nodes_by_rule: dict[LayerRule, int]
+    time_by_rule: dict[LayerRule, float] = msgspec.field(default_factory=dict)
+    made_parameters: int = 0
+    computed_convolutions: int = 0

@@ -10,7 +10,7 @@ import msgspec
 
 from torchgauge.records.exported import Exported
 from torchgauge.records.parallel import rank_memory
-from torchgauge.records.record import Amount, How, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 
 CollectiveKind = Literal[
@@ -38,11 +38,11 @@ class CollectiveRow(Record, frozen=True, kw_only=True):
 
     kind: CollectiveKind
     group: str
-    ranks: Natural
+    ranks: int
     phase: rank_memory.StepPhase
     dtype: str
-    calls: Natural
-    bytes: Natural
+    calls: int
+    bytes: int
     exposure: Exposure
 
     @property
@@ -69,12 +69,12 @@ class WorkRow(Record, frozen=True, kw_only=True):
     phase: rank_memory.StepPhase | Literal["recompute"]
     operator: str
     dtype: str
-    calls: Natural
-    matmul_flops: Natural = 0
-    causal_matmul_flops: Natural = 0
-    vector_flops: Natural = 0
-    bytes: Natural = 0
-    unknown_calls: Natural = 0
+    calls: int
+    matmul_flops: int = 0
+    causal_matmul_flops: int = 0
+    vector_flops: int = 0
+    bytes: int = 0
+    unknown_calls: int = 0
 
 
 class Link(Record, frozen=True, kw_only=True):
@@ -87,14 +87,14 @@ class Link(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    bytes_per_second: Amount
+    bytes_per_second: float
     source: str
 
 
 class Links(Record, frozen=True, kw_only=True):
     """How devices are joined: `devices` to a machine by `within`, machines by `between`."""
 
-    devices: Natural
+    devices: int
     within: Link
     between: Link | None = None
 
@@ -107,12 +107,12 @@ class LinkBound(Record, frozen=True, kw_only=True):
     """
 
     group: str
-    ranks: Natural
-    machines: Natural
+    ranks: int
+    machines: int
     link: Link
-    moved: Amount
-    exposed_seconds: Amount
-    overlappable_seconds: Amount
+    moved: float
+    exposed_seconds: float
+    overlappable_seconds: float
 
 
 class StepBound(Record, frozen=True, kw_only=True):
@@ -133,10 +133,10 @@ class StepBound(Record, frozen=True, kw_only=True):
     """
 
     device: str
-    seconds: Amount
-    compute: Amount
-    exposed: Amount
-    overlappable: Amount
+    seconds: float
+    compute: float
+    exposed: float
+    overlappable: float
     links: tuple[LinkBound, ...] = ()
     at_least: bool = False
     sources: dict[str, str] = msgspec.field(default_factory=dict)
@@ -150,7 +150,7 @@ class MeshDim(Record, frozen=True, kw_only=True):
     """One dimension of a mesh of devices: its name, and how many devices lie along it."""
 
     name: str
-    size: Natural
+    size: int
 
 
 class RankKind(Record, frozen=True, kw_only=True):
@@ -169,9 +169,9 @@ class RankKind(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    rank: Natural
-    ranks: Natural
-    parameters: Natural
+    rank: int
+    ranks: int
+    parameters: int
     memory: rank_memory.RankMemory
     work: tuple[WorkRow, ...] = ()
     collectives: tuple[CollectiveRow, ...] = ()
@@ -239,11 +239,11 @@ class Parallel(Exported, frozen=True, kw_only=True):
     optimizer: str
     precision: str
     checkpoint: Literal["full", "op", "none", "own"]
-    parameters: Natural
+    parameters: int
     kinds: tuple[RankKind, ...]
     smallest: rank_memory.SmallestMesh | None = None
     alternatives: tuple[rank_memory.Alternative, ...] = ()
-    seconds: Amount | None = None
+    seconds: float | None = None
     torch: str = ""
     warnings: tuple[MeasurementWarning, ...] = ()
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from torchgauge.records.record import Amount, How, Natural, Record
+from torchgauge.records.record import How, Record
 
 Part = Literal[
     "parameters",
@@ -32,7 +32,7 @@ class AliveBytes(Record, frozen=True, kw_only=True):
 
     part: Part
     layer: str
-    bytes: Natural
+    bytes: int
 
 
 class StepMoment(Record, frozen=True, kw_only=True, array_like=True):
@@ -57,7 +57,7 @@ class StreamPool(Record, frozen=True, kw_only=True):
     """
 
     stream: str
-    peak: Natural
+    peak: int
 
 
 class RankMemory(Record, frozen=True, kw_only=True):
@@ -79,14 +79,14 @@ class RankMemory(Record, frozen=True, kw_only=True):
             peak is among them; at most some hundred.
     """
 
-    resting: dict[Part, Natural]
-    largest: dict[Part, Natural]
-    peak: Natural
+    resting: dict[Part, int]
+    largest: dict[Part, int]
+    peak: int
     peak_phase: StepPhase
-    phases: dict[StepPhase, Natural]
+    phases: dict[StepPhase, int]
     at_peak: tuple[AliveBytes, ...]
     pools: tuple[StreamPool, ...]
-    reserved: Natural
+    reserved: int
     timeline: tuple[StepMoment, ...] = ()
     how: How = "counted"
     reserved_how: How = "estimated"
@@ -125,10 +125,10 @@ class DeviceFit(Record, frozen=True, kw_only=True):
     """
 
     device: str
-    memory: Natural
+    memory: int
     verdict: Verdict
     margin: int
-    needed_margin: Natural
+    needed_margin: int
     source: str = ""
     how: How = "estimated"
 
@@ -147,9 +147,9 @@ class SmallestMesh(Record, frozen=True, kw_only=True):
 
     device: str
     dim: str
-    size: Natural | None
+    size: int | None
     verdicts: dict[int, Verdict] = msgspec.field(default_factory=dict)
-    reserved: dict[int, Natural] = msgspec.field(default_factory=dict)
+    reserved: dict[int, int] = msgspec.field(default_factory=dict)
     early_end: str = ""
     how: How = "estimated"
 
@@ -171,11 +171,11 @@ class Alternative(Record, frozen=True, kw_only=True):
 
     name: str
     option: str
-    peak: Natural | None = None
-    reserved: Natural | None = None
-    executed_flops: Natural | None = None
-    sent: Amount | None = None
-    host: Natural | None = None
+    peak: int | None = None
+    reserved: int | None = None
+    executed_flops: int | None = None
+    sent: float | None = None
+    host: int | None = None
     verdicts: dict[str, Verdict] = msgspec.field(default_factory=dict)
     failed: str = ""
     how: How = "estimated"

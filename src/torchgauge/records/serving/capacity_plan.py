@@ -7,7 +7,7 @@ from typing import Literal
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
-from torchgauge.records.record import Amount, How, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, MeasurementWarning, Record
 from torchgauge.records.serving import requests
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.target import TargetDescription
@@ -19,8 +19,8 @@ LARGEST_BATCH = 65_536
 class BatchTimes(Record, frozen=True, kw_only=True):
     """Seconds that a batch of `batch` requests took, one value per batch that ran."""
 
-    batch: Natural
-    seconds: tuple[Amount, ...]
+    batch: int
+    seconds: tuple[float, ...]
 
 
 class TokenTimes(Record, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class TokenTimes(Record, frozen=True, kw_only=True):
     fixed: float
     per_token: float
     per_pair: float
-    noise: Amount = 0.0
-    cache: Amount | None = None
-    memory: Natural | None = None
-    window: Natural | None = None
+    noise: float = 0.0
+    cache: float | None = None
+    memory: int | None = None
+    window: int | None = None
 
 
 class ServiceTimes(Record, frozen=True, kw_only=True):
@@ -63,15 +63,15 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
 
     source: Literal["server", "call", "sweep", "profile", "generation", "file"]
     batches: tuple[BatchTimes, ...] = ()
-    order: tuple[Natural, ...] = ()
+    order: tuple[int, ...] = ()
     tokens: tuple[TokenTimes, ...] = ()
     overhead: float = 0.0
     settings: str = ""
-    shapes: tuple[tuple[Natural, Natural], ...] = ()
-    max_batch: Natural | None = None
-    max_delay: Amount | None = None
+    shapes: tuple[tuple[int, int], ...] = ()
+    max_batch: int | None = None
+    max_delay: float | None = None
     collects: bool = False
-    workers: Natural = 1
+    workers: int = 1
     how: How = "measured"
 
 
@@ -97,19 +97,19 @@ class PlannedSetting(Record, frozen=True, kw_only=True):
         price_per_million: Of a million requests.
     """
 
-    workers: Natural
-    max_batch: Natural = 1
-    max_delay: Amount = 0.0
-    rate: Amount
+    workers: int
+    max_batch: int = 1
+    max_delay: float = 0.0
+    rate: float
     latency: requests.Distribution | None = None
     ttft: requests.Distribution | None = None
     tpot: requests.Distribution | None = None
-    utilization: Amount | None = None
-    mean_batch: Amount | None = None
+    utilization: float | None = None
+    mean_batch: float | None = None
     goals: tuple[requests.GoalResult, ...] = ()
     knee: requests.Estimate | None = None
-    price: Amount | None = None
-    price_per_million: Amount | None = None
+    price: float | None = None
+    price_per_million: float | None = None
 
     @property
     def stable(self) -> bool:
@@ -129,7 +129,7 @@ class Check(Record, frozen=True, kw_only=True):
     """
 
     figure: str
-    rate: Amount
+    rate: float
     predicted: requests.Estimate
     measured: requests.Estimate
     inside: bool | None = None
@@ -164,8 +164,8 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
     discipline: Literal["batches", "one by one", "continuous"]
     arrivals: Arrivals
     goals: tuple[requests.Goal, ...] = ()
-    failures: Natural = 0
-    token_budget: Natural | None = None
+    failures: int = 0
+    token_budget: int | None = None
     needed: PlannedSetting | None = None
     settings: tuple[PlannedSetting, ...] = ()
     failure: PlannedSetting | None = None

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.record import Amount, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.serving.requests import (
     Distribution,
     Estimate,
@@ -19,6 +19,8 @@ from torchgauge.records.serving.requests import (
     verdict_of_all,
 )
 
+Covers = Literal["", "listening", "named"]
+
 
 class ServerUse(Record, frozen=True, kw_only=True):
     """Readings of a local server's processes, as columns of equal length, from the level's begin.
@@ -27,6 +29,9 @@ class ServerUse(Record, frozen=True, kw_only=True):
 
     Attributes:
         processes: How many there were at most.
+        covers: Which: "listening": those that listen at the address and what these started;
+            "named": those that were named, likewise; empty: the reference server's own, and in
+            older records unknown.
         cores: Cores that they may use, by their affinity and their cgroup's quota.
         time: Seconds of each reading.
         cpu: Cores in use since the reading before.
@@ -45,19 +50,20 @@ class ServerUse(Record, frozen=True, kw_only=True):
             is known.
     """
 
-    processes: Natural = 1
-    cores: Amount | None = None
-    time: tuple[Amount, ...] = ()
-    cpu: tuple[Amount, ...] = ()
-    memory: tuple[Natural, ...] = ()
-    read: tuple[Amount, ...] = ()
-    written: tuple[Amount, ...] = ()
-    sent: tuple[Amount, ...] = ()
-    received: tuple[Amount, ...] = ()
-    gpu: tuple[Amount, ...] = ()
-    gpu_memory: tuple[Natural, ...] = ()
-    waiting: tuple[Amount, ...] = ()
-    busiest: tuple[Amount, ...] = ()
+    processes: int = 1
+    covers: Covers = ""
+    cores: float | None = None
+    time: tuple[float, ...] = ()
+    cpu: tuple[float, ...] = ()
+    memory: tuple[int, ...] = ()
+    read: tuple[float, ...] = ()
+    written: tuple[float, ...] = ()
+    sent: tuple[float, ...] = ()
+    received: tuple[float, ...] = ()
+    gpu: tuple[float, ...] = ()
+    gpu_memory: tuple[int, ...] = ()
+    waiting: tuple[float, ...] = ()
+    busiest: tuple[float, ...] = ()
     first_saturated: str = ""
 
 
@@ -75,27 +81,32 @@ class Arrivals(Record, frozen=True, kw_only=True):
     """
 
     kind: Literal["poisson", "constant", "gamma", "file", "closed", "at once"]
-    rate: Amount | None = None
-    variation: Amount | None = None
+    rate: float | None = None
+    variation: float | None = None
     file: str = ""
-    users: Natural | None = None
-    seed: Natural = 0
+    users: int | None = None
+    seed: int = 0
 
 
 class Sending(Record, frozen=True, kw_only=True):
     """What the requests of a level were, and what the client allowed them.
 
     Attributes:
-        body: The first 16 digits of the SHA-256 of all bodies; empty where none was given.
+        body: The first 16 digits of the SHA-256 of what was given of bodies: files, parts of forms,
+            fields; empty where nothing was.
+        method: The method, where one was given.
+        headers: The names of the headers that were given.
         tokens: Of made-up prompts and of their answers.
         in_flight: Requests on their way at once at most, where that was limited.
         timeout: Seconds after which a request had failed.
     """
 
     body: str = ""
-    tokens: tuple[Natural, Natural] | None = None
-    in_flight: Natural | None = None
-    timeout: Amount = TIMEOUT
+    method: str = ""
+    headers: tuple[str, ...] = ()
+    tokens: tuple[int, int] | None = None
+    in_flight: int | None = None
+    timeout: float = TIMEOUT
 
     @property
     def facts(self) -> dict[str, str]:
@@ -103,7 +114,8 @@ class Sending(Record, frozen=True, kw_only=True):
         tokens = "" if self.tokens is None else ":".join(map(str, self.tokens))
         in_flight = "" if self.in_flight is None else str(self.in_flight)
         timeout = "" if self.timeout == TIMEOUT else f"{self.timeout:g}"
-        facts = {"body": self.body, "tokens": tokens, "in_flight": in_flight, "timeout": timeout}
+        facts = {"body": self.body, "method": self.method, "headers": ", ".join(self.headers)}
+        facts |= {"tokens": tokens, "in_flight": in_flight, "timeout": timeout}
         return {name: fact for name, fact in facts.items() if fact}
 
 
@@ -117,7 +129,7 @@ class Saturation(Record, frozen=True, kw_only=True):
     saturated: bool | None
     slope: float | None = None
     interval: Interval | None = None
-    backlog: Natural = 0
+    backlog: int = 0
 
 
 class ClientLoad(Record, frozen=True, kw_only=True):
@@ -138,15 +150,15 @@ class ClientLoad(Record, frozen=True, kw_only=True):
             above 5 % of the latency's, or too few open files.
     """
 
-    processes: Natural = 1
-    connections: Natural = 0
+    processes: int = 1
+    connections: int = 0
     lateness: float | None = None
     lateness_p99: float | None = None
     lateness_max: float | None = None
-    cpu: Amount | None = None
-    waiting: Amount | None = None
-    waited: Natural | None = None
-    open_files: Natural | None = None
+    cpu: float | None = None
+    waiting: float | None = None
+    waited: int | None = None
+    open_files: int | None = None
     limited: bool = False
 
 
@@ -158,11 +170,11 @@ class EarlyStopping(Record, frozen=True, kw_only=True):
     in seconds, None where there were too few.
     """
 
-    fraction: Amount
-    queries: Natural
-    needed: Natural
+    fraction: float
+    queries: int
+    needed: int
     over: int = 0
-    estimate: Amount | None = None
+    estimate: float | None = None
     passed: bool | None = None
 
 
@@ -210,13 +222,13 @@ class Level(Record, frozen=True, kw_only=True):
 
     scenario: Scenario = "server"
     arrivals: Arrivals
-    duration: Amount
-    window: tuple[Amount, Amount]
+    duration: float
+    window: tuple[float, float]
     sending: Sending | None = None
     requests: Requests = msgspec.field(default_factory=Requests)
-    count: Natural = 0
-    fates: dict[Fate, Natural] = msgspec.field(default_factory=dict)
-    offered: Amount | None = None
+    count: int = 0
+    fates: dict[Fate, int] = msgspec.field(default_factory=dict)
+    offered: float | None = None
     completed: Estimate | None = None
     goodput: Estimate | None = None
     errors: Estimate | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-from torchgauge.records.record import Amount, How, Interval, Natural, Record
+from torchgauge.records.record import How, Interval, Record
 
 Fate = Literal[
     "done",
@@ -15,6 +15,7 @@ Fate = Literal[
     "status",  # an answer of another status than 2xx
     "protocol",  # bytes that are no answer of the protocol
     "stream",  # a stream that ended without its last event, or named an error
+    "answer",  # an answer without the fields of the API
     "tls",  # no secure connection
     "redirect",  # an answer that names another host
     "local",  # this machine had no port, file descriptor or memory left
@@ -48,20 +49,20 @@ class Requests(Record, frozen=True, kw_only=True):
         service: Seconds of that batch in the server, if the server says so.
     """
 
-    scheduled: tuple[Amount, ...] = ()
-    sent: tuple[Amount | None, ...] = ()
-    first: tuple[Amount | None, ...] = ()
-    last: tuple[Amount | None, ...] = ()
+    scheduled: tuple[float, ...] = ()
+    sent: tuple[float | None, ...] = ()
+    first: tuple[float | None, ...] = ()
+    last: tuple[float | None, ...] = ()
     fate: tuple[Fate, ...] = ()
-    status: tuple[Natural | None, ...] = ()
-    item: tuple[Natural, ...] = ()
-    tokens_in: tuple[Natural | None, ...] = ()
-    tokens_out: tuple[Natural | None, ...] = ()
-    first_reasoning: tuple[Amount | None, ...] = ()
-    chunks: tuple[Natural, ...] = ()
-    gaps: tuple[Amount, ...] = ()
-    batch: tuple[Natural | None, ...] = ()
-    service: tuple[Amount | None, ...] = ()
+    status: tuple[int | None, ...] = ()
+    item: tuple[int, ...] = ()
+    tokens_in: tuple[int | None, ...] = ()
+    tokens_out: tuple[int | None, ...] = ()
+    first_reasoning: tuple[float | None, ...] = ()
+    chunks: tuple[int, ...] = ()
+    gaps: tuple[float, ...] = ()
+    batch: tuple[int | None, ...] = ()
+    service: tuple[float | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.scheduled)
@@ -73,17 +74,17 @@ class Estimate(Record, frozen=True, kw_only=True):
     `needed` is how many requests an interval takes, where more of them would give one.
     """
 
-    value: Amount
+    value: float
     interval: Interval | None = None
     reason: str = ""
-    needed: Natural | None = None
+    needed: int | None = None
     how: How = "measured"
 
 
 class Percentile(Estimate, frozen=True, kw_only=True):
     """The value that a share `fraction` of the requests do not exceed."""
 
-    fraction: Amount
+    fraction: float
 
 
 class Distribution(Record, frozen=True, kw_only=True):
@@ -102,11 +103,11 @@ class Distribution(Record, frozen=True, kw_only=True):
         correlation: Requests in a row that count as one independent request at the median (τ).
     """
 
-    count: Natural
-    unanswered: Natural = 0
+    count: int
+    unanswered: int = 0
     mean: Estimate
-    low: Amount
-    high: Amount
+    low: float
+    high: float
     percentiles: tuple[Percentile, ...] = ()
     correlation: float | None = None
 
@@ -128,8 +129,8 @@ class Goal(Record, frozen=True, kw_only=True):
     """
 
     metric: Timed
-    limit: Amount
-    fraction: Amount | None = None
+    limit: float
+    fraction: float | None = None
     text: str = ""
 
 
@@ -141,7 +142,7 @@ class GoalResult(Record, frozen=True, kw_only=True):
 
     goal: Goal
     verdict: GoalVerdict
-    value: Amount | None = None
+    value: float | None = None
     interval: Interval | None = None
     reason: str = ""
 
@@ -167,7 +168,7 @@ class Capacity(Record, frozen=True, kw_only=True):
             None where it does not decide that, or there was none.
     """
 
-    rate: Amount | None = None
+    rate: float | None = None
     interval: Interval | None = None
     searched: bool = False
     above_all_tried: bool = False

@@ -13,7 +13,7 @@ from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.profile import Profile
-from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
+from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.serving.capacity_plan import CapacityPlan, ServiceTimes
 from torchgauge.records.serving.level import Level, ServerUse
 from torchgauge.records.serving.requests import Capacity as Capacity
@@ -29,8 +29,8 @@ class ServedBy(Record, frozen=True, kw_only=True):
     Attributes:
         kind: "endpoint": a URL; "reference": torchgauge's own batching server; "call": the target
             called in the client's process (single-stream, multi-stream, offline).
-        api: "json", "openai-chat", "openai-completions", "kserve-v2" or "grpc"; "torchgauge" for
-            the reference server.
+        api: As `--api`, or "grpc"; "torchgauge" for the reference server.
+        content: The path of the contents in a stream, where one was given.
         address: The URL without user, password, query or fragment; empty for a call.
         model: The model that requests name; empty where they name none.
         software: What the server calls itself (the `Server` header).
@@ -42,13 +42,14 @@ class ServedBy(Record, frozen=True, kw_only=True):
 
     kind: Literal["endpoint", "reference", "call"]
     api: str = "json"
+    content: str = ""
     address: str = ""
     model: str = ""
     software: str = ""
     version: str = "HTTP/1.1"
-    max_batch: Natural | None = None
-    max_delay: Amount | None = None
-    workers: Natural | None = None
+    max_batch: int | None = None
+    max_delay: float | None = None
+    workers: int | None = None
 
 
 class Serving(Exported, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.records.record import Amount, How, Interval, Natural, Record
+from torchgauge.records.record import How, Interval, Record
 
 ComparedPart = Literal[
     "layers", "kernels of unknown layers", "compiled code outside kernels", "rest of the step"
@@ -42,8 +42,8 @@ class ComparedLayers(Record, frozen=True, kw_only=True):
 
     part: ComparedPart = "layers"
     layers: tuple[str, ...] = ()
-    eager: Amount | None = None
-    compiled: Amount | None = None
+    eager: float | None = None
+    compiled: float | None = None
     kernels: tuple[str, ...] = ()
 
 
@@ -61,13 +61,13 @@ class EagerComparison(Record, frozen=True, kw_only=True):
         phases: Seconds of the other phases of a training step, eager and compiled.
     """
 
-    eager: Amount
-    compiled: Amount
-    speed_up: Amount
+    eager: float
+    compiled: float
+    speed_up: float
     interval: Interval | None
-    rounds: Natural
+    rounds: int
     rows: tuple[ComparedLayers, ...]
-    phases: dict[str, tuple[Amount, Amount]]
+    phases: dict[str, tuple[float, float]]
     how: How = "measured"
 
 
@@ -83,10 +83,10 @@ class Compilation(Record, frozen=True, kw_only=True):
         beside_eager: The model run eagerly and compiled; None where that was not measured.
     """
 
-    graphs: Natural | None = None
-    graph_breaks: dict[str, Natural] | None = None
-    recompiles: dict[str, Natural] | None = None
-    compile_time: Amount | None = None
+    graphs: int | None = None
+    graph_breaks: dict[str, int] | None = None
+    recompiles: dict[str, int] | None = None
+    compile_time: float | None = None
     kernels: tuple[CompiledKernel, ...] = ()
     layers: tuple[str, ...] = ()
     beside_eager: EagerComparison | None = None
@@ -109,6 +109,6 @@ class CompilationCost(Record, frozen=True, kw_only=True):
     cause: Literal["first", "recompilation", "graph break"]
     reason: str
     place: str
-    count: Natural
-    time: Amount
+    count: int
+    time: float
     how: How = "measured"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from torchgauge.records.record import Amount, How, Natural, Record
+from torchgauge.records.record import How, Record
 
 
 class WorkerLoad(Record, frozen=True, kw_only=True):
@@ -19,12 +19,12 @@ class WorkerLoad(Record, frozen=True, kw_only=True):
         longest: Seconds of the batch that took longest.
     """
 
-    number: Natural
-    batches: Natural
-    decode: Amount
-    collate: Amount
-    idle: Amount
-    longest: Amount
+    number: int
+    batches: int
+    decode: float
+    collate: float
+    idle: float
+    longest: float
 
     @property
     def busy(self) -> float:
@@ -46,14 +46,14 @@ class WaitParts(Record, frozen=True, kw_only=True):
         other: All else in the loop's thread.
     """
 
-    restart: Amount = 0.0
-    queued: Amount = 0.0
-    decode: Amount = 0.0
-    collate: Amount = 0.0
-    transfer: Amount = 0.0
-    pin: Amount = 0.0
-    sampler: Amount = 0.0
-    other: Amount = 0.0
+    restart: float = 0.0
+    queued: float = 0.0
+    decode: float = 0.0
+    collate: float = 0.0
+    transfer: float = 0.0
+    pin: float = 0.0
+    sampler: float = 0.0
+    other: float = 0.0
 
     @property
     def by_name(self) -> dict[str, float]:
@@ -86,21 +86,21 @@ class LoaderWait(Record, frozen=True, kw_only=True):
     """
 
     dataset: str
-    workers: Natural
-    prefetch: Natural | None = None
+    workers: int
+    prefetch: int | None = None
     persistent: bool = False
     pinned: bool = False
-    calls: Natural
-    time: Amount
-    longest: Amount
+    calls: int
+    time: float
+    longest: float
     parts: WaitParts | None = None
-    cpu: Amount | None = None
-    behind: Amount | None = None
+    cpu: float | None = None
+    behind: float | None = None
     loads: tuple[WorkerLoad, ...] = ()
-    starts: Natural = 0
-    start: Amount = 0.0
-    steps: Natural
-    duration: Amount
+    starts: int = 0
+    start: float = 0.0
+    steps: int
+    duration: float
     how: How = "measured"
 
     @property

@@ -13,7 +13,7 @@ from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
 from torchgauge.records.memory.loop_memory import LoopMemory
 from torchgauge.records.memory.memory import OutOfMemory
-from torchgauge.records.record import Amount, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.compilation import CompilationCost
 from torchgauge.records.timeline.loader_wait import LoaderWait
@@ -58,11 +58,11 @@ class LoopVerdict(Record, frozen=True, kw_only=True):
     fault: bool = False
     cause: str = ""
     layer: str = ""
-    rank: Natural | None = None
-    share: Amount | None = None
+    rank: int | None = None
+    share: float | None = None
     interval: Interval | None = None
-    time: Amount | None = None
-    steps: Natural = 0
+    time: float | None = None
+    steps: int = 0
     evidence: tuple[str, ...] = ()
     command: str = ""
 
@@ -93,15 +93,15 @@ class StepTimes(Record, frozen=True, kw_only=True):
             where the system does not tell: it is in the other kinds then.
     """
 
-    steps: tuple[Natural, ...]
-    loading: tuple[Amount, ...]
-    forward: tuple[Amount, ...]
-    backward: tuple[Amount, ...]
-    optimizer: tuple[Amount, ...]
-    waiting: tuple[Amount, ...]
-    collecting: tuple[Amount, ...]
-    outside: tuple[Amount, ...]
-    preempted: tuple[Amount, ...] | None = None
+    steps: tuple[int, ...]
+    loading: tuple[float, ...]
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    optimizer: tuple[float, ...]
+    waiting: tuple[float, ...]
+    collecting: tuple[float, ...]
+    outside: tuple[float, ...]
+    preempted: tuple[float, ...] | None = None
 
     def seconds(self, kind: StepKind) -> tuple[float, ...]:
         """Return the seconds of one kind, by step."""
@@ -136,7 +136,7 @@ class Stretch(Record, frozen=True, kw_only=True):
     """
 
     phase: Phase
-    durations: tuple[Amount, ...]
+    durations: tuple[float, ...]
 
 
 class Captured(Record, frozen=True, kw_only=True):
@@ -147,12 +147,12 @@ class Captured(Record, frozen=True, kw_only=True):
     why fewer steps were recorded.
     """
 
-    requested: Natural | None
-    recorded: Natural
-    budget: Natural
-    events: Natural | None = None
-    memory: Natural | None = None
-    file: Natural | None = None
+    requested: int | None
+    recorded: int
+    budget: int
+    events: int | None = None
+    memory: int | None = None
+    file: int | None = None
     reason: str = ""
 
 
@@ -163,17 +163,17 @@ class ScalarCalls(Record, frozen=True, kw_only=True):
     """
 
     file: str
-    line: Natural
+    line: int
     call: str
-    calls: Amount
-    time: Amount
+    calls: float
+    time: float
 
 
 class Rank(Record, frozen=True, kw_only=True):
     """One process of a distributed job; `job` is the same for all that were started together."""
 
-    number: Natural
-    world: Natural
+    number: int
+    world: int
     job: str = ""
 
 
@@ -210,12 +210,12 @@ class Loop(Exported, frozen=True, kw_only=True):
     environment: Environment
     captured: Captured
     by: Literal["", "call", "optimizer", "explicit"] = ""
-    count: Natural = 0
-    batch: Natural | None = None
+    count: int = 0
+    batch: int | None = None
     tree: Tree | None = None
     stretches: tuple[Stretch, ...] = ()
-    communication: Amount | None = None
-    waiting: Amount | None = None
+    communication: float | None = None
+    waiting: float | None = None
     utilization: Utilization | None = None
     host_delays: tuple[HostDelay, ...] = ()
     step_times: StepTimes | None = None

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from torchgauge.records.record import Natural, Record
+from torchgauge.records.record import Record
 from torchgauge.records.trace.breakdown import Kernel
 from torchgauge.records.work.roofline import Bound
 
@@ -36,26 +36,26 @@ class TreeRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     kind: Kind
     parent: int
-    calls: Natural
+    calls: int
     path: str = ""
     type: str = ""
     source: str = ""
     phase: Phase = ""
     shapes: str = ""
     dtype: str = ""
-    host: Natural | None = None
-    shortest: Natural | None = None
+    host: int | None = None
+    shortest: int | None = None
     device: int | None = None
-    flops: Natural | None = None
-    bytes: Natural | None = None
+    flops: int | None = None
+    bytes: int | None = None
     allocated: int | None = None
-    allocations: Natural | None = None
+    allocations: int | None = None
     peak: int | None = None
     retained: int | None = None
-    parameters: Natural | None = None
-    unknown: Natural = 0
-    calls_without_bytes: Natural = 0
-    lower_bound: Natural | None = None
+    parameters: int | None = None
+    unknown: int = 0
+    calls_without_bytes: int = 0
+    lower_bound: int | None = None
     bound: Bound | None = None
     kernel: Kernel | None = None
 

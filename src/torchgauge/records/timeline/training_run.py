@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchgauge.records.environment import Environment
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import Amount, Interval, MeasurementWarning, Natural
+from torchgauge.records.record import Interval, MeasurementWarning
 from torchgauge.records.timeline.loop import Loop, Rank, saved_by_rank
 from torchgauge.records.timeline.tree import Tree
 from torchgauge.records.work.utilization import Utilization
@@ -53,21 +53,21 @@ class TrainingRun(Exported, frozen=True, kw_only=True):
     environment: Environment
     program: str = ""
     rank: Rank | None = None
-    replicas: Natural | None = 1
-    count: Natural = 0
-    rated: Natural = 0
-    time: Amount = 0.0
-    data_wait: Amount = 0.0
-    between: Amount = 0.0
-    durations: tuple[Amount, ...] = ()
+    replicas: int | None = 1
+    count: int = 0
+    rated: int = 0
+    time: float = 0.0
+    data_wait: float = 0.0
+    between: float = 0.0
+    durations: tuple[float, ...] = ()
     interval: Interval | None = None
-    micro_batches: Amount | None = None
-    samples: Natural | None = None
-    tokens: Natural | None = None
+    micro_batches: float | None = None
+    samples: int | None = None
+    tokens: int | None = None
     utilization: Utilization | None = None
-    counted: Natural = 0
+    counted: int = 0
     unknown: str = ""
-    memory_peak: Natural | None = None
+    memory_peak: int | None = None
     window: Loop | None = None
     interrupted: bool = False
     warnings: tuple[MeasurementWarning, ...] = ()

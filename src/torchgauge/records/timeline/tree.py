@@ -9,15 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
 from torchgauge.errors import InputError
-from torchgauge.records.record import (
-    Amount,
-    How,
-    Interval,
-    MeasurementWarning,
-    Natural,
-    Record,
-    UnfitError,
-)
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record, UnfitError
 from torchgauge.records.timeline.node import Node, Totals, TreeRow
 from torchgauge.records.timeline.table import Table
 from torchgauge.similar import similar
@@ -45,8 +37,8 @@ class Lane(Record, frozen=True, kw_only=True):
 
     name: str
     group: Group
-    rows: tuple[Natural, ...]
-    left_out: Natural = 0
+    rows: tuple[int, ...]
+    left_out: int = 0
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -67,15 +59,15 @@ class Timeline(Record, frozen=True, kw_only=True):
         version: Of this layout.
     """
 
-    duration: Natural
+    duration: int
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
     places: tuple[tuple[str, str], ...]
     lanes: tuple[Lane, ...]
-    events: Natural
+    events: int
     columns: bytes
-    sizes: tuple[Natural, ...]
-    version: Natural = 1
+    sizes: tuple[int, ...]
+    version: int = 1
 
 
 def disagreements(timeline: Timeline) -> Iterator[str]:
@@ -113,10 +105,10 @@ class TracedLine(Record, frozen=True, kw_only=True):
         source: Its text.
     """
 
-    line: Natural
-    hits: Natural
-    time: Amount
-    allocated: Natural | None = None
+    line: int
+    hits: int
+    time: float
+    allocated: int | None = None
     source: str = ""
 
 
@@ -135,10 +127,10 @@ class TracedFunction(Record, frozen=True, kw_only=True):
 
     file: str
     name: str
-    line: Natural
-    calls: Natural
-    time: Amount
-    allocated: Natural | None = None
+    line: int
+    calls: int
+    time: float
+    allocated: int | None = None
     lines: tuple[TracedLine, ...] = ()
 
 
@@ -150,11 +142,11 @@ class LineTime(Record, frozen=True, kw_only=True):
     """
 
     file: str
-    line: Natural
+    line: int
     layer: str
-    time: Amount
-    share: Amount
-    samples: Natural
+    time: float
+    share: float
+    samples: int
     source: str = ""
 
 
@@ -191,8 +183,8 @@ class DeviceUse(Record, frozen=True, kw_only=True):
     """
 
     device: int | None
-    busy: Amount
-    idle: Amount
+    busy: float
+    idle: float
 
 
 Detail = Literal["summary", "layers", "operators", "kernels"]
@@ -212,9 +204,9 @@ class Pass(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    steps: Natural
-    duration: Amount
-    bare: Amount | None = None
+    steps: int
+    duration: float
+    bare: float | None = None
     bare_interval: Interval | None = None
     per_node: float | None = None
     per_tiny_node: float | None = None
@@ -253,8 +245,8 @@ class Tree(Record, frozen=True, kw_only=True, dict=True):
     step: Literal["inference", "training", "loop"] = "inference"
     passes: tuple[Pass, ...] = ()
     residual: float | None = None
-    headline_ratio: Amount | None = None
-    steps: Natural = 1
+    headline_ratio: float | None = None
+    steps: int = 1
     varies: bool = False
     devices: tuple[DeviceUse, ...] = ()
     allocator: str = "CPU"

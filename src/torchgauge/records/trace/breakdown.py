@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from torchgauge.records.record import Amount, Natural, Record
+from torchgauge.records.record import Record
 
 Work = Literal["kernel", "copy", "memory set"]
 Limiter = Literal["warps", "blocks", "registers", "shared memory", "grid"]
-Triple = tuple[Natural, Natural, Natural]
+Triple = tuple[int, int, int]
 # The parts of a device's window.
 Part = Literal[
     "compute", "communication", "copies", "idle: host", "idle: device", "idle: other",
@@ -22,8 +22,8 @@ class Collective(Record, frozen=True, kw_only=True):
 
     name: str
     dtype: str | None = None
-    elements: Natural | None = None
-    group_size: Natural | None = None
+    elements: int | None = None
+    group_size: int | None = None
 
 
 class Kernel(Record, frozen=True, kw_only=True):
@@ -37,19 +37,19 @@ class Kernel(Record, frozen=True, kw_only=True):
     not pinned. `launched`: whether the recording has its launch; `graph`: a CUDA graph ran it.
     """
 
-    durations: tuple[Natural, ...]
+    durations: tuple[int, ...]
     work: Work = "kernel"
     device: int | None = None
     streams: tuple[int, ...] = ()
     grid: Triple | None = None
     block: Triple | None = None
-    registers: Natural | None = None
-    shared_memory: Natural | None = None
-    occupancy: Amount | None = None
+    registers: int | None = None
+    shared_memory: int | None = None
+    occupancy: float | None = None
     limiter: Limiter | None = None
     launched: bool = True
     graph: bool = False
-    bytes: Natural | None = None
+    bytes: int | None = None
     pageable: bool | None = None
     collective: Collective | None = None
 
@@ -89,12 +89,12 @@ class KernelSequence(Record, frozen=True, kw_only=True):
     device: int | None
     stream: int | None
     names: tuple[str, ...]
-    durations: tuple[Amount, ...]
-    repeats: Natural
-    runs: Natural
-    time: Amount
-    share: Amount
-    span: Amount
+    durations: tuple[float, ...]
+    repeats: int
+    runs: int
+    time: float
+    share: float
+    span: float
 
 
 class Idle(Record, frozen=True, kw_only=True):
@@ -112,12 +112,12 @@ class Idle(Record, frozen=True, kw_only=True):
             from one launch to the next.
     """
 
-    host_wait: Amount = 0.0
-    kernel_wait: Amount = 0.0
-    other: Amount = 0.0
-    unknown: Amount = 0.0
-    outside: Amount = 0.0
-    between_launches: Amount | None = None
+    host_wait: float = 0.0
+    kernel_wait: float = 0.0
+    other: float = 0.0
+    unknown: float = 0.0
+    outside: float = 0.0
+    between_launches: float | None = None
 
     @property
     def total(self) -> float:
@@ -135,14 +135,14 @@ class Breakdown(Record, frozen=True, kw_only=True):
     several ran at once count once. `activities` is the number of kernels, copies and memory sets.
     """
 
-    window: Amount
-    compute: Amount
-    communication: Amount
-    copies: Amount
-    exposed_communication: Amount
-    exposed_copies: Amount
+    window: float
+    compute: float
+    communication: float
+    copies: float
+    exposed_communication: float
+    exposed_copies: float
     idle: Idle
-    activities: Natural
+    activities: int
 
     @property
     def busy(self) -> float:
@@ -185,8 +185,8 @@ class LatePiece(Record, frozen=True, kw_only=True):
 
     name: str
     begin: float
-    idle: Amount
-    delay: Amount
+    idle: float
+    delay: float
     first_of_stream: bool
 
     @property
@@ -218,8 +218,8 @@ class PathItem(Record, frozen=True, kw_only=True):
 
     link: Link
     name: str
-    count: Natural
-    time: Amount
+    count: int
+    time: float
 
 
 class CriticalPath(Record, frozen=True, kw_only=True):
@@ -239,14 +239,14 @@ class CriticalPath(Record, frozen=True, kw_only=True):
         items: The names with most of the time.
     """
 
-    length: Amount
-    compute: Amount
-    communication: Amount
-    copy: Amount
-    host: Amount
-    launch: Amount
-    pause: Amount
-    wait: Amount | None = None
+    length: float
+    compute: float
+    communication: float
+    copy: float
+    host: float
+    launch: float
+    pause: float
+    wait: float | None = None
     items: tuple[PathItem, ...] = ()
 
 
@@ -267,14 +267,14 @@ class ServingPhase(Record, frozen=True, kw_only=True):
     """
 
     phase: str
-    steps: Natural
-    requests: Natural
-    tokens: Natural | None
-    host: Amount
+    steps: int
+    requests: int
+    tokens: int | None
+    host: float
     device: float
-    step_host: Amount
-    step_device: Amount
-    distance: Amount | None
+    step_host: float
+    step_device: float
+    distance: float | None
 
 
 class UnknownRole(Record, frozen=True, kw_only=True):
@@ -291,5 +291,5 @@ class UnknownRole(Record, frozen=True, kw_only=True):
     name: str
     device: int | None
     stream: int | None
-    count: Natural
-    time: Amount
+    count: int
+    time: float

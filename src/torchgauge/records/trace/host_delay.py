@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.records.record import Amount, Natural, Record
+from torchgauge.records.record import Record
 
 Cause = Literal[
     "garbage collection",
@@ -43,12 +43,12 @@ class HostDelay(Record, frozen=True, kw_only=True):
 
     cause: Cause
     name: str
-    calls: Natural
-    time: Amount
-    longest: Amount
-    idle: Amount | None = None
-    steps: Natural = 1
-    duration: Amount | None = None
+    calls: int
+    time: float
+    longest: float
+    idle: float | None = None
+    steps: int = 1
+    duration: float | None = None
 
     @property
     def cost(self) -> float:

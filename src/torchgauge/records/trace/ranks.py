@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import Amount, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import Interval, MeasurementWarning, Record
 from torchgauge.records.timeline.loop import LoopVerdict
 
 Differing = Literal[
@@ -46,11 +46,11 @@ class Straggler(Record, frozen=True, kw_only=True):
         differences: What it has more of than the ranks that are not late, most first.
     """
 
-    rank: Natural
-    lost: Amount
+    rank: int
+    lost: float
     interval: Interval
-    last: Natural
-    units: Natural
+    last: int
+    units: int
     unit: Literal["step", "call"]
     differences: tuple[RankDifference, ...] = ()
 
@@ -68,11 +68,11 @@ class LateCall(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    bytes: Natural | None
-    number: Natural
-    time: Amount
-    rank: Natural
-    late: Amount
+    bytes: int | None
+    number: int
+    time: float
+    rank: int
+    late: float
 
 
 SCHEMA = "torchgauge.ranks/1"
@@ -91,13 +91,13 @@ class RankTime(Record, frozen=True, kw_only=True):
         mfu: The utilization of its device at its bare steps; None where it is not known.
     """
 
-    number: Natural
-    steps: Natural
-    step: Amount
-    work: Amount
-    waiting: Amount
-    communication: Amount
-    mfu: Amount | None = None
+    number: int
+    steps: int
+    step: float
+    work: float
+    waiting: float
+    communication: float
+    mfu: float | None = None
 
 
 class Ranks(Exported, frozen=True, kw_only=True):
@@ -114,12 +114,12 @@ class Ranks(Exported, frozen=True, kw_only=True):
     """
 
     schema: str = SCHEMA
-    world: Natural
+    world: int
     ranks: tuple[RankTime, ...]
-    missing: tuple[Natural, ...] = ()
-    straggler: Natural | None = None
-    lost: Amount | None = None
-    share: Amount | None = None
-    exposed: Amount | None = None
+    missing: tuple[int, ...] = ()
+    straggler: int | None = None
+    lost: float | None = None
+    share: float | None = None
+    exposed: float | None = None
     verdict: LoopVerdict | None = None
     warnings: tuple[MeasurementWarning, ...] = ()

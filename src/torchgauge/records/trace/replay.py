@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchgauge.records.latency.latency import Latency
-from torchgauge.records.record import Amount, Natural, Record
+from torchgauge.records.record import Record
 
 
 class RecordedCall(Record, frozen=True, kw_only=True):
@@ -15,13 +15,13 @@ class RecordedCall(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    number: Natural
-    calls: Natural
+    number: int
+    calls: int
     dims: tuple[object, ...]
     types: tuple[str, ...]
     strides: tuple[object, ...] | None
     inputs: tuple[str, ...] | None
-    host: Amount
+    host: float
     device: float | None
     device_name: str = ""
 

@@ -9,7 +9,7 @@ import msgspec
 from torchgauge.records import rendering
 from torchgauge.records.exported import Exported
 from torchgauge.records.finding import Finding
-from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
+from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline import tables
 from torchgauge.records.timeline.table import Table
 from torchgauge.records.timeline.tree import Tree
@@ -30,8 +30,8 @@ class UncountedEvents(Record, frozen=True, kw_only=True):
     """
 
     category: str
-    count: Natural
-    time: Amount
+    count: int
+    time: float
 
 
 class Contents(Record, frozen=True, kw_only=True):
@@ -45,18 +45,18 @@ class Contents(Record, frozen=True, kw_only=True):
     first.
     """
 
-    events: Natural
-    operators: Natural
-    launches: Natural
-    device_work: Natural
-    python: Natural
-    memory: Natural
+    events: int
+    operators: int
+    launches: int
+    device_work: int
+    python: int
+    memory: int
     shapes: bool
     layers: Layers | None
     begin: int | None = None
     end: int | None = None
     recorder: str | None = None
-    steps: Natural = 0
+    steps: int = 0
     uncounted: tuple[UncountedEvents, ...] = ()
 
 
@@ -66,12 +66,12 @@ class Device(Record, frozen=True, kw_only=True):
     `threads` are what one of its `multiprocessors` keeps resident at most.
     """
 
-    number: Natural
+    number: int
     name: str
-    memory: Natural | None = None
+    memory: int | None = None
     capability: str = ""
-    multiprocessors: Natural | None = None
-    threads: Natural | None = None
+    multiprocessors: int | None = None
+    threads: int | None = None
 
 
 class Copies(Record, frozen=True, kw_only=True):
@@ -81,9 +81,9 @@ class Copies(Record, frozen=True, kw_only=True):
     """
 
     kind: str
-    count: Natural
-    time: Amount
-    bytes: Natural | None
+    count: int
+    time: float
+    bytes: int | None
     pageable: bool | None = None
 
     @property
@@ -104,14 +104,14 @@ class Collectives(Record, frozen=True, kw_only=True):
 
     name: str
     dtype: str | None
-    bytes: Natural | None
-    group: Natural | None
-    calls: Natural
-    time: Amount
-    exposed: Amount
-    wait: Amount | None = None
-    transfer: Amount | None = None
-    bus_bandwidth: Amount | None = None
+    bytes: int | None
+    group: int | None
+    calls: int
+    time: float
+    exposed: float
+    wait: float | None = None
+    transfer: float | None = None
+    bus_bandwidth: float | None = None
 
 
 class Queue(Record, frozen=True, kw_only=True):
@@ -124,11 +124,11 @@ class Queue(Record, frozen=True, kw_only=True):
 
     device: int | None
     stream: int | None
-    mean: Amount
-    max_length: Natural
-    empty: Amount
-    delay_median: Amount
-    delay_p99: Amount
+    mean: float
+    max_length: int
+    empty: float
+    delay_median: float
+    delay_p99: float
 
 
 class Synchronisation(Record, frozen=True, kw_only=True):
@@ -143,9 +143,9 @@ class Synchronisation(Record, frozen=True, kw_only=True):
     call: str
     operator: str
     layer: str
-    count: Natural
-    time: Amount
-    idle: Amount = 0.0
+    count: int
+    time: float
+    idle: float = 0.0
     function: str = ""
 
 
@@ -163,9 +163,9 @@ class MemoryUse(Record, frozen=True, kw_only=True):
     peak: int
     peak_at: float
     after: int
-    reserved: Natural | None
-    allocations: Natural
-    allocated: Natural
+    reserved: int | None
+    allocations: int
+    allocated: int
     timeline: tuple[tuple[float, int, int | None], ...] = ()
 
 
@@ -178,12 +178,12 @@ class GraphReplays(Record, frozen=True, kw_only=True):
     `without_sizes` those of them whose operands are not: captures of several sizes fit.
     """
 
-    launches: Natural
-    work: Natural
-    joined: Natural = 0
-    without_sizes: Natural = 0
-    captured: Natural = 0
-    capture_time: Amount = 0.0
+    launches: int
+    work: int
+    joined: int = 0
+    without_sizes: int = 0
+    captured: int = 0
+    capture_time: float = 0.0
 
 
 class RankTrace(Record, frozen=True, kw_only=True, dict=True):
@@ -205,21 +205,21 @@ class RankTrace(Record, frozen=True, kw_only=True, dict=True):
     """
 
     file: str
-    rank: Natural | None
-    world: Natural | None
-    window: Amount
+    rank: int | None
+    world: int | None
+    window: float
     contents: Contents
     devices: tuple[Device, ...]
     times: tuple[breakdown.DeviceTime, ...]
     tree: Tree
-    device_time: Amount
-    launched_before: Amount
+    device_time: float
+    launched_before: float
     versions: dict[str, str] = msgspec.field(default_factory=dict)
     roofs: Roofs | None = None
     copies: tuple[Copies, ...] = ()
     collectives: tuple[Collectives, ...] = ()
-    exposed_last: Amount | None = None
-    sent: dict[int, Natural] = msgspec.field(default_factory=dict)
+    exposed_last: float | None = None
+    sent: dict[int, int] = msgspec.field(default_factory=dict)
     unknown_roles: tuple[breakdown.UnknownRole, ...] = ()
     queues: tuple[Queue, ...] = ()
     synchronisations: tuple[Synchronisation, ...] = ()
@@ -272,11 +272,11 @@ class RankWait(Record, frozen=True, kw_only=True):
     most ranks share too few.
     """
 
-    rank: Natural
-    waits: Amount
-    waited_for: Amount
+    rank: int
+    waits: float
+    waited_for: float
     skew: float
-    kernel_time: Amount | None = None
+    kernel_time: float | None = None
 
 
 class SlowCall(Record, frozen=True, kw_only=True):
@@ -287,11 +287,11 @@ class SlowCall(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    bytes: Natural | None
-    number: Natural
-    time: Amount
-    transfer: Amount
-    usual: Amount
+    bytes: int | None
+    number: int
+    time: float
+    transfer: float
+    usual: float
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -306,14 +306,14 @@ class Job(Record, frozen=True, kw_only=True):
     group have equally often: those that differ from most are left out of them.
     """
 
-    calls: Natural
+    calls: int
     waits: tuple[RankWait, ...]
     slow: tuple[SlowCall, ...] = ()
     late: tuple[LateCall, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
-    straggler: Natural | None = None
-    lost: Amount | None = None
-    unmatched: Natural = 0
+    straggler: int | None = None
+    lost: float | None = None
+    unmatched: int = 0
 
     @property
     def lost_by_rank(self) -> dict[int, float]:
@@ -332,7 +332,7 @@ class Trace(Exported, frozen=True, kw_only=True):
     schema: str = SCHEMA
     name: str
     ranks: tuple[RankTrace, ...]
-    missing: tuple[Natural, ...] = ()
+    missing: tuple[int, ...] = ()
     job: Job | None = None
     findings: tuple[Finding, ...] = ()
     warnings: tuple[MeasurementWarning, ...] = ()

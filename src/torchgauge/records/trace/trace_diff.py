@@ -6,7 +6,7 @@ from typing import Literal
 
 from torchgauge.records.comparison import Difference, Place
 from torchgauge.records.exported import Exported
-from torchgauge.records.record import Amount, MeasurementWarning, Natural, Record
+from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.timeline.tree import Timeline
 from torchgauge.records.trace.breakdown import Part
 from torchgauge.records.trace.host_delay import Cause
@@ -24,10 +24,10 @@ class TraceSide(Record, frozen=True, kw_only=True):
 
     label: str
     device: str
-    rank: Natural | None
-    world: Natural | None
-    steps: Natural
-    window: Amount
+    rank: int | None
+    world: int | None
+    steps: int
+    window: float
     timeline: Timeline | None = None
 
 
@@ -35,8 +35,8 @@ class PartChange(Record, frozen=True, kw_only=True):
     """A part of the devices' time on both sides, in seconds of a step."""
 
     part: Part
-    baseline: Amount
-    current: Amount
+    baseline: float
+    current: float
 
     @property
     def contribution(self) -> float:
@@ -53,8 +53,8 @@ class DelayChange(Record, frozen=True, kw_only=True):
     """
 
     cause: Cause
-    baseline: Amount
-    current: Amount
+    baseline: float
+    current: float
     baseline_name: str = ""
     current_name: str = ""
 
@@ -88,7 +88,7 @@ class TraceDiff(Exported, frozen=True, kw_only=True):
     baseline: TraceSide
     current: TraceSide
     differences: tuple[Difference, ...] = ()
-    window: Amount = 0.0
+    window: float = 0.0
     parts: tuple[PartChange, ...] = ()
     delays: tuple[DelayChange, ...] = ()
     tables: tuple[Changes, ...] = ()

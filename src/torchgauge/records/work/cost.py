@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from torchgauge.records.record import How, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, MeasurementWarning, Record
 
 Phase = Literal["forward", "backward", "recompute"]
 
@@ -20,16 +20,16 @@ class CostRow(Record, frozen=True, kw_only=True):
     operations of an operator without a formula (`has_formula` False) are in no figure.
     """
 
-    node: Natural
+    node: int
     operator: str
     phase: Phase
     dtype: str
-    calls: Natural
-    matmul_flops: Natural = 0
-    causal_matmul_flops: Natural = 0
-    vector_flops: Natural = 0
-    integer_ops: Natural = 0
-    bytes: Natural = 0
+    calls: int
+    matmul_flops: int = 0
+    causal_matmul_flops: int = 0
+    vector_flops: int = 0
+    integer_ops: int = 0
+    bytes: int = 0
     has_formula: bool = True
     estimated: bool = False
 
@@ -50,8 +50,8 @@ class CostNode(Record, frozen=True, kw_only=True):
     path: str
     kind: str
     parent: int
-    calls: Natural
-    parameters: Natural | None = 0
+    calls: int
+    parameters: int | None = 0
     inputs: str | None = None
     outputs: str | None = None
 
@@ -77,7 +77,7 @@ class NotCalled(Record, frozen=True, kw_only=True):
 
     path: str
     kind: str
-    parameters: Natural
+    parameters: int
 
 
 class Work(NamedTuple):
@@ -189,9 +189,9 @@ class Cost(Record, frozen=True, kw_only=True):
     counted_on: str
     collapsed: tuple[str, ...] = ()
     not_called: tuple[NotCalled, ...] = ()
-    retained_for_backward: Natural | None = None
-    kernels: dict[str, Natural] = msgspec.field(default_factory=dict)
-    flops_range: tuple[Natural, Natural] | None = None
+    retained_for_backward: int | None = None
+    kernels: dict[str, int] = msgspec.field(default_factory=dict)
+    flops_range: tuple[int, int] | None = None
     warnings: tuple[MeasurementWarning, ...] = ()
     how: How = "counted"
 

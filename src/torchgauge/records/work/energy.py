@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.records.record import Amount, How, Interval, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, Interval, MeasurementWarning, Record
 
 EnergyPart = Literal["gpu", "package", "dram"]
 
@@ -23,12 +23,12 @@ class EnergyCounter(Record, frozen=True, kw_only=True):
 
     name: str
     part: EnergyPart
-    joules: Amount | None = None
-    idle_power: Amount | None = None
-    resolution: Amount | None = None
-    period: Amount | None = None
-    windows: tuple[Amount | None, ...] = ()
-    wraps: Natural = 0
+    joules: float | None = None
+    idle_power: float | None = None
+    resolution: float | None = None
+    period: float | None = None
+    windows: tuple[float | None, ...] = ()
+    wraps: int = 0
     reason: str = ""
 
 
@@ -60,10 +60,10 @@ class Energy(Record, frozen=True, kw_only=True):
     power: float | None = None
     per_sample: float | None = None
     per_token: float | None = None
-    calls: Natural = 0
-    duration: Amount = 0.0
-    window_times: tuple[Amount, ...] = ()
-    window_calls: tuple[Natural, ...] = ()
+    calls: int = 0
+    duration: float = 0.0
+    window_times: tuple[float, ...] = ()
+    window_calls: tuple[int, ...] = ()
     counters: tuple[EnergyCounter, ...] = ()
     reason: str = ""
     warnings: tuple[MeasurementWarning, ...] = ()

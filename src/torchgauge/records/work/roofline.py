@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from torchgauge.records.record import Amount, How, Natural, Record
+from torchgauge.records.record import How, Record
 
 Bound = Literal["compute", "memory", "overhead"]
 Confidence = Literal["clear", "likely", "unsure"]
@@ -20,8 +20,8 @@ _BYTE = frozenset({"int8", "uint8", "qint8", "quint8"})
 class BandwidthPoint(Record, frozen=True, kw_only=True):
     """Bytes per second, read and written together, on a working set of this size."""
 
-    working_set: Natural
-    bytes_per_second: Amount
+    working_set: int
+    bytes_per_second: float
 
 
 class Roofs(Record, frozen=True, kw_only=True):
@@ -56,20 +56,20 @@ class Roofs(Record, frozen=True, kw_only=True):
     device: str
     source: Literal["measured", "datasheet"]
     method: str
-    peaks: dict[str, Amount]
+    peaks: dict[str, float]
     bandwidth: tuple[BandwidthPoint, ...]
     libraries: dict[str, str] = msgspec.field(default_factory=dict)
     extent: Literal["full", "quick"] = "full"
     quality: Literal["quiet", "busy"] | None = None
     created: str = ""
     machine: str = ""
-    threads: Natural | None = None
+    threads: int | None = None
     torch: str = ""
-    last_level_cache: Natural | None = None
-    memory: Natural | None = None
-    dispatch: Amount | None = None
-    other: Amount | None = None
-    spread: Amount | None = None
+    last_level_cache: int | None = None
+    memory: int | None = None
+    dispatch: float | None = None
+    other: float | None = None
+    spread: float | None = None
     sources: dict[str, str] = msgspec.field(default_factory=dict)
 
     def peak(self, dtype: str, *, tf32: bool = False) -> float | None:
@@ -116,14 +116,14 @@ class LayerRoofline(Record, frozen=True, kw_only=True):
     `time` and what follows from it is None where layers were not timed.
     """
 
-    node: Natural
-    intensity: Amount | None
-    lower_bound: Amount
+    node: int
+    intensity: float | None
+    lower_bound: float
     bound: Bound | None
-    time: Amount | None = None
-    flops_per_second: Amount | None = None
-    bytes_per_second: Amount | None = None
-    efficiency: Amount | None = None
+    time: float | None = None
+    flops_per_second: float | None = None
+    bytes_per_second: float | None = None
+    efficiency: float | None = None
 
 
 class Roofline(Record, frozen=True, kw_only=True):
@@ -137,12 +137,12 @@ class Roofline(Record, frozen=True, kw_only=True):
     """
 
     roofs: Roofs
-    intensity: Amount | None
-    lower_bound: Amount
-    time: Amount | None
-    flops_per_second: Amount | None
-    bytes_per_second: Amount | None
-    efficiency: Amount | None
+    intensity: float | None
+    lower_bound: float
+    time: float | None
+    flops_per_second: float | None
+    bytes_per_second: float | None
+    efficiency: float | None
     at_least: bool
     layers: tuple[LayerRoofline, ...] = ()
     datasheet: Roofs | None = None
@@ -160,8 +160,8 @@ class Bottleneck(Record, frozen=True, kw_only=True):
     kind: Bound | None
     confidence: Confidence
     evidence: tuple[str, ...]
-    compute_time: Amount | None = None
-    memory_time: Amount | None = None
+    compute_time: float | None = None
+    memory_time: float | None = None
     unexplained: float | None = None
     how: How = "estimated"
 
@@ -175,9 +175,9 @@ class OtherDevice(Record, frozen=True, kw_only=True):
     """
 
     device: str
-    latency: Amount | None
-    memory: Natural
-    memory_available: Natural | None
+    latency: float | None
+    memory: int
+    memory_available: int | None
     fits: bool | None
     latency_at_least: bool
     memory_at_least: bool

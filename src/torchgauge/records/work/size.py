@@ -9,7 +9,7 @@ import msgspec
 from torchgauge.records.exported import Exported
 from torchgauge.records.memory.memory import TrainingMemory
 from torchgauge.records.onnx.graph import GraphFacts
-from torchgauge.records.record import How, MeasurementWarning, Natural, Record
+from torchgauge.records.record import How, MeasurementWarning, Record
 from torchgauge.records.target import TargetDescription
 from torchgauge.records.timeline.node import Node, base_name
 from torchgauge.records.work.cost import Cost
@@ -19,8 +19,8 @@ from torchgauge.records.work.roofline import OtherDevice
 class DtypeSize(Record, frozen=True, kw_only=True):
     """Elements and bytes of the parameters and buffers of one dtype."""
 
-    elements: Natural
-    bytes: Natural
+    elements: int
+    bytes: int
 
 
 class Size(Record, frozen=True, kw_only=True):
@@ -39,13 +39,13 @@ class Size(Record, frozen=True, kw_only=True):
             bounds.
     """
 
-    parameters: Natural
-    trainable: Natural
-    buffers: Natural
-    parameter_bytes: Natural
-    buffer_bytes: Natural
+    parameters: int
+    trainable: int
+    buffers: int
+    parameter_bytes: int
+    buffer_bytes: int
     by_dtype: dict[str, DtypeSize]
-    disk_bytes: Natural | None = None
+    disk_bytes: int | None = None
     disk_source: str = ""
     uninitialized: tuple[str, ...] = ()
     how: How = "counted"
@@ -113,7 +113,7 @@ class Count(Exported, frozen=True, kw_only=True):
     target: TargetDescription
     cost: Cost
     size: Size | None = None
-    totals: dict[str, Natural | None] = msgspec.field(default_factory=dict)
+    totals: dict[str, int | None] = msgspec.field(default_factory=dict)
     training: TrainingMemory | None = None
     other_devices: tuple[OtherDevice, ...] = ()
     graph: GraphFacts | None = None

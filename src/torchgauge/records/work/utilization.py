@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchgauge.records.record import Amount, How, Interval, Natural, Record
+from torchgauge.records.record import How, Interval, Record
 
 
 class PeakUsed(Record, frozen=True, kw_only=True):
@@ -21,18 +21,18 @@ class PeakUsed(Record, frozen=True, kw_only=True):
 
     device: str
     dtype: str
-    flops_per_second: Amount
+    flops_per_second: float
     source: Literal["datasheet", "measured"]
     document: str = ""
-    share: Amount = 1.0
+    share: float = 1.0
 
 
 class FormulaPart(Record, frozen=True, kw_only=True):
     """One term of the field's formula: FLOPs by the formula and as counted, and why they differ."""
 
     name: Literal["weights", "attention"]
-    formula: Natural
-    counted: Natural
+    formula: int
+    counted: int
     reason: str
 
     @property
@@ -56,13 +56,13 @@ class FieldFormula(Record, frozen=True, kw_only=True):
     """
 
     name: str
-    parameters: Natural
-    tokens: Natural
-    layers: Natural | None
-    width: Natural | None
-    sequence: Natural | None
+    parameters: int
+    tokens: int
+    layers: int | None
+    width: int | None
+    sequence: int | None
     parts: tuple[FormulaPart, ...]
-    mfu: Amount | None = None
+    mfu: float | None = None
     how: How = "estimated"
 
     @property
@@ -98,23 +98,23 @@ class Utilization(Record, frozen=True, kw_only=True):
         reason: Why a figure is unknown; empty where all are known.
     """
 
-    model_flops: Natural
-    executed_flops: Natural
-    seconds: Amount
+    model_flops: int
+    executed_flops: int
+    seconds: float
     average: Literal["median", "mean"] = "median"
     seconds_interval: Interval | None = None
     peak: PeakUsed | None = None
-    devices: Natural = 1
-    mfu: Amount | None = None
+    devices: int = 1
+    mfu: float | None = None
     mfu_interval: Interval | None = None
-    hfu: Amount | None = None
+    hfu: float | None = None
     hfu_interval: Interval | None = None
     formula: FieldFormula | None = None
-    tokens_per_second: Amount | None = None
-    samples_per_second: Amount | None = None
+    tokens_per_second: float | None = None
+    samples_per_second: float | None = None
     at_least: bool = False
     clock: Literal["bare", "recorded"] = "bare"
-    flops_range: tuple[Natural, Natural] | None = None
+    flops_range: tuple[int, int] | None = None
     reason: str = ""
     how: How = "estimated"
 

@@ -11,12 +11,13 @@ from time import monotonic
 from typing import Any
 
 from torchgauge.records.serving.requests import FATES, Fate
-from torchgauge.serving.client.address import Address, Token, request_bytes
+from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.columns import CODES, PENDING, Columns
 from torchgauge.serving.client.connection import Connection, LibraryClient, Sender
 from torchgauge.serving.client.dialect import Dialect
 from torchgauge.serving.client.dialects.every import dialect_named
 from torchgauge.serving.client.http2_client import IDLE_SECONDS, ConnectionPool
+from torchgauge.serving.client.request_head import RequestHead
 from torchgauge.serving.client.send_plan import Queries, SendPlan, arrivals_are_known
 from torchgauge.serving.client.timer import timer
 
@@ -29,7 +30,7 @@ _UNCONNECTED = "There was no connection yet: connecting, or the handshake of TLS
 # Of so many requests that fail alike, and none that is done, further ones would say no more. Those
 # without an answer are not among them: a server may be slow at first.
 _FAILURES = 20
-_ANSWERED = {CODES[fate] for fate in ("refused", "status", "protocol", "redirect", "tls")}
+_ANSWERED = {CODES[fate] for fate in ("refused", "status", "protocol", "answer", "redirect", "tls")}
 _PAUSE_SECONDS = 0.1  # of a user of a closed loop who got no connection
 
 
@@ -57,15 +58,12 @@ class LoadClient:
         self.interrupted = self.failed_alike = False
         self.end_moment = math.nan
         self._plan = plan
-        dialect = dialect_named(plan.api)
-        self._token = Token(plan.bearer_env) if plan.bearer_env else None
-        self._hidden = str if self._token is None else self._token.hidden
+        dialect = dialect_named(plan.api, plan.content)
         self._address = plan.address.with_default_path(dialect.path)
-        self._library = library_client(plan, self._address, dialect, self._token, self)
+        self._head = RequestHead(self._address, plan.head)
+        self._library = library_client(plan, self._address, dialect, self._head, self)
         self._requests = (
-            [request_bytes(self._address, body, self._token) for body in plan.items]
-            if self._library is None
-            else []
+            [self._head.request(body) for body in plan.items] if self._library is None else []
         )
         self._pool = ConnectionPool(self._address, dialect, self)
         self._slots = min(plan.in_flight or descriptors, descriptors)
@@ -82,7 +80,7 @@ class LoadClient:
         self._timer = timer(self._loop, self._wake)
         self._opening = 0
         # The kernel knows when whole answers came; parts of a stream are told apart by reading.
-        own = self._library is None and dialect.reader is None
+        own = self._library is None and dialect.fields is None
         self._sleeps = own and arrivals_are_known(secure=self._address.secure)
         self._loop.set_exception_handler(self._failed)
 
@@ -210,7 +208,7 @@ class LoadClient:
     def served_by(self, software: bytes) -> None:
         """Keep what the server calls itself."""
         if not self.software:
-            self.software = self._hidden(software.decode("latin-1"))[:100]
+            self.software = self._head.hidden(software.decode("latin-1"))[:100]
 
     def leads_elsewhere(self, location: str) -> bool:
         """Whether a redirect leads to another host."""
@@ -223,7 +221,7 @@ class LoadClient:
             code = _TIMEOUT
         self._note(row, code)
         if problem and fate not in self.problems:
-            self.problems[fate] = " ".join(self._hidden(problem)[:300].split())
+            self.problems[fate] = " ".join(self._head.hidden(problem)[:300].split())
         self._busy.pop(row, None)
         while self._waiting and len(self._busy) < self._slots:
             next_row = self._waiting.popleft()
@@ -325,15 +323,15 @@ class LoadClient:
 
 
 def library_client(
-    plan: SendPlan, address: Address, dialect: Dialect, token: Token | None, sender: Sender
+    plan: SendPlan, address: Address, dialect: Dialect, head: RequestHead, sender: Sender
 ) -> LibraryClient | None:
     """Return the client of a plan's protocol; None for HTTP/1.1, which is our own. Raises as it."""
     if plan.protocol == "HTTP/2":
         from torchgauge.serving.client.http2_client import Http2Client
 
-        return Http2Client(address, plan.items, dialect, token, sender)
+        return Http2Client(address, plan.items, dialect, head, sender)
     if plan.protocol == "gRPC":
         from torchgauge.serving.client.grpc_client import GrpcClient
 
-        return GrpcClient(address, plan.items, token, sender)
+        return GrpcClient(address, plan.items, head, sender)
     return None

@@ -13,12 +13,11 @@ import httptools
 
 from torchgauge.records.serving.requests import Fate
 from torchgauge.serving.client.columns import Columns
-from torchgauge.serving.client.dialect import AnswerReader, EventTooLongError
+from torchgauge.serving.client.dialect import LONGEST_TEXT, AnswerReader
 from torchgauge.serving.client.dialects.every import read_timing
+from torchgauge.serving.client.framing import EventTooLongError
 from torchgauge.serving.client.send_plan import MESSAGE_SIZE, Ancillary, arrived, stamp_arrivals
 
-LONGEST_TEXT = 1 << 12
-"""Bytes of an error's body that are read: more than is kept, which ends in no half of a token."""
 LONGEST_HEAD = 1 << 17
 """Bytes of the longest head of an answer; a longer one is a violation of the protocol."""
 _DELIMITERS = (b"content-length", b"transfer-encoding")
@@ -297,9 +296,11 @@ class Connection:
             if self._location and self._sender.leads_elsewhere(self._location.decode("latin-1")):
                 return "redirect"
             return "status"
-        if self._reading and self._reader is not None:
-            return self._reader.finish(self._now)
-        return "done"
+        if not self._reading or self._reader is None:
+            return "done"
+        fate = self._reader.finish(self._now)
+        self._text = self._reader.text
+        return fate
 
     def _finish(self, fate: Fate) -> None:
         """Report a whole answer, and be idle if the connection can be used again."""

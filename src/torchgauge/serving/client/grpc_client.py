@@ -10,8 +10,9 @@ from typing import Any
 from torchgauge.errors import InputError
 from torchgauge.imports import required
 from torchgauge.records.serving.requests import Fate
-from torchgauge.serving.client.address import Address, Token
+from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.connection import Sender
+from torchgauge.serving.client.request_head import RequestHead
 
 # Field of the contents that has the values of a type, as KServe's protocol names them.
 _CONTENTS = {
@@ -30,7 +31,7 @@ class GrpcClient:
     """Calls `ModelInfer` of the model that the path names: grpc://HOST:PORT/MODEL[/VERSION]."""
 
     def __init__(
-        self, address: Address, items: Sequence[bytes], token: Token | None, sender: Sender
+        self, address: Address, items: Sequence[bytes], head: RequestHead, sender: Sender
     ) -> None:
         messages = "tritonclient.grpc.service_pb2"
         grpc, service_pb2, service_pb2_grpc = (
@@ -51,10 +52,7 @@ class GrpcClient:
         else:
             self._channel = grpc.aio.insecure_channel(place, options=options)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-        self._metadata: tuple[tuple[str, str], ...] = ()
-        if token is not None:
-            name, _, value = token.header.strip().partition(": ")
-            self._metadata = ((name.lower(), value),)
+        self._metadata = tuple((name.lower(), value) for name, value in head.given_headers)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -1,26 +1,27 @@
-"""Requests by HTTP/2, which httpx sends: many at once on one connection."""
+"""Requests by HTTP/2, which httpcore sends: many at once on one connection."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import math
 import socket
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any
 
 from torchgauge.errors import text_of
 from torchgauge.imports import required
 from torchgauge.records.serving.requests import Fate
-from torchgauge.serving.client.address import Address, Token
+from torchgauge.serving.client.address import Address
 from torchgauge.serving.client.columns import PENDING
-from torchgauge.serving.client.connection import LONGEST_TEXT, Connection, Sender, note_content
-from torchgauge.serving.client.dialect import Dialect
+from torchgauge.serving.client.connection import Connection, Sender, note_content
+from torchgauge.serving.client.dialect import LONGEST_TEXT, Dialect
 from torchgauge.serving.client.dialects.every import read_timing
-from torchgauge.version import version
+from torchgauge.serving.client.request_head import RequestHead
 
 IDLE_SECONDS = 1.0
 """A connection that was idle for longer is not used again: its server may be closing it."""
@@ -82,8 +83,7 @@ class ConnectionPool:
                     self._hosts.remove(host)
                     self._hosts.insert(0, host)
                 self.opened += 1
-                reader = self._dialect.reader
-                return Connection(stream, loop, self._sender, reader() if reader else None)
+                return Connection(stream, loop, self._sender, self._dialect.reader())
         raise problem
 
     def fate_of(self, error: OSError) -> Fate:
@@ -142,77 +142,132 @@ def fate_of(error: OSError, *, secure: bool) -> Fate:
     return "tls" if secure and lost else "refused"
 
 
+_FRAME_HEAD, _SETTINGS = 9, 4
+_LONGEST_FRAME = 1 << 14  # bytes; no longer ones are asked for
+
+
+class _Stream:
+    """A stream of httpcore's that reads frames of HTTP/2 alone.
+
+    h2 waits for the whole of a frame before it looks at its length, so of an answer of another
+    protocol it would wait for megabytes.
+    """
+
+    def __init__(self, stream: Any, violation: type[Exception]) -> None:
+        self._stream, self._violation = stream, violation
+        self._head, self._payload_left, self._begun = b"", 0, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def start_tls(self, **options: Any) -> _Stream:
+        """Return the stream, secured."""
+        return _Stream(await self._stream.start_tls(**options), self._violation)
+
+    async def read(self, size: int, timeout: float | None = None) -> bytes:
+        """Return what comes next. Raises the violation."""
+        data: bytes = await self._stream.read(size, timeout)
+        self._head += data[self._payload_left :]
+        self._payload_left = max(self._payload_left - len(data), 0)
+        while len(self._head) >= _FRAME_HEAD:
+            length, kind = int.from_bytes(self._head[:3]), self._head[3]
+            if length > _LONGEST_FRAME or not (self._begun or kind == _SETTINGS):
+                raise self._violation("the server does not speak HTTP/2")
+            self._begun = True
+            self._payload_left = max(_FRAME_HEAD + length - len(self._head), 0)
+            self._head = self._head[_FRAME_HEAD + length :]
+        return data
+
+
 class Http2Client:
-    """Sends by httpx. Without TLS the server is expected to speak HTTP/2 from the first byte."""
+    """Sends by httpcore. Without TLS the server is expected to speak HTTP/2 from the first byte."""
 
     def __init__(
         self,
         address: Address,
         items: Sequence[bytes],
         dialect: Dialect,
-        token: Token | None,
+        head: RequestHead,
         sender: Sender,
     ) -> None:
-        # The first is else imported while the first request is due.
-        for module in ("h2.connection", "httpx"):
-            httpx = required(module, "http2", "Sending by HTTP/2", "httpx with h2")
+        # The first are else imported while the first request is due.
+        modules = ("h2.connection", "h2.exceptions", "anyio", "httpcore")
+        _, errors, _, httpcore = (
+            required(module, "http2", "Sending by HTTP/2", "httpcore with h2") for module in modules
+        )
         self.opened = 0
-        self._httpx = httpx
-        self._address, self._items, self._dialect = address, items, dialect
-        self._token, self._sender = token, sender
-        tls: Any = ssl.create_default_context() if address.secure else False
-        self._client = httpx.AsyncClient(
-            http1=False, http2=True, verify=tls, timeout=None, trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-        )  # fmt: skip
+        self._httpcore, self._violation = httpcore, errors.ProtocolError
+        self._address, self._dialect, self._sender = address, dialect, sender
+        self._url = f"{address.scheme}://{address.authority}{address.target}"
+        self._requests = [(head.method(body), head.headers(body), body or None) for body in items]
+        self._pending: set[int] = set()
         # Only addresses that were checked are connected to: the name is in the head and in TLS.
-        host = address.listening_host()
-        host = f"[{host}]" if ":" in host else host
-        self._url = f"{address.scheme}://{host}:{address.port}{address.target}"
-        self._head = {
-            "Host": address.authority,
-            "User-Agent": f"torchgauge/{version()}",
-            "Accept": "application/json, text/event-stream",
-        }
-        if token is not None:
-            name, _, value = token.header.strip().partition(": ")
-            self._head[name] = value
+        self._host, self._backend = address.listening_host(), httpcore.AnyIOBackend()
+        # An answer without a status is else taken for one of 200.
+        httpcore.AsyncHTTP2Connection.CONFIG.validate_inbound_headers = True
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context() if address.secure else None,
+            http1=False, http2=True, max_connections=None, network_backend=self,
+        )  # fmt: skip
+
+    async def connect_tcp(self, host: str, port: int, **options: Any) -> _Stream:  # noqa: ARG002 - it may have another address by now
+        """Connect to the address that was checked, as httpcore asks its backend to."""
+        stream = await self._backend.connect_tcp(self._host, port, **options)
+        self.opened += 1
+        return _Stream(stream, self._violation)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._pool.aclose()
 
     async def exchange(self, row: int, ready: float) -> None:
         """Send a request that could be sent since `ready`, read its answer, report its fate."""
         columns = self._sender.columns
-        body = self._items[columns.item[row]]
-        head = self._head | ({"Content-Type": "application/json"} if body else {})
-        request = self._client.build_request(
-            "POST" if body else "GET", self._url, headers=head, content=body or None,
-            extensions={"sni_hostname": self._address.host},
-        )  # fmt: skip
+        method, headers, body = self._requests[columns.item[row]]
         now = monotonic()
         columns.lateness.append(now - ready)
         columns.sent[row] = now  # when it was handed to the library
+        self._pending.add(row)
         try:
-            response = await self._send(request)
+            response = await self._send(
+                self._httpcore.Request(method, self._url, headers=headers, content=body)
+            )
             try:
-                fate, body = await self._read(row, response)
+                fate, text = await self._read(row, response)
             finally:
                 await response.aclose()
-        except self._httpx.ConnectError as error:
-            self._sender.ended(row, _unconnected(error, self._address), monotonic(), str(error))
-        except self._httpx.RemoteProtocolError as error:
-            # Of a server that closes the connection, and of one that speaks another protocol.
-            fate = "reset" if "disconnect" in str(error).lower() else "protocol"
-            self._sender.ended(row, fate, monotonic(), str(error))
-        except (self._httpx.TransportError, OSError) as error:
-            self._sender.ended(row, "reset", monotonic(), str(error))
         except Exception as error:  # noqa: BLE001 - httpcore may fail in a request that is cancelled
             if columns.fate[row] == PENDING:
-                self._sender.ended(row, "protocol", monotonic(), text_of(error))
+                await self._failed(row, error)
         else:
-            self._sender.ended(row, fate, columns.last[row], body.decode(errors="replace"))
+            self._sender.ended(row, fate, columns.last[row], text.decode(errors="replace"))
+        finally:
+            self._pending.discard(row)
+
+    async def _failed(self, row: int, error: Exception) -> None:
+        """Report a request without an answer; a violation of the protocol fails all on the way."""
+        violations = (cause for cause in _causes(error) if isinstance(cause, self._violation))
+        violation = next(violations, None)
+        now, fate, text = monotonic(), self._fate_of(error), text_of(violation or error)
+        if fate != "protocol" or violation is None:
+            self._sender.ended(row, fate, now, text)
+            return
+        rows, self._pending = self._pending, set()
+        for other in rows:
+            if self._sender.columns.fate[other] == PENDING:
+                self._sender.ended(other, fate, now, text)
+        with contextlib.suppress(self._violation):
+            await self._pool.aclose()
+
+    def _fate_of(self, error: Exception) -> Fate:
+        library = self._httpcore
+        if isinstance(error, library.ConnectError):
+            causes = (cause for cause in _causes(error) if isinstance(cause, OSError))
+            cause = next(causes, None)
+            return "refused" if cause is None else fate_of(cause, secure=self._address.secure)
+        # A stream or a connection that the server ended is no violation.
+        ended = (library.RemoteProtocolError, library.NetworkError, OSError)
+        return "reset" if isinstance(error, ended) else "protocol"
 
     async def _send(self, request: Any) -> Any:
         """Send a request, and return its answer's head.
@@ -225,13 +280,12 @@ class Http2Client:
 
         async def traced(event: str, _: object) -> None:
             if event == "connection.connect_tcp.complete":
-                self.opened += 1
                 set_up.clear()
             elif event == "http2.send_request_headers.started":
                 set_up.set()
 
         request.extensions["trace"] = traced
-        sending = asyncio.ensure_future(self._client.send(request, stream=True))
+        sending = asyncio.ensure_future(self._pool.handle_async_request(request))
         sending.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.shield(sending)
@@ -244,42 +298,41 @@ class Http2Client:
             sending.cancel()
 
     async def _read(self, row: int, response: Any) -> tuple[Fate, bytes]:
-        """Read the answer into the columns, and return what it was, of an error with its body."""
+        """Read the answer into the columns, and return what it was, of a failure with its text."""
         columns = self._sender.columns
-        columns.status[row] = response.status_code
-        for value in response.headers.get_list("server-timing"):
-            read_timing(columns, row, value.encode("latin-1"))
-        if software := response.headers.get("server"):
-            self._sender.served_by(software.encode("latin-1"))
-        make_reader = self._dialect.reader
-        reader = make_reader() if make_reader is not None and response.is_success else None
+        columns.status[row] = response.status
+        for name, value in response.headers:
+            if name == b"server-timing":
+                read_timing(columns, row, value)
+        fields = dict(response.headers)
+        if b"server" in fields:
+            self._sender.served_by(fields[b"server"])
+        is_error = response.status >= 300
+        reader = None if is_error else self._dialect.reader()
         if reader is not None:
-            kind = response.headers.get("content-type", "").lower()
-            reader.start(streamed="text/event-stream" in kind)
-        first, body = math.nan, b""
+            kind = fields.get(b"content-type", b"").lower()
+            reader.start(streamed=b"text/event-stream" in kind)
+        first, text = math.nan, b""
         now = monotonic()
-        async for data in response.aiter_raw():
+        async for data in response.aiter_stream():
             now = monotonic()
             first = now if first != first else first
             if reader is not None:
                 reader.feed(data, now)
-            elif response.status_code >= 300:
-                body = (body + data)[:LONGEST_TEXT]
+            elif is_error:
+                text = (text + data)[:LONGEST_TEXT]
         columns.last[row] = now
         outcome: Fate = "done" if reader is None else reader.finish(now)
         note_content(columns, row, reader, first)
-        if response.status_code < 300:
-            return outcome, body
-        location = response.headers.get("location", "")
+        if not is_error:
+            return outcome, b"" if reader is None else reader.text
+        location = fields.get(b"location", b"").decode("latin-1")
         is_elsewhere = location and self._sender.leads_elsewhere(location)
-        return "redirect" if is_elsewhere else "status", body
+        return "redirect" if is_elsewhere else "status", text
 
 
-def _unconnected(error: BaseException, address: Address) -> Fate:
-    """Return the fate of a request that got no connection, by the error of the system in it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError):
-            return fate_of(cause, secure=address.secure)
-        cause = cause.__cause__ or cause.__context__
-    return "refused"
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and what it was raised for."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from torchgauge.serving.client.address import Address
+from torchgauge.serving.client.request_head import HeadOptions
 
 _SO_TIMESTAMPNS = 35  # of most architectures; others refuse it or give no such message
 _STAMP = struct.Struct("@qq")  # seconds and nanoseconds of CLOCK_REALTIME
@@ -65,7 +66,9 @@ class SendPlan:
         address: Where they go.
         protocol: How they are sent; all but HTTP/1.1 by libraries, which take more CPU time.
         api: The name of its dialect.
-        items: Bodies, which requests take in turn; an empty one is a GET.
+        content: The path of the contents of a stream, for an API without one of its own.
+        head: Method and headers.
+        items: Bodies, which requests take in turn.
         schedule: Seconds from the begin at which requests are due, ascending: equal ones are sent
             at once. None for a closed loop.
         users: In a closed loop, how many send their next query when the last one is answered.
@@ -77,7 +80,6 @@ class SendPlan:
         timeout: Seconds from when a request was due after which its answer is not waited for.
         timeout_from_sent: Whether these count from when a request got its slot instead.
         drain: Seconds after the last was due after which no answer is waited for.
-        bearer_env: Name of the environment variable that has a token for `Authorization`.
         processes: Client processes among which they are shared.
         first_item: Position of the first request among all processes' requests.
         item_step: Processes that take requests in turn.
@@ -86,6 +88,8 @@ class SendPlan:
     address: Address
     protocol: Protocol = "HTTP/1.1"
     api: str = "json"
+    content: str = ""
+    head: HeadOptions = field(default_factory=HeadOptions)
     items: tuple[bytes, ...] = (b"",)
     schedule: Sequence[float] | None = field(default=None, repr=False)
     users: int = 1
@@ -96,7 +100,6 @@ class SendPlan:
     timeout: float = 60.0
     timeout_from_sent: bool = False
     drain: float = 60.0
-    bearer_env: str = ""
     processes: int = 1
     first_item: int = 0
     item_step: int = 1

@@ -209,6 +209,7 @@ def _tables(serving: Serving) -> Iterator[doc.Block]:
         ("Server", SERVER, lambda level: level.server),
         ("Client", CLIENT, lambda level: level.client),
     )
+    notes = {"Tokens": words.several_tokens, "Server": words.server_processes}
     for name, columns, part_of in parts:
         rows = [
             doc.Row(label, {} if (part := part_of(level)) is None else doc.cells(columns, part), 1)
@@ -217,7 +218,7 @@ def _tables(serving: Serving) -> Iterator[doc.Block]:
         if any(row.cells for row in rows):
             yield doc.Table(
                 title=name, how="measured", columns=columns, rows=rows, layout="fitted",
-                notes=words.several_tokens(serving.levels) if name == "Tokens" else [],
+                notes=notes[name](serving.levels) if name in notes else [],
             )  # fmt: skip
         if name == "Tokens" and (table := _goals(serving)):
             yield table

@@ -22,6 +22,7 @@ FATES: dict[Fate, str] = {
     "status": "answered by an error",
     "protocol": "no answer of the protocol",
     "stream": "stream ended early",
+    "answer": "no answer of the API",
     "tls": "no secure connection",
     "redirect": "redirected to another host",
     "local": "no port, descriptor or memory here",
@@ -61,7 +62,8 @@ def server(served_by: ServedBy) -> str:
     if served_by.kind == "call":
         return "the target itself, called in the client's process"
     name = "reference server" if served_by.kind == "reference" else served_by.address
-    parts = [name, served_by.api] if served_by.kind == "endpoint" else [name]
+    api = f"{served_by.api} {served_by.content}".strip()
+    parts = [name, api] if served_by.kind == "endpoint" else [name]
     parts += [served_by.version] * bool(served_by.version)
     parts += [served_by.software] * (bool(served_by.software) and served_by.kind == "endpoint")
     if served_by.max_batch is not None:
@@ -200,6 +202,19 @@ def several_tokens(levels: Sequence[Level]) -> list[str]:
     if not tokens:
         return []
     return [f"ITL is between contents, which hold {units.significant(tokens, 3)} tokens each."]
+
+
+def server_processes(levels: Sequence[Level]) -> list[str]:
+    """Return which processes the server's figures are of, where that was noted."""
+    uses = [level.server for level in levels if level.server is not None and level.server.covers]
+    if not uses:
+        return []
+    number = max(use.processes for use in uses)
+    origin = "that were named" if uses[0].covers == "named" else "that listen at the address"
+    return [
+        f"Of {number:,} process{'es' * (number != 1)}: those {origin}, and what they started. "
+        "Others, such as replicas behind a proxy, are not in it: --server-pid names them."
+    ]
 
 
 def failures(serving: Serving) -> Iterator[tuple[str, str]]:
