@@ -18,10 +18,15 @@ GRID = generations.grid()
 
 
 def table(record, title):
-    """The cells of a table's rows by name."""
+    """What a table's rows say by column, by name."""
     blocks = kinds.document(record).blocks
     shown = next(b for b in blocks if isinstance(b, Table) and b.title == title)
-    return {row.name: row.cells for row in shown.rows}
+    return {
+        row.name: {
+            column.key: column.text(row) for column in shown.columns if column.key in row.cells
+        }
+        for row in shown.rows
+    }
 
 
 def facts(record, title):

@@ -78,6 +78,12 @@ class GenerationPrediction(Record, frozen=True, kw_only=True):
     extrapolated: bool = False
     how: How = "estimated"
 
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens of all prompts per second of the call."""
+        seconds = self.ttft + max(self.new_tokens - 1, 0) * self.tpot
+        return self.batch * self.new_tokens / seconds if seconds > 0 else None
+
 
 Status = Literal["done", "out of memory", "failed", "interrupted", "skipped"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from torchgauge import units
@@ -108,10 +108,16 @@ def not_comparable(differing: Sequence[Difference]) -> str:
     return f"Not comparable: the sides differ in {listed_names}. No change of {judged} is judged."
 
 
-def _before_and_after(old: int | None, new: int | None) -> str:
-    if old == new:
-        return ""
-    return " → ".join(units.amounts(old, new, "")).replace("unknown", "–")
+def _before_and_after(name: str) -> Callable[[Place], str]:
+    """Return what says a number of both sides; nothing where they are equal."""
+
+    def text(place: Place) -> str:
+        old, new = getattr(place, f"baseline_{name}"), getattr(place, f"current_{name}")
+        if old == new:
+            return ""
+        return " → ".join(units.amounts(old, new, "")).replace("unknown", "–")
+
+    return text
 
 
 PLACES = (
@@ -130,14 +136,8 @@ PLACES = (
     doc.Column("adds", get=lambda place: signed(place.contribution)),
     doc.Column("change", priority=0, get=lambda place: relative(place.change)),
     doc.Column("95 %", priority=3, get=interval),
-    doc.Column(
-        "calls", priority=5,
-        get=lambda place: _before_and_after(place.baseline_calls, place.current_calls),
-    ),
-    doc.Column(
-        "FLOPs", priority=6,
-        get=lambda place: _before_and_after(place.baseline_flops, place.current_flops),
-    ),
+    doc.Column("calls", get=_before_and_after("calls"), priority=5),
+    doc.Column("FLOPs", get=_before_and_after("flops"), priority=6),
 )  # fmt: skip
 
 
@@ -240,24 +240,40 @@ def _tree_blocks(
 
 def figures(changes: Sequence[Change]) -> doc.Table:
     """Return every figure with its change, and why some have no verdict."""
-    rows = []
-    for shape in dict.fromkeys(change.shape for change in changes):
-        of_shape = [change for change in changes if change.shape == shape]
-        is_headed = shape != "" and len(of_shape) > 1
-        rows += [doc.Row(one_line(shape), {}, 1, "strong")] * is_headed
-        rows += [
-            doc.Row(
-                change.metric if is_headed else change.label,
-                doc.cells(FIGURES, change),
-                1 + is_headed,
-                TONES[change.judgement],
-            )
-            for change in of_shape
-        ]
+    rows = rows_by_shape(
+        changes,
+        lambda change, label: doc.Row(
+            label, doc.cells(FIGURES, change), 1, TONES[change.judgement]
+        ),
+    )
     return doc.Table(
         title="Figures", how="exact ones first", columns=FIGURES, rows=rows, layout="fitted",
         notes=tuple(_reasons(changes)),
     )  # fmt: skip
+
+
+def rows_by_shape(judged: Sequence[Any], row: Callable[[Any, str], doc.Row]) -> list[doc.Row]:
+    """Return a row for each by its label, those of one shape below its name."""
+    rows: list[doc.Row] = []
+    for shape in dict.fromkeys(metric.shape for metric in judged):
+        of_shape = [metric for metric in judged if metric.shape == shape]
+        if not shape or len(of_shape) == 1:
+            rows += [row(metric, metric.label) for metric in of_shape]
+            continue
+        listed = [row(metric, metric.metric) for metric in of_shape]
+        rows.append(doc.Row(one_line(shape), {}, listed[0].level, "strong"))
+        rows += [metric._replace(level=metric.level + 1) for metric in listed]
+    return rows
+
+
+def by_reason(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield each reason with the metrics that share it, given as pairs of reason and metric."""
+    metrics: dict[str, dict[str, None]] = {}
+    for reason, metric in reasons:
+        if reason:
+            metrics.setdefault(reason, {})[metric] = None
+    for reason, names in metrics.items():
+        yield f"{', '.join(names)}: {reason}."
 
 
 def _reasons(changes: Sequence[Change]) -> Iterator[str]:
@@ -267,12 +283,7 @@ def _reasons(changes: Sequence[Change]) -> Iterator[str]:
             yield f"{change.label}: {correction_text}."
     if means := of_process_means(changes):
         yield f"{means[0].upper()}{means[1:]}."
-    reasons: dict[str, dict[str, None]] = {}
-    for change in changes:
-        if change.reason:
-            reasons.setdefault(change.reason, {})[change.metric] = None
-    for reason, metrics in reasons.items():
-        yield f"{', '.join(metrics)}: {one_line(reason)}."
+    yield from by_reason((one_line(change.reason), change.metric) for change in changes)
 
 
 def notable_places(

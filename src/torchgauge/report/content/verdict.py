@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchgauge.records.verdict import Outcome, Verdict
+from torchgauge.records.verdict import Outcome, Ruling, Verdict
 from torchgauge.report.content import document as doc
 from torchgauge.report.content import rulings
-from torchgauge.report.content.comparison import side_details
+from torchgauge.report.content.comparison import by_reason, rows_by_shape, side_details
 from torchgauge.visible import one_line
 
 MAX_REGRESSIONS = 10
@@ -59,31 +59,19 @@ def _facts(verdict: Verdict) -> doc.Facts | None:
 
 def _rulings(verdict: Verdict) -> doc.Table:
     """Return a row for each ruling, those that did not pass first."""
-    ordered, rows = rulings.failures_first(verdict), []
-    for shape in dict.fromkeys(ruling.shape for ruling in ordered):
-        of_shape = [ruling for ruling in ordered if ruling.shape == shape]
-        is_headed = shape != "" and len(of_shape) > 1
-        rows += [doc.Row(one_line(shape), {}, tone="strong")] * is_headed
-        rows += [
-            doc.Row(
-                f"{rulings.SIGNS[ruling.outcome]} "
-                f"{one_line(ruling.metric if is_headed else ruling.label)}",
-                doc.cells(COLUMNS, ruling),
-                int(is_headed),
-                TONES[ruling.outcome],
-            )
-            for ruling in of_shape
-        ]
+
+    def row(ruling: Ruling, label: str) -> doc.Row:
+        name = f"{rulings.SIGNS[ruling.outcome]} {one_line(label)}"
+        return doc.Row(name, doc.cells(COLUMNS, ruling), tone=TONES[ruling.outcome])
+
+    rows = rows_by_shape(rulings.failures_first(verdict), row)
     return doc.Table(columns=COLUMNS, rows=rows, notes=tuple(_reasons(verdict)), layout="fitted")
 
 
 def _reasons(verdict: Verdict) -> Iterator[str]:
     """Yield each reason with the metrics that share it, then the method."""
-    reasons: dict[str, dict[str, None]] = {}
-    for ruling in verdict.rulings:
-        if explanation := rulings.explanation(ruling):
-            reasons.setdefault(explanation, {})[one_line(ruling.metric)] = None
-    for reason, metrics in reasons.items():
-        yield f"{', '.join(metrics)}: {reason}."
+    yield from by_reason(
+        (rulings.explanation(ruling), one_line(ruling.metric)) for ruling in verdict.rulings
+    )
     if method := rulings.method(verdict):
         yield "; ".join(method) + "."

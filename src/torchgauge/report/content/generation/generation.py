@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torchgauge import units
-from torchgauge.records.generation.cell import (
-    GenerationCell,
-    GenerationPrediction,
-    RepeatedTime,
-    StageWork,
-)
+from torchgauge.records.generation.cell import GenerationCell, GenerationPrediction, RepeatedTime
 from torchgauge.records.generation.generation import Generation, StageTree
 from torchgauge.records.work.energy import Energy
 from torchgauge.report.content.document import (
+    AtLeast,
     Block,
     Column,
     Document,
@@ -36,14 +32,9 @@ from torchgauge.report.notebook import serving_charts
 LABEL = 12
 
 
-def _time(name: str) -> Callable[[GenerationCell], str]:
-    """Return what formats a time of a cell."""
-
-    def text(cell: GenerationCell) -> str:
-        time: RepeatedTime | None = getattr(cell, name)
-        return "" if time is None else units.time(time.value, 3)
-
-    return text
+def _time(name: str) -> Callable[[GenerationCell], float | None]:
+    """Return what gets a time of a cell."""
+    return lambda cell: getattr(getattr(cell, name), "value", None)
 
 
 def _half(name: str) -> Callable[[GenerationCell], str]:
@@ -60,13 +51,9 @@ def _rate(rate: RepeatedTime | None) -> str:
     return "" if rate is None else words.rate(rate.value)
 
 
-def _size(size: float | None) -> str:
-    return "" if size is None else units.size(size, 3)
-
-
-def _used(cell: GenerationCell) -> str:
+def _used(cell: GenerationCell) -> int | None:
     cache = cell.cache
-    return "" if cache is None or cache.used == cache.held else _size(cache.used)
+    return None if cache is None or cache.used == cache.held else cache.used
 
 
 def _energy(energy: Energy | None) -> str:
@@ -87,23 +74,23 @@ def _between_share(cell: GenerationCell) -> str:
     return ""
 
 
+def _work(stage: Literal["prefill", "decode"], name: str) -> Callable[[GenerationCell], Any]:
+    """Return what gets a figure of a stage's work."""
+    return lambda cell: getattr(cell.work_of(stage), name, None)
+
+
 def _bound(stage: Literal["prefill", "decode"]) -> tuple[Column, ...]:
     """Return the columns of a stage's lower bound."""
 
-    def bounded(get: Callable[[StageWork], str]) -> Callable[[GenerationCell], str]:
-        def text(cell: GenerationCell) -> str:
-            work = cell.work_of(stage)
-            return "" if work is None or work.lower_bound is None else get(work)
-
-        return text
-
-    def reached(work: StageWork) -> str:
-        return "" if work.reached is None else "≥ " * work.at_least + units.percent(work.reached)
+    def reached(cell: GenerationCell) -> float | None:
+        work = cell.work_of(stage)
+        share = None if work is None else work.reached
+        return share if share is None or not work or not work.at_least else AtLeast(share)
 
     return (
-        Column("bound", priority=1, get=bounded(lambda work: units.time(work.lower_bound, 3))),
-        Column("bound by", left_aligned=True, get=bounded(lambda work: work.bound or "")),
-        Column("reached", get=bounded(reached)),
+        Column("bound", unit="time", get=_work(stage, "lower_bound"), priority=1),
+        Column("bound by", get=_work(stage, "bound"), left_aligned=True),
+        Column("reached", unit="percent", get=reached),
     )
 
 
@@ -112,51 +99,40 @@ def _flops(cell: GenerationCell) -> str:
     return "" if work is None or work.flops is None else units.count(work.flops, 3)
 
 
-def _moved(cell: GenerationCell) -> str:
-    work = cell.work_of("decode")
-    return "" if work is None else _size(work.bytes)
-
-
-def _predicted_rate(prediction: GenerationPrediction) -> str:
-    later = max(0, prediction.new_tokens - 1)
-    seconds = prediction.ttft + later * prediction.tpot
-    return words.rate(prediction.batch * prediction.new_tokens / seconds if seconds else None)
-
-
 SHAPES = (
-    Column("TTFT", get=_time("ttft")),
+    Column("TTFT", unit="time", get=_time("ttft")),
     Column("± TTFT", "±", priority=2, tone="faint", get=_half("ttft")),
-    Column("TPOT", get=_time("tpot")),
+    Column("TPOT", unit="time", get=_time("tpot")),
     Column("± TPOT", "±", priority=2, tone="faint", get=_half("tpot")),
     Column("tokens/s", tone="strong", get=lambda cell: _rate(cell.tokens_per_second)),
-    Column("call", priority=4, tone="faint", get=_time("end_to_end")),
+    Column("call", unit="time", get=_time("end_to_end"), priority=4, tone="faint"),
     Column("J/token", get=lambda cell: _energy(cell.energy)),
-    Column("cache", priority=1, get=lambda cell: cell.cache and _size(cell.cache.held)),
-    Column("used", "cache used", priority=5, get=_used),
-    Column("memory", priority=3, get=lambda cell: cell.memory and _size(cell.memory.peak)),
+    Column("cache", unit="bytes", get=lambda cell: cell.cache and cell.cache.held, priority=1),
+    Column("used", "cache used", "bytes", _used, priority=5),
+    Column("memory", unit="bytes", get=lambda cell: cell.memory and cell.memory.peak, priority=3),
 )
 PREFILL = (
-    Column("forward", get=_time("prefill")),
+    Column("forward", unit="time", get=_time("prefill")),
     Column("tokens/s", get=lambda cell: _rate(cell.prefill_tokens_per_second)),
     Column("FLOPs", priority=2, get=_flops),
     *_bound("prefill"),
 )
 STEP = (
-    Column("forward", get=_time("step")),
-    Column("between", get=_time("between")),
+    Column("forward", unit="time", get=_time("step")),
+    Column("between", unit="time", get=_time("between")),
     Column("share", get=_between_share),
-    Column("bytes", priority=2, get=_moved),
+    Column("bytes", unit="bytes", get=_work("decode", "bytes"), priority=2),
     *_bound("decode"),
 )
 PREDICTED = (
-    Column("TTFT", get=lambda shape: units.time(shape.ttft, 3)),
+    Column("TTFT", unit="time", get=lambda shape: shape.ttft),
     Column("± TTFT", "±", priority=1, tone="faint",
            get=lambda shape: words.share_of(shape.ttft_interval, shape.ttft)),
-    Column("TPOT", get=lambda shape: units.time(shape.tpot, 3)),
+    Column("TPOT", unit="time", get=lambda shape: shape.tpot),
     Column("± TPOT", "±", priority=1, tone="faint",
            get=lambda shape: words.share_of(shape.tpot_interval, shape.tpot)),
-    Column("tokens/s", get=_predicted_rate),
-    Column("cache", get=lambda shape: _size(shape.cache_bytes)),
+    Column("tokens/s", get=lambda shape: words.rate(shape.tokens_per_second)),
+    Column("cache", unit="bytes", get=lambda shape: shape.cache_bytes),
 )  # fmt: skip
 STAGES = {"prefill": "Prefill", "decode": "Decode step"}
 

@@ -48,7 +48,7 @@ FIGURES = (
     Figure("time per token", "time", lambda cell: _repeated(cell.tpot),
            lambda shape: Amount(shape.tpot, shape.tpot_interval)),
     Figure("tokens per second", "number", lambda cell: _repeated(cell.tokens_per_second),
-           lambda shape: Amount(_estimated_rate(shape))),
+           lambda shape: Amount(shape.tokens_per_second)),
     Figure("cache held", "bytes", lambda cell: Amount(cell.cache.held if cell.cache else None),
            lambda shape: Amount(shape.cache_bytes)),
     Figure("share of the bound, prefill", "share",
@@ -68,11 +68,6 @@ DETAILS = (
     Figure("FLOPs of a step", "count", _step("flops")),
     Figure("experts hit", "number", _step("experts")),
 )
-
-
-def _estimated_rate(shape: GenerationPrediction) -> float | None:
-    seconds = shape.ttft + max(shape.new_tokens - 1, 0) * shape.tpot
-    return shape.batch * shape.new_tokens / seconds if seconds > 0 else None
 
 
 def size(batch: int, prompt: int) -> str:
