@@ -108,6 +108,35 @@ def test_time_without_a_core_is_in_no_kind_of_short_steps_too(clock, monkeypatch
     assert times.durations == pytest.approx((0.0006,))
 
 
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_core_that_is_lost_while_the_clocks_are_read_is_lost_to_one_kind(
+    clock, monkeypatch, where
+):
+    """Between two readings of a span's end the thread may stand still for long."""
+    thread = Thread(clock, monkeypatch)
+    thread.watched.begin()
+    thread.spend(waited=2_000_000)
+    asked = thread.watched._delay.new_delay
+
+    def interrupted():
+        monkeypatch.setattr(thread.watched._delay, "new_delay", asked)
+        if where == "before":
+            thread.spend(lost=8_000_000)
+        delay = asked()
+        if where == "after":
+            thread.spend(lost=8_000_000)
+        return delay
+
+    monkeypatch.setattr(thread.watched._delay, "new_delay", interrupted)
+    depth = thread.watched.enter("forward")
+    thread.spend(waited=4_000_000)
+    thread.watched.leave(depth)
+    thread.watched.end()
+    times = thread.watched.times()
+    assert (ns(times, "outside"), ns(times, "forward")) == ([2_000_000], [4_000_000])
+    assert times.preempted == pytest.approx((0.008,))
+
+
 def test_the_system_is_asked_for_lost_time_only_where_the_thread_stood_still(clock, monkeypatch):
     thread = Thread(clock, monkeypatch)
     for number in range(10):

@@ -136,14 +136,17 @@ class StepClock:
             self.leave(len(self._stack) - 1 - self._stack[::-1].index(kind))
 
     def _switch(self) -> None:
-        now = self._now()
-        took, computed = now - self._since, self._computed()
-        still = took - (computed - self._computed_until)
-        if still > SHORTEST_PAUSE:
-            preempted = min(self._delay.new_delay(), still)
-            self._preempted += preempted
-            took -= preempted
-        self._times[self._stack[-1]] += took
+        now, computed = self._now(), self._computed()
+        took, preempted = now - self._since, 0
+        if took - (computed - self._computed_until) > SHORTEST_PAUSE:
+            preempted, before = self._delay.new_delay(), now
+            now, computed = self._now(), self._computed()
+            if now - before > SHORTEST_PAUSE:  # it lost the core just then
+                preempted += self._delay.new_delay()
+            took = now - self._since
+            preempted = min(preempted, took - (computed - self._computed_until))
+        self._preempted += preempted
+        self._times[self._stack[-1]] += took - preempted
         self._since, self._computed_until = now, computed
 
     def stop(self) -> None:
