@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from torchgauge.live.routes import Site
     from torchgauge.records.monitoring.window import Window
 
+    Read = Callable[[], list[Window]]
+    Source = tuple[str, Read | None, Callable[[], TorchgaugeError | None], Read]
+
 DESCRIPTION = """\
 Show a history and running monitors in a browser: each model with its newest figures and alerts,
 the trend of a figure and where it changed, the distribution of a window, the page of a run.
@@ -99,64 +102,52 @@ def _site(options: argparse.Namespace, executor: Executor) -> Site:
     """Open what there is to show. Raises what opening a history and reading rules raise."""
     from torchgauge.history import rules
     from torchgauge.history.retention import location
-    from torchgauge.live.history_reader import DEFAULT_RULES, HistoryReader, StoredJudgements
+    from torchgauge.live import history_reader, monitor_view
     from torchgauge.live.history_view import HistoryView
-    from torchgauge.live.monitor_view import MonitorView, judge
     from torchgauge.live.routes import Site
 
-    file_rules = None if options.alerts is None else rules.read(options.alerts)
-    reader = history = monitors = read = None
+    chosen_rules = rules.Rules(
+        history_reader.DEFAULT_RULES, window_rules=monitor_view.DEFAULT_RULES
+    )
+    if options.alerts is not None:
+        chosen_rules = rules.read(options.alerts)
+    reader = history = monitors = None
     try:
-        reader = HistoryReader(location(options.store))
+        reader = history_reader.HistoryReader(location(options.store))
     except StoreError as error:
         # Where monitors are to be shown a history is welcome, not needed.
         if error.id != "store-missing" or options.store or options.monitor is None:
             raise
     if reader is not None:
-        run_rules = DEFAULT_RULES if file_rules is None else file_rules.rules
-        history = HistoryView(reader, executor, run_rules)
-    origin, read, trouble = _windows(options, reader)
+        history = HistoryView(reader, executor, chosen_rules.rules)
+    origin, read, trouble, totals = _source(options, reader, chosen_rules.all_rules)
     if read is not None:
-        judged = judge(())
-        if file_rules is not None:
-            stored = StoredJudgements(reader, file_rules.all_rules, executor)
-            judged = judge(file_rules.rules, file_rules.window_rules, stored)
-        monitors = MonitorView(origin, read, judged, trouble=trouble)
+        stored = history_reader.StoredJudgements(reader, chosen_rules.all_rules, executor)
+        judge = monitor_view.judge(chosen_rules.rules, chosen_rules.window_rules, stored)
+        monitors = monitor_view.MonitorView(origin, read, judge, trouble=trouble)
         monitors.update_for_ever()
     if history is not None:
         history.fleet()  # the first page shall not wait for it
-    return Site(history, monitors, _totals(options, file_rules.all_rules if file_rules else ()))
+    return Site(history, monitors, totals)
 
 
-def _totals(
-    options: argparse.Namespace, rules: Sequence[Rule | WindowRule]
-) -> Callable[[], list[Window]]:
-    """Return what reads all that the monitors of a folder recorded; limits of rules are buckets."""
+def _source(
+    options: argparse.Namespace, reader: HistoryReader | None, rules: Sequence[Rule | WindowRule]
+) -> Source:
+    """Return where windows of monitors come from: a folder, else the history."""
     from torchgauge.analyze.monitoring.buckets import with_limits
-    from torchgauge.monitoring.folder import MonitorFolder
-
-    if options.monitor is None:
-        return list
-    folder = MonitorFolder(options.monitor or None)
-    return lambda: [with_limits(window, rules) for window in folder.scraped()]
-
-
-def _windows(
-    options: argparse.Namespace, reader: HistoryReader | None
-) -> tuple[str, Callable[[], list[Window]] | None, Callable[[], TorchgaugeError | None]]:
-    """Return where windows come from, a folder or else the history, and what reads the new ones.
-
-    The last item returns what could not be read.
-    """
     from torchgauge.live.history_reader import StoredWindows
     from torchgauge.monitoring.folder import MonitorFolder
 
     if options.monitor is not None:
-        folder = MonitorFolder(options.monitor or None)
-        return str(folder.path), folder.windows, folder.trouble
+        looked_at, scraped = (MonitorFolder(options.monitor or None) for _ in range(2))
+        return (
+            *(str(looked_at.path), looked_at.windows, looked_at.trouble),
+            lambda: [with_limits(window, rules) for window in scraped.scraped()],
+        )
     if reader is not None and (stored := StoredWindows(reader)).has_any():
-        return reader.display_name, stored, lambda: None
-    return "", None, lambda: None
+        return reader.display_name, stored, lambda: None, list
+    return "", None, lambda: None, list
 
 
 def _chosen_token() -> str | None:
