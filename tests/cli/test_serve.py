@@ -102,6 +102,11 @@ def test_what_is_served(history, monkeypatch, tmp_path):
         (False, True),
     ]
     assert sites[1].monitors.rows() == {"folder": folder, "rows": [], "error": None}
+    monkeypatch.setenv("TORCHGAUGE_STATE", str(tmp_path / "state"))
+    assert main(["serve", "--monitor", "--port", "0"]) == 0
+    assert main(["serve", "--monitor", ".", "--port", "0"]) == 0
+    shown = [site.monitors.rows()["folder"] for site in sites[3:]]
+    assert shown == [str(tmp_path / "state" / "monitors"), str(tmp_path)]
 
 
 @pytest.mark.thorough

@@ -40,6 +40,7 @@ that is part of the address it prints; nothing is encrypted, so that `ssh -L` is
 """
 TOKEN = "TORCHGAUGE_SERVE_TOKEN"  # noqa: S105 - the name of the variable
 PORT = 7878
+USUAL_FOLDER = Path()  # in place of a typed one, which is absolute
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--monitor",
         type=typed,
         nargs="?",
-        const="",
+        const=USUAL_FOLDER,
         metavar="FOLDER",
         help="monitors that run: the folder that they write to (default: the usual one)",
     )
@@ -140,7 +141,8 @@ def _source(
     from torchgauge.monitoring.folder import MonitorFolder
 
     if options.monitor is not None:
-        looked_at, scraped = (MonitorFolder(options.monitor or None) for _ in range(2))
+        chosen = None if options.monitor == USUAL_FOLDER else options.monitor
+        looked_at, scraped = MonitorFolder(chosen), MonitorFolder(chosen)
         return (
             *(str(looked_at.path), looked_at.windows, looked_at.trouble),
             lambda: [with_limits(window, rules) for window in scraped.scraped()],
