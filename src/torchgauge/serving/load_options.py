@@ -121,18 +121,21 @@ class LoadOptions:
             raise _invalid("tokens", self.tokens, "two whole numbers, at least 1: in and out")
 
     def _check_types(self) -> None:
-        for name in ("scenario", "arrivals", "api", "content", "model", "bearer_env", "method"):
-            if not isinstance(text := getattr(self, name), str):
-                raise _invalid(name, text, "a text")
-        for name in ("body", "prompts"):
-            if not isinstance(path := getattr(self, name), Path | None):
-                raise _invalid(name, path, "the path of a file")
+        texts = ("scenario", "arrivals", "api", "content", "model", "bearer_env", "method")
+        for kind, expected, names in (
+            (str, "a text", texts),
+            (Path | None, "the path of a file", ("body", "prompts")),
+            (Mapping | None, "a mapping of names to values", ("fields",)),
+        ):
+            for name in names:
+                if not isinstance(value := getattr(self, name), kind):
+                    raise _invalid(name, value, expected)
         for name in ("headers", "form"):
             pairs = getattr(self, name)
             if not all(len(pair) == 2 and all(isinstance(t, str) for t in pair) for pair in pairs):
                 raise _invalid(name, "what was given", "names with texts")
-        if not isinstance(self.fields, Mapping | None):
-            raise _invalid("fields", self.fields, "a mapping of names to values")
+        if not all(_is_whole_number(number) and number > 0 for number in self.server_pids):
+            raise _invalid("server_pids", self.server_pids, "numbers of processes")
         if not all(isinstance(goal, Goal) for goal in self.goals):
             raise _invalid("goals", self.goals, "a text such as 'p99<100ms errors<1%'")
 

@@ -51,6 +51,7 @@ STREAMS = {
                           (-1, -1)),
     "sse": ("sse", "", b": hello\n\nevent: x\ndata: a\n\ndata: b\n\ndata: [DONE]\n\n", True, 2,
             (-1, -1)),
+    "events by a path": ("json", "token.text", events(token("a"), token("b")), True, 2, (-1, -1)),
     "ndjson by a path": ("ndjson", "token.text", lines(token("a"), token(""), token("b")), False,
                          2, (-1, -1)),
     "ndjson": ("ndjson", "", b"a\r\n\nb", False, 2, (-1, -1)),
@@ -100,6 +101,7 @@ FAILURES = {
     "nothing": ("openai-chat", "", b"", False, "answer"),
     "JSON in place of events": ("sse", "", b'{"text": "a"}', False, "answer"),
     "a path that leads nowhere": ("sse", "token.txt", events(token("a")), True, "answer"),
+    "a body without the path": ("json", "result.text", b'{"result": 1}', False, "answer"),
     "no last line": ("ollama-generate", "", lines(MADE | {"response": "a"}), False, "stream"),
     "no last event": ("tgi", "", events(token("a")), True, "stream"),
     "no event": ("openai-chat", "", b"", True, "stream"),
@@ -136,10 +138,14 @@ def test_a_body_that_came_whole_has_no_moments_of_contents():
     reader, outcome = read("openai-chat", body, streamed=False)
     assert (outcome, reader.first, reader.stamps) == ("done", 3.0, [])
     assert math.isnan(reader.reasoning)
+    reader, outcome = read(
+        "json", b'{"result": [{"text": "a"}]}', path="result.0.text", streamed=False
+    )
+    assert (outcome, reader.first, reader.stamps) == ("done", 3.0, [])
 
 
 def test_a_path_is_for_streams_of_no_known_api():
-    for api in ("openai-chat", "tgi", "json"):
+    for api in ("openai-chat", "tgi", "kserve-v2"):
         with pytest.raises(InputError) as raised:
             dialect_named(api, "a.b")
         assert raised.value.id == "option-conflict"

@@ -130,19 +130,13 @@ class RequestHead:
             return text
         word, variable = match.groups("")
         value = os.environ.get(variable, "").strip()
-        if not value:
-            raise InputError(
-                f"The environment variable {variable} has no token.",
-                id="token-missing",
-                cause="It is not set, or empty.",
-                remedy=f"Set it for this command: {variable}=… torchgauge load TARGET",
-            )
         if not _can_be_sent(value):
+            invalid = "It contains a control character or a letter beyond ASCII."
             raise InputError(
-                f"The environment variable {variable} cannot be sent as a token.",
-                id="token-invalid",
-                cause="It contains a control character or a letter beyond ASCII.",
-                remedy="Check the variable's value.",
+                f"The environment variable {variable} has nothing that can be sent.",
+                id="token-invalid" if value else "token-missing",
+                cause=invalid if value else "It is not set, or empty.",
+                remedy=f"Set it for this command: {variable}=… torchgauge load TARGET",
             )
         self._hide(variable, [value])
         return f"{word} {value}".lstrip()

@@ -206,14 +206,13 @@ def several_tokens(levels: Sequence[Level]) -> list[str]:
 
 def server_processes(levels: Sequence[Level]) -> list[str]:
     """Return which processes the server's figures are of, where that was noted."""
-    uses = [level.server for level in levels if level.server is not None and level.server.covers]
-    if not uses:
-        return []
-    number = max(use.processes for use in uses)
-    origin = "that were named" if uses[0].covers == "named" else "that listen at the address"
+    origins = {"named": "were named", "listening": "listen at the address"}
+    uses = [level.server for level in levels if level.server and level.server.covers]
     return [
-        f"Of {number:,} process{'es' * (number != 1)}: those {origin}, and what they started. "
-        "Others, such as replicas behind a proxy, are not in it: --server-pid names them."
+        f"Of {use.processes:,} process{'es' * (use.processes != 1)}: those that "
+        f"{origins[use.covers]}, and what they started. Others, such as replicas behind a proxy, "
+        "are not in it: --server-pid names them."
+        for use in sorted(uses, key=lambda use: -use.processes)[:1]
     ]
 
 

@@ -86,7 +86,7 @@ DIALECTS: dict[str, Dialect] = {
         Dialect("torchgauge", path="/torchgauge"),
     )
 }
-_BY_PATH = ("sse", "ndjson")
+_BY_PATH = ("json", "sse", "ndjson")
 
 
 def dialect_named(name: str, content: str = "") -> Dialect:
@@ -106,7 +106,7 @@ def dialect_named(name: str, content: str = "") -> Dialect:
     if name not in _BY_PATH:
         raise option_conflict(
             f"The API {name} says itself where contents are, or has none.",
-            f"Leave --content out, or give --api {' or '.join(_BY_PATH)}.",
+            f"Leave --content out, or give --api {', '.join(_BY_PATH)}.",
         )
     return replace(DIALECTS[name], fields=AnswerFields.by_path(content))
 
