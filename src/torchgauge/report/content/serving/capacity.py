@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from torchgauge import units
 from torchgauge.analyze.capacity.prediction import FULLEST
@@ -38,14 +39,13 @@ def setting_name(setting: PlannedSetting) -> str:
     return f"batches of {setting.max_batch:,}{delay}"
 
 
-def _number(name: str) -> Callable[[PlannedSetting], str]:
-    """Return what formats a figure of a setting without a unit."""
+def _percentile(metric: str, fraction: float) -> Callable[[PlannedSetting], float | None]:
+    """Return what gets a percentile of what requests wait."""
+    return lambda setting: getattr(words.estimate_of(setting, metric, fraction), "value", None)
 
-    def text(setting: PlannedSetting) -> str:
-        number: float | None = getattr(setting, name)
-        return "" if number is None else units.significant(number, 3)
 
-    return text
+def _knee(end: Literal["low", "high"]) -> Callable[[PlannedSetting], float | None]:
+    return lambda setting: getattr(getattr(setting.knee, "interval", None), end, None)
 
 
 def _off(check: Check) -> str:
@@ -60,22 +60,24 @@ WAITS = (
     ("TPOT p50", "tpot", 0.5),
 )
 SETTINGS = (
-    doc.Column("p50", get=words.time_text("latency", 0.5)),
-    doc.Column("p99", tone="strong", get=words.time_text("latency", 0.99)),
-    doc.Column(
-        "p99 interval",
-        title="95 %",
-        priority=2,
-        tone="faint",
-        get=words.interval_text("latency", 0.99),
-    ),
-    doc.Column("TTFT p95", priority=3, get=words.time_text("ttft", 0.95)),
-    doc.Column("TPOT p50", priority=3, get=words.time_text("tpot", 0.5)),
-    doc.Column("busy", unit="percent", get=lambda setting: setting.utilization),
-    doc.Column("batch", title="mean batch", priority=4, get=_number("mean_batch")),
-    doc.Column("knee", title="knee/s", get=lambda s: s.knee and words.rate(s.knee.value)),
-    doc.Column("price", title="price/h", priority=5, get=_number("price")),
-    doc.Column("million", title="per million", priority=6, get=_number("price_per_million")),
+    doc.Column("workers", get=lambda setting: f"{setting.workers:,}", medium="page"),
+    doc.Column("max_batch", "largest batch", "count", medium="page"),
+    doc.Column("max_delay", "waits at most", "time", medium="page"),
+    doc.Column("rate", "requests/s", "number", medium="page"),
+    doc.Column("p50", unit="time", get=_percentile("latency", 0.5)),
+    doc.Column("p90", unit="time", get=_percentile("latency", 0.9), medium="page"),
+    doc.Column("p99", unit="time", get=_percentile("latency", 0.99), tone="strong"),
+    doc.Column("interval", "95 %", "text", words.interval_text("latency", 0.99), 2, tone="faint"),
+    doc.Column("TTFT p95", unit="time", get=_percentile("ttft", 0.95), priority=3),
+    doc.Column("TPOT p50", unit="time", get=_percentile("tpot", 0.5), priority=3),
+    doc.Column("utilization", "busy", "percent"),
+    doc.Column("mean_batch", "mean batch", "number", priority=4),
+    doc.Column("knee", "knee/s", get=lambda s: s.knee and words.rate(s.knee.value), medium="text"),
+    doc.Column("at the knee", "knee/s", "number", lambda s: s.knee and s.knee.value, medium="page"),
+    doc.Column("knee_low", "95 % from", "number", _knee("low"), medium="page"),
+    doc.Column("knee_high", "95 % to", "number", _knee("high"), medium="page"),
+    doc.Column("price", "price/h", "number", priority=5),
+    doc.Column("price_per_million", "per million", "number", priority=6),
     doc.Column("goals", left_aligned=True, get=lambda s: s.verdict if s.stable else NO_END),
 )
 INSIDE = {True: "inside", False: "outside", None: ""}

@@ -8,48 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting
-from torchgauge.report.content.document import Column
+from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving.capacity import setting_name
-from torchgauge.report.page import page_tables
-from torchgauge.report.page.serving.rate_curves import (
-    DRAWN,
-    high,
-    low,
-    p99,
-    percentile,
-    percentile_goals,
-    scaled,
-    value,
-)
-
-
-def _verdict(setting: PlannedSetting) -> str:
-    if not setting.stable:
-        return "missed: the queue grows without end"
-    return setting.verdict or ""
-
-
-COLUMNS = (
-    Column("workers", "workers", "text", lambda setting: f"{setting.workers:,}"),
-    Column("max_batch", "largest batch", "count"),
-    Column("max_delay", "waits at most", "time"),
-    Column("rate", "requests/s", "number"),
-    Column("verdict", "goals", "text", _verdict),
-    Column("p50", "p50", "time", lambda setting: percentile(setting.latency, 0.5)),
-    Column("p90", "p90", "time", lambda setting: percentile(setting.latency, 0.9)),
-    Column("p99", "p99", "time", lambda setting: percentile(setting.latency, 0.99)),
-    Column("p99_low", "95 % from", "time", lambda setting: low(p99(setting.latency))),
-    Column("p99_high", "95 % to", "time", lambda setting: high(p99(setting.latency))),
-    Column("ttft", "TTFT p95", "time", lambda setting: percentile(setting.ttft, 0.95)),
-    Column("tpot", "TPOT p50", "time", lambda setting: percentile(setting.tpot, 0.5)),
-    Column("utilization", "utilization", "share"),
-    Column("mean_batch", "mean batch", "number"),
-    Column("knee", "knee, requests/s", "number", lambda setting: value(setting.knee)),
-    Column("knee_low", "95 % from", "number", lambda setting: low(setting.knee)),
-    Column("knee_high", "95 % to", "number", lambda setting: high(setting.knee)),
-    Column("price", "price of an hour", "number"),
-    Column("price_per_million", "of a million requests", "number"),
-)
+from torchgauge.report.page.page_tables import document_table
+from torchgauge.report.page.serving.rate_curves import DRAWN, percentile, percentile_goals, scaled
 
 
 def settings(plan: CapacityPlan) -> dict[str, Any] | None:
@@ -62,7 +24,7 @@ def settings(plan: CapacityPlan) -> dict[str, Any] | None:
         "knees": _knees(plan),
         "needed": None if plan.needed is None else plan.needed.workers,
         "rate": plan.arrivals.rate if plan.needed is None else plan.needed.rate,
-        "table": page_tables.records_table("settings", COLUMNS, plan.settings),
+        "table": document_table(capacity.settings(plan.settings, "settings")),
     }
 
 
@@ -119,5 +81,5 @@ def front(plan: CapacityPlan) -> dict[str, Any] | None:
         for setting in plan.front
         if setting.knee is not None and (latency := percentile(setting.latency, 0.99))
     ]
-    table = page_tables.records_table("front", COLUMNS, plan.front)
+    table = document_table(capacity.settings(plan.front, "front"))
     return {"points": points, "table": table}
