@@ -86,6 +86,8 @@ CHECKS = (
     doc.Column("interval", title="95 %", priority=1, tone="faint",
            get=lambda check: words.times(check.predicted.interval)),
     doc.Column("measured", unit="time", get=lambda check: check.measured.value),
+    doc.Column("measured_ends", "95 %", medium="page",
+               get=lambda check: words.times(check.measured.interval)),
     doc.Column("off", priority=2, get=_off),
     doc.Column("inside", left_aligned=True, get=lambda check: INSIDE[check.inside]),
 )  # fmt: skip
@@ -102,7 +104,7 @@ def document(plan: CapacityPlan, _options: doc.Options) -> doc.Document:
         title = "Settings that no other beats in knee, p99 and workers at once"
         blocks.append(settings(plan.front, title))
     if plan.checks:
-        blocks.append(_checks(plan.checks))
+        blocks.append(checks_table(plan.checks))
     if plan.findings:
         blocks.append(doc.Findings(plan.findings))
     if plan.warnings:
@@ -214,8 +216,9 @@ def settings(planned: Sequence[PlannedSetting], title: str) -> doc.Table:
     )
 
 
-def _checks(checks: Sequence[Check]) -> doc.Table:
-    rows = [doc.Row(f"{c.figure} at {words.rate(c.rate)}/s", _check(c)) for c in checks]
+def checks_table(checks: Sequence[Check]) -> doc.Table:
+    """Return predictions beside measurements of the same requests."""
+    rows = [doc.Row(f"{c.figure} at {words.rate(c.rate)}/s", doc.cells(CHECKS, c)) for c in checks]
     judged = [check.inside for check in checks if check.inside is not None]
     notes = [f"{sum(judged)} of {len(judged)} measurements lie in their interval."] * bool(judged)
     return doc.Table(
@@ -225,7 +228,3 @@ def _checks(checks: Sequence[Check]) -> doc.Table:
         layout="fitted",
         notes=notes,
     )
-
-
-def _check(check: Check) -> dict[str, doc.Value]:
-    return {column.key: column.get(check) for column in CHECKS if column.get is not None}

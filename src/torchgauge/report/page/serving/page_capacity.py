@@ -13,37 +13,21 @@ from typing import Any
 import numpy as np
 
 from torchgauge import units
-from torchgauge.records.serving.capacity_plan import CapacityPlan, Check, PlannedSetting, TokenTimes
+from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting, TokenTimes
 from torchgauge.records.serving.level import Arrivals
-from torchgauge.report.content.document import Column
 from torchgauge.report.content.serving import capacity
 from torchgauge.report.content.serving import serving_words as words
 from torchgauge.report.page import page_series as page_method
-from torchgauge.report.page import page_tables
 from torchgauge.report.page.page_document import figure, finding_entry, first_screen
-from torchgauge.report.page.page_shorter import short
+from torchgauge.report.page.page_shorter import short, shortened_table
+from torchgauge.report.page.page_tables import document_table
 from torchgauge.report.page.serving.capacity_settings import front, settings
 from torchgauge.report.page.serving.rate_curves import rate_text, scaled
 
+MAX_CHECKS = 1_000  # rows of the table
 MAX_OF_BATCH = 400  # points of one batch size
 
 
-def _off(check: Check) -> float | None:
-    measured = check.measured.value
-    return check.predicted.value / measured - 1 if measured else None
-
-
-INSIDE = {True: "yes", False: "no", None: ""}
-CHECKS = (
-    Column("figure", "figure", "text", lambda check: short(check.figure)),
-    Column("rate", "requests/s", "number"),
-    Column("predicted", "predicted", "text", lambda check: units.time(check.predicted.value, 3)),
-    Column("predicted_ends", "95 %", "text", lambda check: words.times(check.predicted.interval)),
-    Column("measured", "measured", "text", lambda check: units.time(check.measured.value, 3)),
-    Column("measured_ends", "95 %", "text", lambda check: words.times(check.measured.interval)),
-    Column("off", "prediction off by", "change", _off),
-    Column("inside", "measured is inside", "text", lambda check: INSIDE[check.inside]),
-)
 WORDS = (
     ["knee", "the highest rate within the goals", ""],
     ["utilization", "share of the time in which a worker computes", ""],
@@ -184,6 +168,7 @@ def checks(plan: CapacityPlan) -> dict[str, Any] | None:
     """Return predictions beside measurements of the same load."""
     if not plan.checks:
         return None
+    rows = document_table(capacity.checks_table(plan.checks))
     judged = [check.inside for check in plan.checks if check.inside is not None]
     inside = sum(judged)
     return {
@@ -198,7 +183,7 @@ def checks(plan: CapacityPlan) -> dict[str, Any] | None:
             }
             for check in plan.checks
         ],
-        "table": page_tables.records_table("checks", CHECKS, plan.checks),
+        "table": shortened_table(rows, MAX_CHECKS),
         "note": f"{inside:,} of {len(judged):,} measurements lie inside their interval."
         if judged
         else "",
