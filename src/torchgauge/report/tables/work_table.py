@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from torchgauge import units
 from torchgauge.analyze.work.repeated_layers import folded
 from torchgauge.records.work.cost import Cost, LayerCost, Phase, Work
-from torchgauge.report.content.document import Block, Column, Note, Row, Table, Tone, Value
+from torchgauge.report.content.document import Block, Column, Note, Row, Table, Tone, cells
 
 By = Literal["layer", "operator", "type"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute")
 MAX_OPERATORS = 40  # operators shown in a table; the CSV has all
 EMPTY_CELL = "–"
-
-# In the order of reading; "integer", the bar and so on come as there is room.
-COLUMNS = (
-    Column("kind", priority=3, left_aligned=True, tone="faint", max_width=28),
-    Column("parameters"),
-    Column("calls"),
-    Column("MACs"),
-    Column("FLOPs"),
-    Column("vector", priority=5),
-    Column("integer", priority=1),
-    Column("bytes"),
-    Column("FLOP/B", priority=4),
-    Column("share"),
-    Column("bar", priority=2, unit="bar"),
-)
-# Where the forward raised: what it did is of less interest than what it passed on.
-SHAPE_COLUMNS = (
-    Column("input", left_aligned=True),
-    Column("output", left_aligned=True),
-    Column("FLOPs"),
-)
 
 
 class Entry(NamedTuple):
@@ -76,14 +56,14 @@ def work_table(cost: Cost, by: By, depth: int | None) -> list[Block]:
     if by != "layer":
         shown_lines = [entry for entry in lines if _has_work(entry.work)][:MAX_OPERATORS]
     total = cost.total(PHASES)
+    raised = any(entry.inputs is not None for entry in lines)
+    columns = SHAPE_COLUMNS if raised else _columns(by, total)
     rows = [
-        Row(entry.name, _cells(entry, by, total), entry.level, _tone(entry, by))
+        Row(entry.name, cells(columns, entry), entry.level, _tone(entry, by))
         for entry in shown_lines
     ]
     omitted_count = len(lines) - len(shown_lines)
     note = Note(f"… {omitted_count} with less or no work", "faint", tight=True)
-    raised = any(entry.inputs is not None for entry in lines)
-    columns = SHAPE_COLUMNS if raised else COLUMNS
     table = Table(
         first=by, columns=columns, rows=rows, recorded=True, layout="fitted", ranked_by="bar"
     )
@@ -98,32 +78,55 @@ def _tone(entry: Entry, by: By) -> Tone:
     return "strong" if by == "layer" and entry.level == 0 else ""
 
 
-def _cells(entry: Entry, by: By, total: Work) -> dict[str, Value]:
-    work = entry.work
-    share = work.flops / total.flops if total.flops else 0.0
-    cells: dict[str, Value] = {
-        "MACs": _number(work.macs, at_least=work.at_least),
-        "FLOPs": _number(work.flops, at_least=work.at_least),
-        "vector": _number(work.vector_flops, at_least=work.at_least),
-        "bytes": _bytes(work.bytes, at_least=work.at_least),
-        "FLOP/B": _intensity(work),
-        "share": f"{100 * share:.1f} %" if work.flops else f"{EMPTY_CELL}  ",
-        "bar": share,
-    }
-    if by == "layer":
-        cells["kind"] = entry.kind
-        if entry.inputs is not None:
-            cells["input"] = entry.inputs
-            cells["output"] = "raised" if entry.outputs is None else entry.outputs
-        parameters = entry.parameters
-        cells["parameters"] = (
-            "" if parameters is None else _aligned(units.elements(parameters) if parameters else "")
-        )
-    else:
-        cells["calls"] = f"{work.calls:,}"
-    if total.integer_ops > total.flops / 100:
-        cells["integer"] = _number(work.integer_ops, at_least=work.at_least)
-    return cells
+def _amount(name: str) -> Callable[[Entry], str]:
+    """Return what formats a number of operations."""
+    return lambda entry: _number(getattr(entry.work, name), at_least=entry.work.at_least)
+
+
+def _parameters(entry: Entry) -> str:
+    number = entry.parameters
+    return "" if number is None else _aligned(units.elements(number) if number else "")
+
+
+def _output(entry: Entry) -> str | None:
+    raised = entry.inputs is not None and entry.outputs is None
+    return "raised" if raised else entry.outputs
+
+
+# Where the forward raised: what it did is of less interest than what it passed on.
+SHAPE_COLUMNS = (
+    Column("inputs", "input", left_aligned=True),
+    Column("output", get=_output, left_aligned=True),
+    Column("FLOPs", get=_amount("flops")),
+)
+
+
+def _columns(by: By, total: Work) -> tuple[Column, ...]:
+    """Return the columns in the order of reading; some come only where there is room."""
+
+    def share(entry: Entry) -> float:
+        return entry.work.flops / total.flops if total.flops else 0.0
+
+    def share_text(entry: Entry) -> str:
+        return f"{100 * share(entry):.1f} %" if entry.work.flops else f"{EMPTY_CELL}  "
+
+    kind = Column("kind", priority=3, left_aligned=True, tone="faint", max_width=28)
+    calls = Column("calls", unit="count", get=lambda entry: entry.work.calls)
+    return (
+        *([kind, Column("parameters", get=_parameters)] if by == "layer" else [calls]),
+        Column("MACs", get=_amount("macs")),
+        Column("FLOPs", get=_amount("flops")),
+        Column("vector", get=_amount("vector_flops"), priority=5),
+        *(
+            [Column("integer", get=_amount("integer_ops"), priority=1)]
+            if total.integer_ops > total.flops / 100
+            else []
+        ),
+        Column("bytes", get=lambda e: _bytes(e.work.bytes, at_least=e.work.at_least)),
+        Column("FLOP/B", get=lambda entry: _intensity(entry.work), priority=4),
+        Column("share", get=share_text),
+        Column("bar", unit="bar", get=share, priority=2),
+    )
 
 
 def _number(count: int, *, at_least: bool = False) -> str:
