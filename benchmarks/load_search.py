@@ -30,6 +30,7 @@ from load_coverage import (
 from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import RateSearch
+from torchgauge.analyze.serving.rate_trials import Trial
 from torchgauge.analyze.serving.request_times import RequestTimes, steady_window
 from torchgauge.analyze.serving.saturation import saturation
 from torchgauge.analyze.statistics.autocorrelation import CorrelatedSamples
@@ -142,8 +143,13 @@ def searched(case: Case, seed: int, requests: int | None) -> tuple[Capacity, int
         requests: Of a level at the capacity; None: the search chooses.
     """
     usual = USUAL_SECONDS if requests is None else requests / case.capacity
+
+    def due(trial: Trial) -> Floats:
+        arrivals = Arrivals(kind="poisson", rate=trial.rate, seed=trial.seed)
+        return schedule(arrivals, duration=usual * trial.length)
+
     search = RateSearch(
-        case.most, seed=seed * 1000, usual_seconds=usual if requests is None else None
+        case.most, due, seed=seed * 10_000, usual_seconds=usual if requests is None else None
     )
     levels, sent = 0, 0.0
     while (trial := search.next()) is not None:

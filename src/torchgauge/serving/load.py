@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from torchgauge import units
 from torchgauge.analyze.capacity.service_times import of_requests, with_controls
 from torchgauge.analyze.findings.catalogue import findings
+from torchgauge.analyze.serving.arrivals import schedule
 from torchgauge.analyze.serving.left_out import capacity_of_levels
 from torchgauge.analyze.serving.levels import level as level_of
 from torchgauge.analyze.serving.rate_search import MOST_LEVELS, RateSearch
@@ -35,6 +36,9 @@ from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SA
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from torchgauge.serving.server.reference_server import ReferenceServer
     from torchgauge.targets.builds.source import Source
 
@@ -230,13 +234,22 @@ class _Load:
         answered = max(done, ends.size / max(PROBE_SECONDS, float(ends.max())))
         options = self._options
         chosen = options.duration is None and options.requests is None
-        return RateSearch(answered, seed=options.seed, usual_seconds=DURATION if chosen else None)
+        seconds = DURATION if chosen else None
+        return RateSearch(answered, self._due, seed=options.seed, usual_seconds=seconds)
 
-    def _try(self, search: RateSearch, trial: Trial) -> None:
+    def _due(self, trial: Trial) -> npt.NDArray[np.float64]:
+        arrivals, seconds, count = self._of_trial(trial)
+        return schedule(arrivals, duration=seconds, count=count)
+
+    def _of_trial(self, trial: Trial) -> tuple[Arrivals, float, int | None]:
+        """Return the arrivals of a trial, for how many seconds, and how many at most."""
         options = self._options
         count = None if options.requests is None else round(options.requests * trial.length)
         seconds = options.seconds_at(trial.rate) * trial.length
-        level = self._scheduled(options.arrivals_at(trial.rate, trial.seed), seconds, count)
+        return options.arrivals_at(trial.rate, trial.seed), seconds, count
+
+    def _try(self, search: RateSearch, trial: Trial) -> None:
+        level = self._scheduled(*self._of_trial(trial))
         if level is not None and not level.interrupted:
             self._levels[-1] = replace(level, left_out=search.add(trial, level))
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.analyze.serving.rate_trials import one_by_one
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity_plan import Check
 from torchgauge.records.serving.level import Level
@@ -243,7 +244,7 @@ def steadied(
     load = max(load, LEAST_LOAD)
     parts = [figures(part) for part in _parts(outcome)]
     count = begin + len(outcome.latency)
-    own = _reference(unit_arrivals(options, count), load)[begin:]
+    own = one_by_one(unit_arrivals(options, count), load)[begin:]
     fractions = tuple(fraction for _, fraction in figures(outcome))
     of_parts = [_quantities(part, fractions) for part in np.array_split(own, PARTS)]
     of_own = _quantities(own, fractions)
@@ -273,19 +274,12 @@ def _fit(references: Floats, logs: Floats) -> tuple[float, float]:
     return (slope, remaining) if remaining**2 < (1 - EXPLAINED) * spread**2 else (0.0, spread)
 
 
-def _reference(arrivals: Floats, load: float) -> Floats:
-    """Return the latencies of requests, one per second, that take `load` seconds each."""
-    total = load * np.arange(1, len(arrivals) + 1)
-    latencies: Floats = total + np.maximum.accumulate(arrivals - total + load) - arrivals
-    return latencies
-
-
 @functools.lru_cache(maxsize=64)
 def _long_reference(
     options: CapacityOptions, load: float, fractions: tuple[float | None, ...], count: int
 ) -> tuple[dict[float | None, float], dict[float | None, float]]:
     """Return the quantities of a reference of `count` requests, and their relative errors."""
-    latencies = _reference(unit_arrivals(options, count), load)[count // 50 :]
+    latencies = one_by_one(unit_arrivals(options, count), load)[count // 50 :]
     parts = [_quantities(part, fractions) for part in np.array_split(latencies, PARTS)]
     errors = {
         fraction: float(np.std(np.log([part[fraction] for part in parts]), ddof=1))

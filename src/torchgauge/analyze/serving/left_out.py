@@ -79,7 +79,7 @@ def _warms_up(level: Level) -> bool:
 # the rate that is said to meet the goals, reaches further (benchmarks/load_search.py).
 LOWER_TAIL, UPPER_TAIL = 0.01, 0.025
 # Levels that hold fewer independent requests than this begin idle for too much of their time.
-FEWEST_INDEPENDENT = 60.0
+FEWEST_INDEPENDENT = 15.0
 FEWEST_POINTS, FEWEST_LEVELS = 3, 6
 ROUNDS = 30
 POWERS = (1, 2, 4)

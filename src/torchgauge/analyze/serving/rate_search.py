@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from torchgauge import units
 from torchgauge.analyze.serving.left_out import (
@@ -12,17 +13,22 @@ from torchgauge.analyze.serving.left_out import (
     independent,
     left_out,
 )
-from torchgauge.analyze.serving.rate_trials import Attempt, Stage, Trial, first_missed
+from torchgauge.analyze.serving.rate_trials import (
+    Attempt,
+    Floats,
+    Stage,
+    Trial,
+    first_missed,
+    typical,
+)
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import LeftOut, Level
 from torchgauge.records.serving.serving import Capacity
 
 MOST_LEVELS, BRACKET_LEVELS, FEWEST_REPEATS = 16, 8, 6
-# Of the usual length: what all levels may take together where the search chooses their lengths.
-MOST_LENGTH = 36.0
-SHORTEST_BRACKET, LONGEST_BRACKET, SHORTEST_REPEAT, CONFIRM_LENGTH = 0.4, 0.8, 0.8, 2.0
-# One level of all the time that is left would show the machine at that time alone.
-LONGEST_REPEAT = 6.0
+# Of the usual length: what all levels take together at most where the search chooses their lengths.
+MOST_LENGTH = 10.8
+SHORTEST_BRACKET, LONGEST_BRACKET, USUAL_TARGET = 0.2, 0.8, 0.05
 # A short level still shows which side of the goal it is on, if this many requests may miss it.
 BRACKET_MISSES = 5
 # What a closed loop answers is seldom exceeded: the first rate is below it, this far above.
@@ -42,8 +48,6 @@ SLOPES, USUAL_SLOPE = (1.5, 80.0), 8.0
 LEAST_SLOPE = 10.0
 # Of the capacity; the interval reaches as far on both sides.
 PRECISION = 0.015
-# Levels that seem long enough may not be: the more queues they show, the longer these turn out.
-MARGIN = 1.2
 # A client that is late twice at a rate is asked for this share of it, or what it could send.
 SENDABLE = 0.8
 # Where it is late at any rate, the machine is too busy.
@@ -55,26 +59,30 @@ FIRST_LEVELS = 3
 class RateSearch:
     """Brackets the capacity, repeats levels around it, and tries what they show once more.
 
-    Every level has a schedule of its own, so that they are independent. `next` names a trial,
-    `add` takes its level, until `next` returns None. Levels at which the client was late, or the
-    server still warmed up, are left out; they count as levels of the budget.
+    Every level has a schedule of its own, so that they are independent; of many it is the one that
+    is most like all others (`typical`). `next` names a trial, `add` takes its level, until `next`
+    returns None. Levels at which the client was late, or the server still warmed up, are left out;
+    they count as levels of the budget.
 
     Args:
         answered: Requests per second that the server answers at most.
+        schedule: When the requests of a trial are due.
         highest: No rate above it is tried.
         seed: Of the first schedule.
-        usual_seconds: The usual length of a level; None: all have it, and the last twice that.
+        usual_seconds: The usual length of a level; None: all have it.
     """
 
     def __init__(
         self,
         answered: float,
+        schedule: Callable[[Trial], Floats],
         *,
         highest: float = math.inf,
         seed: int = 0,
         usual_seconds: float | None = None,
     ) -> None:
         self._answered = answered
+        self._schedule = schedule
         self._highest = highest
         self._seed = seed
         self._usual_seconds = usual_seconds
@@ -84,7 +92,7 @@ class RateSearch:
     @property
     def most_length(self) -> float:
         """How many times the usual length all levels take together at most."""
-        return MOST_LEVELS - 1 + CONFIRM_LENGTH if self._usual_seconds is None else MOST_LENGTH
+        return float(MOST_LEVELS) if self._usual_seconds is None else MOST_LENGTH
 
     @property
     def first_rate(self) -> float:
@@ -222,35 +230,13 @@ class RateSearch:
         last = len(self._attempts) >= MOST_LEVELS - 1
         precise = share <= PRECISION and repeats >= FEWEST_REPEATS
         if interval is not None and (last or precise):
-            return self._trial(interval.low, "confirm", self._limited(CONFIRM_LENGTH, 1))
+            return self._trial(interval.low, "confirm")
         if last:
             return None
         center, slope = self._middle()
         step = SPREAD[repeats % len(SPREAD)]
         rate = center * (1 + step / max(slope, LEAST_SLOPE))
-        return self._trial(rate, "repeat", self._length(share))
-
-    def _length(self, share: float) -> float:
-        """Return how long the next repetition is: as the precision so far says, in the budget."""
-        if self._usual_seconds is None:
-            return 1.0
-        slots = MOST_LEVELS - 1 - len(self._attempts)
-        near = self._near()
-        spent = sum(attempt.trial.length for attempt in near)
-        needed_length = 1.0
-        if spent:  # so that levels are long enough on average
-            needed = spent / len(near) * max(self._shortage(), 1.0) * MARGIN
-            needed_length = max(needed, (needed * (len(near) + slots) - spent) / slots)
-        if math.isfinite(share):
-            needed_length = max(needed_length, spent * ((share / PRECISION) ** 2 - 1) / slots)
-        length = min(max(needed_length, SHORTEST_REPEAT), LONGEST_REPEAT)
-        return self._limited(length, slots, reserve=CONFIRM_LENGTH)
-
-    def _limited(self, length: float, slots: int, *, reserve: float = 0.0) -> float:
-        if self._usual_seconds is None:
-            return length
-        spent = sum(attempt.trial.length for attempt in self._attempts)
-        return min(length, max((self.most_length - spent - reserve) / slots, SHORTEST_BRACKET))
+        return self._trial(rate, "repeat")
 
     def _used(self) -> list[Attempt]:
         return [attempt for attempt in self._attempts if not attempt.left_out]
@@ -308,15 +294,31 @@ class RateSearch:
         cut = costs.index(min(costs))
         return (attempts[cut - 1] if cut else None), (attempts[cut] if cut < len(sides) else None)
 
-    def _trial(self, rate: float, stage: Stage = "bracket", length: float | None = None) -> Trial:
-        rate = min(rate, self._highest)
-        if length is None:
-            length = 1.0 if self._usual_seconds is None else self._bracket_length(rate)
-        return Trial(rate, self._seed + len(self._attempts), length, stage)
+    def _trial(self, rate: float, stage: Stage = "bracket") -> Trial:
+        rate, count = min(rate, self._highest), len(self._attempts)
+        length = 1.0
+        if self._usual_seconds is not None and stage == "bracket":
+            length = self._bracket_length(rate)
+        elif self._usual_seconds is not None:  # the last may be one of those that were not needed
+            spent = sum(attempt.trial.length for attempt in self._attempts)
+            left = (MOST_LENGTH - spent) / (MOST_LEVELS - count)
+            length = min(max(left, SHORTEST_BRACKET), 1.0)
+        return typical(
+            Trial(rate, self._seed + count, length, stage),
+            self._schedule,
+            self._answered,
+            rate if None in self._bounds() else self._middle()[0],
+            self._targets,
+        )
+
+    @property
+    def _targets(self) -> list[float | None]:
+        """The shares of requests that may miss the goals, None of a mean; usual ones at first."""
+        counts = [count for attempt in self._attempts[:1] for count in attempt.goals]
+        return [count.target if count.counts else None for count in counts] or [USUAL_TARGET]
 
     def _bracket_length(self, rate: float) -> float:
-        targets = [c.target for attempt in self._attempts[:1] for c in attempt.goals if c.counts]
-        needed = BRACKET_MISSES / min(targets, default=1.0) / rate
+        needed = BRACKET_MISSES / min(target or 1.0 for target in self._targets) / rate
         length = needed / (self._usual_seconds or 1.0)
         return min(max(length, SHORTEST_BRACKET), LONGEST_BRACKET)
 
