@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -36,9 +36,6 @@ from torchgauge.serving.load_options import DURATION, OFFLINE_REQUESTS, QUERY_SA
 from torchgauge.serving.server_use import ServerWatch
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from torchgauge.serving.server.reference_server import ReferenceServer
     from torchgauge.targets.builds.source import Source
 
@@ -196,8 +193,7 @@ class _Load:
         search = self._begun_search()
         if search is None:
             return Capacity(reason="The server answered nothing.", searched=True)
-        options = self._options
-        ended = ""
+        options, ended = self._options, ""
         seconds = options.seconds_at(search.first_rate) * search.most_length + MOST_LEVELS * PAUSE
         self._progress.expect(MOST_LEVELS)
         self._progress.keep(f"at most {MOST_LEVELS} levels, {units.time(seconds)}")
@@ -234,30 +230,29 @@ class _Load:
         answered = max(done, ends.size / max(PROBE_SECONDS, float(ends.max())))
         options = self._options
         chosen = options.duration is None and options.requests is None
-        seconds = DURATION if chosen else None
-        return RateSearch(answered, self._due, seed=options.seed, usual_seconds=seconds)
+        return RateSearch(
+            answered, lambda trial: schedule(**self._of_trial(trial)), seed=options.seed,
+            usual_seconds=DURATION if chosen else None,
+        )  # fmt: skip
 
-    def _due(self, trial: Trial) -> npt.NDArray[np.float64]:
-        arrivals, seconds, count = self._of_trial(trial)
-        return schedule(arrivals, duration=seconds, count=count)
-
-    def _of_trial(self, trial: Trial) -> tuple[Arrivals, float, int | None]:
+    def _of_trial(self, trial: Trial) -> dict[str, Any]:
         """Return the arrivals of a trial, for how many seconds, and how many at most."""
         options = self._options
-        count = None if options.requests is None else round(options.requests * trial.length)
-        seconds = options.seconds_at(trial.rate) * trial.length
-        return options.arrivals_at(trial.rate, trial.seed), seconds, count
+        return {
+            "arrivals": options.arrivals_at(trial.rate, trial.seed),
+            "duration": options.seconds_at(trial.rate) * trial.length,
+            "count": None if options.requests is None else round(options.requests * trial.length),
+        }
 
     def _try(self, search: RateSearch, trial: Trial) -> None:
-        level = self._scheduled(*self._of_trial(trial))
+        level = self._scheduled(**self._of_trial(trial))
         if level is not None and not level.interrupted:
             self._levels[-1] = replace(level, left_out=search.add(trial, level))
 
-    def _scheduled(self, arrivals: Arrivals, seconds: float, count: int | None) -> Level | None:
-        times = due_times(self._options, arrivals, seconds, count)
-        if arrivals.kind == "file":  # which ends by itself
-            seconds = times[-1]
-        return self._run(self._plan(schedule=times), arrivals, max(seconds, 1e-9))
+    def _scheduled(self, arrivals: Arrivals, duration: float, count: int | None) -> Level | None:
+        times = due_times(self._options, arrivals, duration, count)
+        ends_at = times[-1] if arrivals.kind == "file" else duration
+        return self._run(self._plan(schedule=times), arrivals, max(ends_at, 1e-9))
 
     def _waiting(self) -> Level | None:
         """Run a level of the scenarios in which requests wait for each other."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +147,15 @@ class Line:
     rate: float
     slope: float
     interval: Interval | None
+
+    def widened(self, share: float) -> Line:
+        """Return it with an interval that reaches further, by an independent error of the rate."""
+        if self.interval is None:
+            return self
+        error = share * self.rate
+        low = self.rate - math.hypot(self.rate - self.interval.low, error)
+        high = self.rate + math.hypot(self.interval.high - self.rate, error)
+        return replace(self, interval=Interval(low=low, high=high, scope="process"))
 
 
 def independent(counts: Sequence[GoalCount]) -> float:

@@ -48,6 +48,8 @@ SLOPES, USUAL_SLOPE = (1.5, 80.0), 8.0
 LEAST_SLOPE = 10.0
 # Of the capacity; the interval reaches as far on both sides.
 PRECISION = 0.015
+# A schedule that is typical for one worker is by so much another rate for other servers, at most.
+OTHER_SERVERS = 0.01
 # A client that is late twice at a rate is asked for this share of it, or what it could send.
 SENDABLE = 0.8
 # Where it is late at any rate, the machine is too busy.
@@ -253,10 +255,8 @@ class RateSearch:
 
     def _fit(self) -> Line | None:
         """Return the line of the goal that is missed first."""
-        low, high = self._bounds()
-        if low is None or high is None:
-            return None
-        return first_missed(self._near())
+        line = None if None in self._bounds() else first_missed(self._near())
+        return line and line.widened(OTHER_SERVERS)
 
     def _middle(self) -> tuple[float, float]:
         """Return the rate at which the goals seem just met, and the slope of the shares there."""
