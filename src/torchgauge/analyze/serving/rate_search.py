@@ -301,8 +301,8 @@ class RateSearch:
             length = self._bracket_length(rate)
         elif self._usual_seconds is not None:  # the last may be one of those that were not needed
             spent = sum(attempt.trial.length for attempt in self._attempts)
-            left = (MOST_LENGTH - spent) / (MOST_LEVELS - count)
-            length = min(max(left, SHORTEST_BRACKET), 1.0)
+            length = (MOST_LENGTH - spent) / (MOST_LEVELS - count)
+            length = min(max(length, SHORTEST_BRACKET), 1.0)
         return typical(
             Trial(rate, self._seed + count, length, stage),
             self._schedule,

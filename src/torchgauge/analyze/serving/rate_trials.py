@@ -110,15 +110,15 @@ def typical(
 
     def figures(latencies: Floats) -> Floats:
         """Return what the goals limit, in logarithms: shares of long waits, or the mean."""
-        least = 0.5 / latencies.size
+        half = 0.5 / latencies.size
         shares = [latencies.mean() if q is None else (latencies > q).mean() for q in limits]
-        return np.log(np.array(shares) + least)
+        return np.log(np.array(shares) + half)
 
     number = int(min(max(MOST_DRAWN / count, 1), SCHEDULES))
     seeds = [trial.seed + BETWEEN_SEEDS * index for index in range(number)]
-    shown = np.array([figures(waits(seed, trial.rate, count)) for seed in seeds])
-    lasting = shown.mean(axis=0)
+    by_seed = np.array([figures(waits(seed, trial.rate, count)) for seed in seeds])
+    lasting = by_seed.mean(axis=0)
     if trial.rate < FULLEST * answered:
         lasting = figures(waits(trial.seed, trial.rate, LONG))
-    off = np.abs(shown - lasting).sum(axis=1)
+    off = np.abs(by_seed - lasting).sum(axis=1)
     return dataclasses.replace(trial, seed=seeds[int(off.argmin())])
