@@ -223,8 +223,7 @@ class _Load:
             return None
         self._levels[-1] = replace(probe, left_out="probe")
         times = RequestTimes(probe.requests)  # also of slow answers, to what no window has
-        ends = times.last[times.done]
-        if not ends.size:
+        if not (ends := times.last[times.done]).size:
             return None
         done = probe.completed.value if probe.completed is not None else 0.0
         answered = max(done, ends.size / max(PROBE_SECONDS, float(ends.max())))
