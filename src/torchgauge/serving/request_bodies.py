@@ -9,7 +9,7 @@ import random
 from codecs import BOM_UTF8
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -101,24 +101,23 @@ def prompts_of(path: Path) -> tuple[Prompt, ...]:
     return prompts
 
 
-def _prompt(line: str, path: Path, number: int) -> Prompt:
+class _PromptLine(msgspec.Struct):
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+def _prompt(text: str, path: Path, number: int) -> Prompt:
     try:
-        fields: Any = msgspec.json.decode(line)  # which encodes it again
+        fields = msgspec.json.decode(text, type=dict[str, Any])  # which encodes it again
+        line = msgspec.convert(fields, _PromptLine)
     except (ValueError, RecursionError) as error:
         raise _invalid(path, f"Line {number}: {error}.") from error
-    if not isinstance(fields, dict):
-        raise _invalid(path, f"Line {number} is not an object.")
-    limit = fields.pop("max_tokens", None)
-    messages = fields.pop("messages", None) or ()
-    text = fields.pop("prompt", None) or ""
-    well_formed = isinstance(text, str) and isinstance(messages, list | tuple)
-    if not (well_formed and all(isinstance(message, dict) for message in messages)):
-        raise _invalid(path, f"Line {number}: `prompt` is a text, `messages` a list of objects.")
-    if not (text or messages):
+    if not (line.prompt or line.messages):
         raise _invalid(path, f"Line {number} has neither `prompt` nor `messages`.")
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise _invalid(path, f"Line {number}: `max_tokens` is a number, at least 1.")
-    return Prompt(text=text, messages=tuple(messages), tokens=limit, fields=fields)
+    own = _PromptLine.__struct_fields__
+    further_fields = {name: value for name, value in fields.items() if name not in own}
+    return Prompt(line.prompt or "", tuple(line.messages or ()), line.max_tokens, further_fields)
 
 
 def made_up_prompts(tokens_in: int, tokens_out: int, seed: int = 0) -> tuple[Prompt, ...]:

@@ -194,22 +194,16 @@ def settings(options: argparse.Namespace) -> dict[str, Any]:
 
     Raises InputError `option-conflict` for what does not go together, and as `LoadOptions`.
     """
-    _check(options)
     from torchgauge.api.servings import load_options
-    from torchgauge.serving.load_options import LoadOptions
+    from torchgauge.serving.load_options import OF_ENDPOINTS, LoadOptions
 
+    check_fit(options, OF_TARGETS if is_address(options.target) else OF_ENDPOINTS)
     names = {field.name for field in dataclasses.fields(LoadOptions)} - {"rates"} | {"rate"}
     values = {name: getattr(options, name) for name in names}
     values["goals"] = " ".join(options.goals) if options.goals else None
     arguments = {name: value for name, value in values.items() if value is not None}
     load_options(**arguments)
     return arguments
-
-
-def _check(options: argparse.Namespace) -> None:
-    from torchgauge.serving.load_options import OF_ENDPOINTS
-
-    check_fit(options, OF_TARGETS if is_address(options.target) else OF_ENDPOINTS)
 
 
 def check_fit(options: argparse.Namespace, foreign: Sequence[str]) -> None:

@@ -25,13 +25,7 @@ _SPECIFICATION = struct.Struct("@llll")  # interval and moment, each in seconds 
 
 
 class Timer(Protocol):
-    """Calls one function at moments of `time.monotonic`.
-
-    Attributes:
-        kind: "timerfd", or "event loop" where only asyncio's timers are available.
-    """
-
-    kind: str
+    """Calls one function at moments of `time.monotonic`."""
 
     def wake_at(self, moment: float, *, sleep: bool = False) -> None:
         """Call at `moment`, or at once if it has passed; replaces an earlier moment.
@@ -65,8 +59,6 @@ class TimerDescriptor:
     Attributes:
         soon: The moment that the loop is to sleep until, without the descriptor; infinite for none.
     """
-
-    kind = "timerfd"
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         if not sys.platform.startswith("linux"):
@@ -143,8 +135,6 @@ class TimerDescriptor:
 
 class LoopTimer:
     """The event loop's own timers, which are up to a millisecond late."""
-
-    kind = "event loop"
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         self._loop = loop
