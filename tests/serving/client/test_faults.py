@@ -51,6 +51,8 @@ STREAMED = {
     "/ok": "answer",
 }
 ASKED = b'{"stream": true}'
+# On a busy machine an answer may take a second.
+PATIENT = {"timeout": 20.0, "drain": 25.0}
 
 
 class Midway(Silent):
@@ -96,7 +98,8 @@ def fates(client: LoadClient) -> list[str]:
 
 @pytest.mark.parametrize("path", EXPECTED)
 def test_the_fate_of_each_fault(faulty, path):
-    client = sent_here(faulty.address + path, schedule=[0.0, 0.0, 0.05])
+    limits = {} if EXPECTED[path] == "timeout" else PATIENT
+    client = sent_here(faulty.address + path, schedule=[0.0, 0.0, 0.05], **limits)
     assert fates(client) == [EXPECTED[path]] * 3
     status = 404 if path == "/status/404" else 503 if path == "/status/503" else None
     if status:
@@ -105,7 +108,8 @@ def test_the_fate_of_each_fault(faulty, path):
 
 @pytest.mark.parametrize("path", STREAMED)
 def test_the_fate_of_each_stream(faulty, path):
-    client = sent_here(faulty.address + path, api="openai-chat", schedule=[0.0, 0.02])
+    schedule = [0.0, 0.02]
+    client = sent_here(faulty.address + path, api="openai-chat", schedule=schedule, **PATIENT)
     assert fates(client) == [STREAMED[path]] * 2
 
 
