@@ -246,6 +246,14 @@ def is_closed(connection):
         return True
 
 
+def wait_until(holds):
+    for _ in range(2000):
+        if holds():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not come to be")
+
+
 def test_who_waits_longest_makes_room_and_strangers_first(site, monkeypatch):
     """Those that drip their request byte by byte lock nobody out."""
     monkeypatch.setattr(servers, "MAX_CONNECTIONS", 3)
@@ -268,7 +276,7 @@ def test_strangers_have_a_share_of_the_connections(site, monkeypatch):
     with served(site) as server, contextlib.ExitStack() as stack:
         strangers = [connected(server, stack) for _ in range(3)]
         assert is_closed(strangers[0])
-        assert len(server.connections) == 2
+        wait_until(lambda: len(server.connections) == 2)
 
 
 def test_the_head_of_a_request_has_a_deadline_as_a_whole(site, monkeypatch):
@@ -279,7 +287,7 @@ def test_the_head_of_a_request_has_a_deadline_as_a_whole(site, monkeypatch):
             for byte in itertools.cycle(b"GET / HTTP/1.1 "):
                 slow.sendall(bytes([byte]))
                 time.sleep(0.05)
-        assert server.connections == {}
+        wait_until(lambda: not server.connections)
 
 
 def test_beyond_what_is_being_answered_nobody_is_let_in(site, monkeypatch):
@@ -287,8 +295,7 @@ def test_beyond_what_is_being_answered_nobody_is_let_in(site, monkeypatch):
     with served(site) as server, contextlib.ExitStack() as stack:
         for _ in range(2):
             connected(server, stack)
-        while len(server.connections) < 2:
-            time.sleep(0.01)
+        wait_until(lambda: len(server.connections) == 2)
         for connection in server.connections.values():
             connection.waiting_since = None
         with pytest.raises((ConnectionError, http.client.HTTPException)):
