@@ -14,7 +14,8 @@ from torchgauge.advice.candidates.every import ALL_CANDIDATES
 from torchgauge.advice.experiment import Experiment
 from torchgauge.advice.world import Side
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.processes.processes import ChildAnswer
+from torchgauge.measure.advice.check import check_sent
+from torchgauge.measure.advice.facts import facts_sent
 from torchgauge.progress import Silent
 from torchgauge.targets.training.training import Training
 
@@ -140,14 +141,14 @@ def test_what_is_wrong_with_a_metric_is_told_at_once(monkeypatch):
     """It would fail with every candidate, minutes later."""
     asked = []
 
-    def ask(work, source, *_, **__):
+    def ask(work, *_, **__):
         asked.append(work)
-        if work == "check":
+        if work == check_sent:
             raise MeasurementError("Your metric raised ZeroDivisionError.", id="metric-raised")
-        return ChildAnswer(facts=facts()), False
+        return facts(), False
 
     monkeypatch.setattr("torchgauge.advice.world.ask", ask)
     with pytest.raises(MeasurementError, match="Your metric"):
         world(*convolutional(), metric=_agreement).facts()
-    assert asked == ["facts", "check"]
+    assert asked == [facts_sent, check_sent]
     assert world(*convolutional()).facts() == facts()

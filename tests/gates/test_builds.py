@@ -48,7 +48,7 @@ def test_a_gate_and_a_comparison_of_outputs_drop_the_record_for_a_model(program,
     assert (base.spec, base.etrecord) == (MODEL, None)
     asked = []
 
-    def ask(_work, source, _options):
+    def ask(_work, _kind, source, _options):
         asked.append(source)
         raise KeyboardInterrupt
 

@@ -5,7 +5,7 @@ from tests.support import records
 
 from torchgauge.errors import InputError, MeasurementError, missing_extra
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.processes.processes import ChildAnswer
+from torchgauge.measure.processes.child_work import measure_latency
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.sweep import CellSettings
 from torchgauge.sweeps import job as jobs
@@ -101,15 +101,15 @@ def test_what_is_wrong_with_the_target_is_raised(monkeypatch):
 
 def test_later_processes_measure_latency_alone(monkeypatch):
     run = records.latency().processes[0]
-    asked = answering(monkeypatch, (ChildAnswer(run=run), False))
+    asked = answering(monkeypatch, (run, False))
     entry = perform(job("x", number=2))
-    assert asked == ["latency"]
+    assert asked == [measure_latency]
     assert (entry.number, entry.cell.latency.processes, entry.cell.memory) == (2, (run,), None)
 
 
 def test_what_was_interrupted_is_no_result(monkeypatch):
     profile = records.profile(interrupted=True)
-    for answer in ((ChildAnswer(profile=profile), False), (ChildAnswer(profile=profile), True)):
+    for answer in ((profile, False), (profile, True)):
         answering(monkeypatch, answer)
         with pytest.raises(KeyboardInterrupt):
             perform(job("x"))
@@ -122,12 +122,12 @@ def test_a_failed_latency_is_the_cells_end_and_a_failed_memory_is_not(monkeypatc
         )
 
     profile = records.profile(latency=None, throughput=None, warnings=(failed("latency"),))
-    answering(monkeypatch, (ChildAnswer(profile=profile), False))
+    answering(monkeypatch, (profile, False))
     cell = perform(job("x")).cell
     assert (cell.status, cell.reason) == ("out of memory", "Memory ran out on cpu.")
     assert cell.warnings == profile.all_warnings[1:]
     profile = records.profile(memory=None, warnings=(failed("memory"),))
-    answering(monkeypatch, (ChildAnswer(profile=profile), False))
+    answering(monkeypatch, (profile, False))
     cell = perform(job("x")).cell
     assert cell.done
     assert cell.memory is None

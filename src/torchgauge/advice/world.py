@@ -17,13 +17,21 @@ from torchgauge.advice.budget import Budget, BudgetOver
 from torchgauge.advice.candidate import ORDERS, ByLayer, Candidate
 from torchgauge.analyze.statistics.paired import FourLogs
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.advice.check import CheckResult, CheckSource, LayerChoice, LayerChoiceSource
+from torchgauge.measure.advice.check import (
+    CheckResult,
+    CheckSource,
+    LayerChoice,
+    LayerChoiceSource,
+    check_sent,
+    choose_sent,
+)
+from torchgauge.measure.advice.facts import facts_sent
 from torchgauge.measure.latency.blocks import ABBA, Pace, Timed, block
+from torchgauge.measure.processes.child_work import S, T, Work
 from torchgauge.measure.processes.fork_server import ForkServer
-from torchgauge.measure.processes.processes import ChildAnswer, Work, ask
+from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.processes.waiting_process import Build
 from torchgauge.records.target import Facts
-from torchgauge.targets.builds.source import Source
 from torchgauge.targets.changed_target import Changed, changed_training
 
 
@@ -143,11 +151,9 @@ class Processes:
         if self.server is not None and not self.server.ready():
             self.server = None
         began = time.monotonic()
-        answer = self._ask("facts", self.build.source, self.variables)
-        if answer.facts is None:
-            raise KeyboardInterrupt
+        facts = self._ask(facts_sent, Facts, self.build.source, self.variables)
         self.look_seconds = time.monotonic() - began
-        return msgspec.structs.replace(answer.facts, latency_limit=self.latency_limit)
+        return msgspec.structs.replace(facts, latency_limit=self.latency_limit)
 
     @contextlib.contextmanager
     def _budget_errors(self) -> Iterator[None]:
@@ -170,10 +176,8 @@ class Processes:
             metric=self.metric,
             times=side.times,
         )
-        answer = self._ask("check", source, {**self.variables, **side.variables(facts)})
-        if answer.checked is None:
-            raise KeyboardInterrupt
-        return answer.checked
+        variables = {**self.variables, **side.variables(facts)}
+        return self._ask(check_sent, CheckResult, source, variables)
 
     def choose(self, by_layer: ByLayer, tolerance: float) -> LayerChoice:
         """Choose layers in a process of its own."""
@@ -184,17 +188,14 @@ class Processes:
             kinds=by_layer.kinds,
             lines=functools.partial(by_layer.code, self.facts()),
         )
-        answer = self._ask("layers", source, self.variables)
-        if answer.layers is None:
-            raise KeyboardInterrupt
-        return answer.layers
+        return self._ask(choose_sent, LayerChoice, source, self.variables)
 
-    def _ask(self, work: Work, source: Source, variables: Mapping[str, str]) -> ChildAnswer:
+    def _ask(self, work: Work[S, T], kind: type[T], source: S, variables: Mapping[str, str]) -> T:
         """Return what a process answers that the budget may stop; Ctrl-C raises."""
         build = self.build
         with self._budget_errors():
             answer, interrupted = ask(
-                work, source, build.options, None, build.home,
+                work, kind, source, build.options, build.home,
                 variables=variables, limit=self.budget.until_stop(),
                 server=self.server,
             )  # fmt: skip

@@ -12,7 +12,7 @@ import msgspec
 from torchgauge.errors import InputError, TorchgaugeError, option_conflict
 from torchgauge.gates.gate_options import BaseRequest, GateOptions
 from torchgauge.gates.paired_gate import gate_builds
-from torchgauge.measure.advice.check import CheckSource
+from torchgauge.measure.advice.check import CheckResult, CheckSource, check_sent
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.processes.waiting_process import Build
@@ -133,14 +133,14 @@ def with_outputs(
     source = CheckSource(**fields, other=other, tolerance=TOLERANCE)
     progress.start("comparing outputs")
     try:
-        answer, interrupted = ask("check", source, LatencyOptions())
+        checked, interrupted = ask(check_sent, CheckResult, source, LatencyOptions())
     except TorchgaugeError as error:
         warning = MeasurementWarning.from_error(error, "outputs")
         return _warned(comparison, warning)
-    if interrupted or answer.checked is None:
+    if interrupted:
         message = "Ctrl-C ended the comparison of the outputs."
         return _warned(comparison, MeasurementWarning(id="interrupted", message=message))
-    check = answer.checked.output
+    check = checked.output
     compared = msgspec.structs.replace(comparison, outputs=check)
     if check.passed:
         return compared

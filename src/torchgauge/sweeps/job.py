@@ -9,13 +9,16 @@ import time
 from torchgauge.analyze.latency.latency import combine
 from torchgauge.errors import MeasurementError, MissingExtraError, TorchgaugeError
 from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.processes.child_work import Sent, measure_latency
 from torchgauge.measure.processes.processes import ask
 from torchgauge.records.environment import Environment
+from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning, Record
 from torchgauge.records.sweep import Cell, CellCost, CellSettings, Status
 from torchgauge.records.work.cost import Cost
+from torchgauge.targets.builds.source import Source
 from torchgauge.targets.quantization import Variant
 
 UNSUPPORTED = (
@@ -68,23 +71,32 @@ def perform(job: Job) -> Entry:
     """
     start = time.perf_counter()
     try:
-        answer, interrupted = ask("essentials" if job.number == 1 else "latency",
-                                  job.source, job.options)  # fmt: skip
+        if job.number == 1:
+            profile, interrupted = ask(measure_essentials, Profile, job.source, job.options)
+        else:
+            run, interrupted = ask(measure_latency, LatencyRun, job.source, job.options)
     except TorchgaugeError as error:
         status = status_of(error, limited=job.source.memory_limit is not None)
         if status == "failed" and not isinstance(error, MeasurementError):
             raise
         return Entry(number=job.number, cell=_ended(job, error, status, start))
-    if interrupted or (answer.profile is not None and answer.profile.interrupted):
+    if interrupted or (job.number == 1 and profile.interrupted):
         raise KeyboardInterrupt
-    if answer.profile is not None:
-        cell = _measured(job, answer.profile, time.perf_counter() - start)
-        return Entry(number=job.number, cell=cell, environment=answer.profile.environment)
-    run = combine([answer.run] if answer.run is not None else [])
+    seconds = time.perf_counter() - start
+    if job.number == 1:
+        cell = _measured(job, profile, seconds)
+        return Entry(number=job.number, cell=cell, environment=profile.environment)
     latency_cell = Cell(
-        settings=job.settings, status="done", latency=run, duration=time.perf_counter() - start
+        settings=job.settings, status="done", latency=combine([run]), duration=seconds
     )
     return Entry(number=job.number, cell=latency_cell)
+
+
+def measure_essentials(sent: Sent[Source]) -> Profile:
+    """Measure what a cell shows, in a process of its own."""
+    from torchgauge.measure import essentials  # with its probes, which the parent does not need
+
+    return essentials.measure(sent.source, sent.options)
 
 
 def status_of(error: TorchgaugeError | MeasurementWarning, *, limited: bool = False) -> Status:

@@ -11,7 +11,7 @@ from tests.support import onnx_files
 from torch import nn
 
 from torchgauge.errors import MeasurementError, ModelError
-from torchgauge.measure.advice.check import CheckSource, check
+from torchgauge.measure.advice.check import CheckResult, CheckSource, check, check_sent
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.readers.onnx import onnx_file
@@ -61,8 +61,8 @@ def test_a_compiled_model_draws_what_the_original_draws():
         pytest.skip("no C++ compiler is installed")
     source = Source.of_object(Random(), torch.ones(2, 4))
     of = CheckSource(source.target, code=("model = torch.compile(model)",))
-    answer, _ = ask("check", of, LatencyOptions())
-    assert answer.checked.output.passed, answer.checked.output.reason
+    result, _ = ask(check_sent, CheckResult, of, LatencyOptions())
+    assert result.output.passed, result.output.reason
 
 
 def test_chance_is_noticed_and_handed_to_a_compiled_model_alone(monkeypatch):

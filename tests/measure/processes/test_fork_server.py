@@ -9,11 +9,13 @@ import psutil
 import pytest
 
 from torchgauge.errors import MeasurementError
+from torchgauge.measure.advice.facts import facts_sent
 from torchgauge.measure.latency.blocks import Pace, block
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.fork_server import forking
 from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.processes.waiting_process import Build, Question, waiting
+from torchgauge.records.target import Facts
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 
@@ -105,10 +107,10 @@ def test_variables_of_the_server_are_those_of_what_it_forks(tmp_path):
 def test_a_forked_process_does_other_work_too(server, tmp_path):
     file = tmp_path / "parents"
     answer, interrupted = ask(
-        "facts", Source.of_object(telling(file), ()), LatencyOptions(), server=server
+        facts_sent, Facts, Source.of_object(telling(file), ()), LatencyOptions(), server=server
     )
     assert not interrupted
-    assert answer.facts is not None
+    assert isinstance(answer, Facts)
     assert set(parents_of(file)) == {server._process.pid}
 
 
@@ -125,8 +127,9 @@ def test_a_signal_that_ends_the_server_as_well_is_ctrl_c():
 
     with forking() as own_server:
         assert own_server.ready(120.0)
+        of = Source.of_object(cancel, ())
         with pytest.raises(KeyboardInterrupt):
-            ask("facts", Source.of_object(cancel, ()), LatencyOptions(), server=own_server)
+            ask(facts_sent, Facts, of, LatencyOptions(), server=own_server)
 
 
 def killed():

@@ -317,7 +317,8 @@ def child_that(monkeypatch, tmp_path, code):
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b'{"run": {"samples": [0.1,', b"\xff\xfe", b"{}", b'{"run": {"samples": "x"}}']
+    "answer",
+    [b"", b'{"value": {"samples": [0.1,', b"\xff\xfe", b"{}", b'{"value": {"samples": "x"}}'],
 )
 def test_an_answer_that_is_garbage_is_a_failed_child(monkeypatch, tmp_path, answer):
     child_that(monkeypatch, tmp_path, f"(folder / 'answer').write_bytes({answer!r})")

@@ -19,6 +19,7 @@ from torchgauge.forks import translating
 from torchgauge.measure.advice.outputs import compared, host_copies
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.memory import memory
+from torchgauge.measure.processes.child_work import Sent
 from torchgauge.measure.step import prepared
 from torchgauge.measure.work.internals import draw_as_eager
 from torchgauge.records.advice import LeftOut, OutputCheck
@@ -93,6 +94,11 @@ def check(source: CheckSource, placement: Placement, options: LatencyOptions) ->
         _peak(changed_placement, changed_options),
         max(0.0, apply + seconds[0] - min(seconds[1:])),
     )
+
+
+def check_sent(sent: Sent[CheckSource]) -> CheckResult:
+    """Do `check` as the work of a process."""
+    return check(sent.source, sent.original(), sent.options)
 
 
 def _other_model(placement: Placement, other: Source) -> Placement:
@@ -208,6 +214,11 @@ def _peak(placement: Placement, options: LatencyOptions) -> int | None:
         return None
     except TorchgaugeError:
         return None
+
+
+def choose_sent(sent: Sent[LayerChoiceSource]) -> LayerChoice:
+    """Do `chosen` as the work of a process."""
+    return chosen(sent.source, sent.original(), sent.options)
 
 
 class LayerGroup(NamedTuple):

@@ -27,10 +27,12 @@ from torchgauge.measure.description import describe
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.step_times import load_warnings
 from torchgauge.measure.memory import memory
+from torchgauge.measure.processes.child_work import Sent
 from torchgauge.measure.step import prepared
 from torchgauge.records.memory.memory import Memory
 from torchgauge.records.target import Facts
 from torchgauge.targets import members
+from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene import module_of
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.runtimes.runtime_model import RuntimeModel
@@ -43,6 +45,11 @@ MALLOC = ("jemalloc", "tcmalloc")
 COMPILERS = ("g++", "clang++", "c++", "cl")
 _SETTINGS = (*VARIABLES, "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/lib")
+
+
+def facts_sent(sent: Sent[Source]) -> Facts:
+    """Do `facts` as the work of a process."""
+    return facts(sent.opened(), sent.options)
 
 
 def facts(placement: Placement, options: LatencyOptions) -> Facts:

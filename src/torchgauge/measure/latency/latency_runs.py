@@ -25,6 +25,7 @@ from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.description import describe
 from torchgauge.measure.latency import latency as probe
 from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.processes.child_work import measure_latency
 from torchgauge.measure.processes.fork_server import ForkServer, forking
 from torchgauge.measure.processes.processes import (
     answer_of,
@@ -156,7 +157,9 @@ class LatencyRuns:
             return None
         try:
             write_request(
-                self._server.folder / "measure", (self._source, self._short(), None), place=False
+                self._server.folder / "measure",
+                (self._source, self._short(), measure_latency),
+                place=False,
             )
         except (InputError, OSError) as error:
             return getattr(error, "cause", "") or str(error)
@@ -181,10 +184,8 @@ class LatencyRuns:
         folder.mkdir()
         os.link(self._server.folder / "measure", folder / "request")  # each process removes its own
         end = self._server.run(folder, time_limit(self._short()))
-        answer, interrupted = answer_of(end, folder, time_limit(self._short()))
-        assert answer.run is not None  # noqa: S101 - there is no other work
-        stop = "interrupted" if interrupted else answer.run.stop
-        return msgspec.structs.replace(answer.run, stop=stop)
+        run, interrupted = answer_of(LatencyRun, end, folder, time_limit(self._short()))
+        return msgspec.structs.replace(run, stop="interrupted" if interrupted else run.stop)
 
     def _report_progress(self) -> None:
         text = units.time(self.median)

@@ -26,8 +26,8 @@ from torchgauge.measure.parallel.alternatives import Variant, alternatives, offl
 from torchgauge.measure.parallel.fake_job import fake_job
 from torchgauge.measure.parallel.parallel_options import ParallelOptions
 from torchgauge.measure.parallel.sharded_target import ShardedTarget, loaded, remedy_of, sharded
+from torchgauge.measure.processes.child_work import Sent
 from torchgauge.measure.processes.processes import ask, fresh_folder
-from torchgauge.measure.processes.separate_process import without_record
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.progress import Progress
 from torchgauge.records.parallel.parallel import MeshDim, Parallel, RankKind
@@ -291,12 +291,14 @@ def _in_fresh_process(source: ParallelSource, progress: Progress) -> Parallel:
     progress.start("counting")
     with fresh_folder() as folder, _followed(folder / "progress", progress):
         source = dataclasses.replace(source, progress=folder / "progress")
-        answer, interrupted = ask("parallel", source, LatencyOptions())
+        record, interrupted = ask(_count_sent, Parallel, source, LatencyOptions())
     if interrupted:
         raise KeyboardInterrupt
-    if answer.parallel is None:
-        raise without_record("counting")
-    return answer.parallel
+    return record
+
+
+def _count_sent(sent: Sent[ParallelSource]) -> Parallel:
+    return count_ranks(sent.source)
 
 
 @restoring

@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(folder: str, parent: str, work: str) -> None:
-    """Read the request in `folder`, do the work (`processes.Work`), and write the answer.
+    """Read the request in `folder`, do the work in it (`child_work.Work`), and write the answer.
 
     With the work "wait" the answers go to standard output, one to each line read: see
     `waiting_child`. With "fork" a process is forked for each line read: see `fork_child`.
@@ -42,7 +42,7 @@ def main(folder: str, parent: str, work: str) -> None:
         return
     from torchgauge.measure.processes.child_work import answer_to
 
-    answer_to(Path(folder), request, work, place["foreign"])
+    answer_to(Path(folder), request, place["foreign"])
 
 
 def end_with(parent: int) -> None:

@@ -3,84 +3,84 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from torchgauge.device import settings
 from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.files import write_atomically
+from torchgauge.measure.forward import running
 from torchgauge.measure.latency.latency import measure
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.processes.processes import ChildAnswer, Request
 from torchgauge.measure.timeline import layer_times
 from torchgauge.records.finding import Failure
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.targets.builds.home import check_home
 from torchgauge.targets.builds.source import Source
+from torchgauge.targets.changed_target import Changed, changed
 from torchgauge.targets.placement import Placement
 
+S = TypeVar("S", bound=Source)
+S_co = TypeVar("S_co", bound=Source, covariant=True)
+T = TypeVar("T")
 
-def answer_to(folder: Path, request: BinaryIO, work: str, foreign: str = "") -> None:
+
+class Sent(NamedTuple, Generic[S_co]):
+    """What is to be measured and how, in a process under its parent's settings."""
+
+    source: S_co
+    options: LatencyOptions
+    settings: dict[str, Any]
+
+    def original(self) -> Placement:
+        """Load the target as it is, then set what torch lets a process set a single time."""
+        with running(self.source.device or "cpu", "Loading the model"):
+            placement = self.source.open()
+        settings.apply(self.settings, once=True)
+        return placement
+
+    def opened(self) -> Placement:
+        """Load the target and change it, which comes last, since a change may be a setting."""
+        source = self.source
+        placement = self.original()
+        return changed(placement, source.code) if isinstance(source, Changed) else placement
+
+
+Work = Callable[[Sent[S]], T]
+"""What a process does: a function of a module, whose result JSON can hold."""
+Request = tuple[S, LatencyOptions, Work[S, T] | None]
+
+
+class Answer(msgspec.Struct, Generic[T], frozen=True):
+    """What a measuring process writes: what its work returned, or the error that ended it."""
+
+    value: T | None = None
+    failure: Failure | None = None
+
+
+def answer_to(folder: Path, request: BinaryIO, foreign: str = "") -> None:
     """Do the requested work, and write the answer, or the error that ended it."""
     try:
-        answer = measured(request, work)
+        with request:
+            sent, work = read_request(request)
+        assert work is not None  # noqa: S101 - whoever waits for questions gets another process
+        answer = Answer(work(sent))
         check_home(foreign)
     except TorchgaugeError as error:
-        answer = ChildAnswer(failure=Failure.from_error(error))
+        answer = Answer(failure=Failure.from_error(error))
     write_atomically(folder / "answer", msgspec.json.encode(answer))
 
 
-def measured(request: BinaryIO, work: str) -> ChildAnswer:
-    """Take the parent's settings, then its model, and measure."""
-    with request:
-        parent_settings, (source, options, timeline) = read_request(request)
-    if work == "check":
-        from torchgauge.measure.advice import check
-
-        assert isinstance(source, check.CheckSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(checked=check.check(source, original(source, parent_settings), options))
-    if work == "layers":
-        from torchgauge.measure.advice import check
-
-        assert isinstance(source, check.LayerChoiceSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(layers=check.chosen(source, original(source, parent_settings), options))
-    if work == "count":
-        from torchgauge.measure.processes.separate_process import count_in_separate_process
-        from torchgauge.measure.work import count
-
-        assert isinstance(source, count.CountSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(
-            count=count.count(source.target, source.options, count_in_separate_process)
-        )
-    if work == "parallel":
-        from torchgauge.measure.parallel import rank_count
-
-        assert isinstance(source, rank_count.ParallelSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(parallel=rank_count.count_ranks(source))
-    if work == "serving":
-        from torchgauge.measure.processes.separate_process import ServingSource
-
-        assert isinstance(source, ServingSource)  # noqa: S101 - it comes with this work
-        return ChildAnswer(serving=source.serving())
-    if work == "profile":
-        from torchgauge.measure import plan
-        from torchgauge.progress import Silent
-
-        return ChildAnswer(profile=plan.profile(source, options, Silent(), timeline))
-    if work == "essentials":
-        from torchgauge.measure import essentials
-
-        return ChildAnswer(profile=essentials.measure(source, options))
-    placement = opened(source, parent_settings)
-    if work == "facts":
-        from torchgauge.measure.advice.facts import facts
-
-        return ChildAnswer(facts=facts(placement, options))
+def measure_latency(sent: Sent[Source]) -> LatencyRun:
+    """Time calls, and with them layers where the options say so."""
+    placement, options = sent.opened(), sent.options
     run = measure(placement, options)
     if options.layers and run.stop != "interrupted":
         run = _with_layers(run, placement, options)
-    return ChildAnswer(run=run)
+    return run
 
 
 def _with_layers(run: LatencyRun, placement: Placement, options: LatencyOptions) -> LatencyRun:
@@ -92,43 +92,19 @@ def _with_layers(run: LatencyRun, placement: Placement, options: LatencyOptions)
     return msgspec.structs.replace(run, layer_times=layers.typical)
 
 
-def read_request(request: BinaryIO) -> tuple[dict[str, Any], Request]:
-    """Take the parent's settings, and return them and what is to be measured."""
-    from torchgauge.device import settings
-
+def read_request(request: BinaryIO) -> tuple[Sent[Any], Work[Any, Any] | None]:
+    """Take the parent's settings, and return what is to be measured and the work."""
     parent_settings = pickle.load(request)  # noqa: S301 - the parent wrote it
     settings.apply(parent_settings)
-    measurement = unpacked(request)
+    source, options, work = unpacked(request)
     Path(request.name).unlink()  # it holds the model, maybe in memory
-    return parent_settings, measurement
+    return Sent(source, options, parent_settings), work
 
 
-def opened(source: Source, parent_settings: dict[str, Any]) -> Placement:
-    """Load the target, then set what torch lets a process set a single time.
-
-    What is changed about it comes last, since it may be a setting.
-    """
-    from torchgauge.targets.changed_target import Changed, changed
-
-    placement = original(source, parent_settings)
-    return changed(placement, source.code) if isinstance(source, Changed) else placement
-
-
-def original(source: Source, parent_settings: dict[str, Any]) -> Placement:
-    """Load the target as it is, then set what torch lets a process set a single time."""
-    from torchgauge.device import settings
-    from torchgauge.measure.forward import running
-
-    with running(source.device or "cpu", "Loading the model"):
-        placement = source.open()
-    settings.apply(parent_settings, once=True)
-    return placement
-
-
-def unpacked(request: BinaryIO) -> Request:
+def unpacked(request: BinaryIO) -> Request[Source, Any]:
     """Return what is to be measured; raises InputError `not-picklable` if unpickling fails."""
     try:
-        measurement: Request = pickle.load(request)  # noqa: S301 - the parent wrote it
+        measurement: Request[Source, Any] = pickle.load(request)  # noqa: S301 - the parent wrote it
     except Exception as error:  # unpickling imports and runs the user's code
         raise InputError(
             "The model cannot be rebuilt in a fresh process.",

@@ -121,13 +121,13 @@ class ForkServer:
             self._read(lambda: self._ready, limit)
         return self._ready
 
-    def run(self, folder: Path, limit: float, work: str = "latency") -> ChildEnd:
+    def run(self, folder: Path, limit: float) -> ChildEnd:
         """Fork a process that does what `folder`/request says, and wait for its end.
 
         It is killed after `limit` seconds, and interrupted by Ctrl-C. Raises MeasurementError
         `child-failed` where the server died, KeyboardInterrupt where it died of the same signal.
         """
-        child = self._fork(folder, work)
+        child = self._fork(folder, "answer")
         try:
             late = not self._read(lambda: child in self._codes, limit)
         except KeyboardInterrupt:
@@ -187,7 +187,7 @@ class ForkServer:
             self._place.remove()
 
     def _fork(self, folder: Path, work: str) -> int:
-        """Return the number of a new process that does the `work` asked for in `folder`."""
+        """Return the number of a new process that does what `folder` says, as `child.main`."""
         self._forked = None
         with contextlib.suppress(OSError):  # it has ended: reading says so
             open_pipe(self._process.stdin).write(f"{work} {folder}\n".encode())

@@ -15,26 +15,19 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any
 
 import cloudpickle
 import msgspec
 
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
-from torchgauge.measure.advice.check import CheckResult, LayerChoice
 from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.processes.child_work import Answer, Request, S, T, Work, measure_latency
 from torchgauge.measure.processes.fork_server import ChildEnd, ForkServer
-from torchgauge.measure.timeline.timeline_options import TimelineOptions
 from torchgauge.progress import Progress
-from torchgauge.records.finding import Failure
 from torchgauge.records.latency.latency import LatencyRun
-from torchgauge.records.parallel.parallel import Parallel
-from torchgauge.records.profile import Profile
 from torchgauge.records.record import MeasurementWarning
-from torchgauge.records.serving.serving import Serving
-from torchgauge.records.target import Facts
-from torchgauge.records.work.size import Count
 from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.hygiene.recursion import deeper, recursion_limit
@@ -49,26 +42,6 @@ LONGEST = 3600.0
 # After an interrupt: for the call that is running, and for the figures of what was measured.
 PATIENCE = 5.0
 STDERR_TAIL = 4096
-
-Work = Literal[
-    "latency", "profile", "essentials", "facts", "check", "layers", "count", "parallel", "serving",
-    "wait",
-]  # fmt: skip
-Request = tuple[Source, LatencyOptions, TimelineOptions | None]
-
-
-class ChildAnswer(msgspec.Struct, frozen=True):
-    """What a child process writes: its run or record, or the error that ended it."""
-
-    run: LatencyRun | None = None
-    profile: Profile | None = None
-    facts: Facts | None = None
-    checked: CheckResult | None = None
-    layers: LayerChoice | None = None
-    count: Count | None = None
-    parallel: Parallel | None = None
-    serving: Serving | None = None
-    failure: Failure | None = None
 
 
 def repeated(
@@ -112,24 +85,23 @@ def in_fresh_process(source: Source, options: LatencyOptions) -> LatencyRun:
     `child-timeout`, `child-failed`; whatever error the measurement itself ended with;
     KeyboardInterrupt where the child had nothing.
     """
-    answer, interrupted = ask("latency", source, options)
-    if answer.run is None:
-        raise _unreadable("It holds neither a run nor an error.")
-    return msgspec.structs.replace(answer.run, stop="interrupted") if interrupted else answer.run
+    run, interrupted = ask(measure_latency, LatencyRun, source, options)
+    return msgspec.structs.replace(run, stop="interrupted") if interrupted else run
 
 
 def ask(
-    work: Work,
-    source: Source,
+    work: Work[S, T],
+    kind: type[T],
+    source: S,
     options: LatencyOptions,
-    timeline: TimelineOptions | None = None,
     home: Home | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
     limit: float | None = None,
     server: ForkServer | None = None,
-) -> tuple[ChildAnswer, bool]:
+) -> tuple[T, bool]:
     """Return what a fresh process answers, and whether Ctrl-C ended it before its time.
 
+    `work` is done there, and returns a `kind`.
     `home` is where the target's code lives; None where it lives for this process. `variables` are
     added to the child's environment. It is killed after `limit` seconds, where that is sooner than
     its own limit. `server` forks it where that is the same.
@@ -138,15 +110,15 @@ def ask(
     """
     longest = time_limit(options)
     limit = longest if limit is None else min(limit, longest)
-    request = (source, options, timeline)
+    request = (source, options, work)
     with fresh_folder() as folder:
         if server is not None and server.serves(home, variables):
             write_request(folder / "request", request, place=False)
-            end = server.run(folder, limit, work)
+            end = server.run(folder, limit)
         else:
             write_request(folder / "request", request, home)
-            end = _run(work, folder, limit, variables)
-        return answer_of(end, folder, limit)
+            end = _run(folder, limit, variables)
+        return answer_of(kind, end, folder, limit)
 
 
 def time_limit(options: LatencyOptions) -> float:
@@ -154,23 +126,26 @@ def time_limit(options: LatencyOptions) -> float:
     return START_LIMIT + BUDGET_FACTOR * min(options.plan.time_limit, LONGEST)
 
 
-def answer_of(end: ChildEnd, folder: Path, limit: float) -> tuple[ChildAnswer, bool]:
+def answer_of(kind: type[T], end: ChildEnd, folder: Path, limit: float) -> tuple[T, bool]:
     """Return what an ended child has written to `folder`, and whether Ctrl-C ended it.
 
     Raises what `in_fresh_process` does.
     """
     answer = folder / "answer"
     if end.interrupted:
-        return _interrupted(answer), True
+        try:
+            return _read(kind, answer.read_bytes()), True
+        except (OSError, TorchgaugeError):
+            raise KeyboardInterrupt from None
     # An answer counts however the child ended after writing it.
     if answer.exists():
-        return _read(answer.read_bytes()), False
+        return _read(kind, answer.read_bytes()), False
     raise timed_out(limit) if end.late else died(end.code, tail(folder / "stderr"))
 
 
 def write_request(
     path: Path,
-    request: Request | tuple[Source, None, None],
+    request: Request[Any, Any] | tuple[Source, None, None],
     home: Home | None = None,
     *,
     place: bool = True,
@@ -202,13 +177,13 @@ def write_request(
             ) from error
 
 
-def _run(work: Work, folder: Path, limit: float, variables: Mapping[str, str]) -> ChildEnd:
+def _run(folder: Path, limit: float, variables: Mapping[str, str]) -> ChildEnd:
     # What the user's model prints must not land in our standard output (it may be JSON). A file
     # for its errors, because a pipe stays open as long as any process that the model started.
     with (
         (folder / "stderr").open("wb") as stderr,
         worker(
-            *(CHILD, str(folder), str(os.getpid()), work),
+            *(CHILD, str(folder), str(os.getpid()), "answer"),
             variables=variables,
             stdin=NOWHERE,
             stdout=NOWHERE,
@@ -228,21 +203,16 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
         return ChildEnd(child.wait(), late.is_set())
 
 
-def _interrupted(answer: Path) -> ChildAnswer:
+def _read(kind: type[T], data: bytes) -> T:
     try:
-        return _read(answer.read_bytes())
-    except (OSError, TorchgaugeError):
-        raise KeyboardInterrupt from None
-
-
-def _read(data: bytes) -> ChildAnswer:
-    try:
-        answer = msgspec.json.decode(data, type=ChildAnswer)
+        answer = msgspec.json.decode(data, type=Answer[kind])  # type: ignore[valid-type]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _unreadable(str(error)) from error
     if answer.failure is not None:
         raise answer.failure.error()
-    return answer
+    if answer.value is None:
+        raise _unreadable("It holds neither a result nor an error.")
+    return answer.value
 
 
 def tail(file: Path) -> str:

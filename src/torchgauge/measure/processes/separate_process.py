@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 
 import msgspec
 
-from torchgauge.errors import MeasurementError
 from torchgauge.measure.latency.latency_options import LatencyOptions
+from torchgauge.measure.processes.child_work import Sent
 from torchgauge.measure.processes.processes import ask
 from torchgauge.measure.timeline.timeline_options import TimelineOptions
-from torchgauge.measure.work.count import CountSource
-from torchgauge.progress import Progress
+from torchgauge.measure.work.count import CountSource, count
+from torchgauge.progress import Progress, Silent
 from torchgauge.records.profile import Profile
 from torchgauge.records.serving.serving import Serving
 from torchgauge.records.work.size import Count
@@ -35,22 +36,27 @@ def profile_in_separate_process(
     `child-failed`; KeyboardInterrupt where nothing was measured before it.
     """
     progress.start("measuring in a process of its own")
-    answer, interrupted = ask("profile", source, options, timeline, home)
-    if answer.profile is None:
-        raise without_record()
-    record = answer.profile
+    work = functools.partial(_profile, timeline)
+    record, interrupted = ask(work, Profile, source, options, home)
     passes = tuple(msgspec.structs.replace(done, process="fresh") for done in record.passes)
     return msgspec.structs.replace(
         record, passes=passes, interrupted=record.interrupted or interrupted
     )
 
 
+def _profile(timeline: TimelineOptions, sent: Sent[Source]) -> Profile:
+    from torchgauge.measure import plan  # with every probe, which the parent does not need
+
+    return plan.profile(sent.source, sent.options, Silent(), timeline)
+
+
 def count_in_separate_process(source: CountSource) -> Count:
     """Load and count in a fresh process. Raises as `profile_in_separate_process`."""
-    answer, _ = ask("count", source, LatencyOptions())
-    if answer.count is None:
-        raise without_record()
-    return answer.count
+    return ask(_count, Count, source, LatencyOptions())[0]
+
+
+def _count(sent: Sent[CountSource]) -> Count:
+    return count(sent.source.target, sent.source.options, count_in_separate_process)
 
 
 def serve_in_separate_process(source: ServingSource, seconds: float, progress: Progress) -> Serving:
@@ -59,21 +65,12 @@ def serve_in_separate_process(source: ServingSource, seconds: float, progress: P
     Raises as `profile_in_separate_process`.
     """
     progress.start("measuring in a process of its own")
-    answer, interrupted = ask("serving", source, LatencyOptions(budget=seconds))
-    if answer.serving is None:
-        raise without_record()
-    return msgspec.structs.replace(
-        answer.serving, interrupted=answer.serving.interrupted or interrupted
-    )
+    serving, interrupted = ask(_serving, Serving, source, LatencyOptions(budget=seconds))
+    return msgspec.structs.replace(serving, interrupted=serving.interrupted or interrupted)
 
 
-def without_record(work: str = "measuring") -> MeasurementError:
-    """Return the error that a process of its own gave nothing back."""
-    return MeasurementError(
-        f"A {work} process ended without a record.",
-        id="child-failed",
-        remedy="Run it again; if it stays so, please report it.",
-    )
+def _serving(sent: Sent[ServingSource]) -> Serving:
+    return sent.source.serving()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ from torchgauge.measure.description import describe
 from torchgauge.measure.latency.latency import timed_call
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.latency.sampling import Timing
-from torchgauge.measure.processes.child_work import answer_to, opened, read_request
+from torchgauge.measure.processes.child_work import answer_to, read_request
 from torchgauge.measure.processes.waiting_process import Answer, Question, not_timed
 from torchgauge.measure.step import prepared
 from torchgauge.measure.timeline.layer_times import OwnTimes, layer_seconds, synchronized_clock
@@ -58,8 +58,8 @@ def serve(request: BinaryIO, foreign: str = "") -> None:
 
     try:
         with request:
-            parent_settings, (source, options, _) = read_request(request)
-        _serve(opened(source, parent_settings), options, foreign, questions, say)
+            sent, _ = read_request(request)
+        _serve(sent.opened(), sent.options, foreign, questions, say)
     except TorchgaugeError as error:
         say(Answer(failure=Failure.from_error(error)))
 
@@ -168,7 +168,7 @@ def serve_forks(
 ) -> None:
     """Import torch and `modules`, then measure in a forked process for each folder named.
 
-    Each line of standard input is a kind of work (`processes.Work`) and a folder with a request.
+    Each line of standard input is "answer" or "wait" and a folder with a request.
     Standard output has lines of what happens: "ready" once all is imported, "forked" with a
     process's number, "ended" with its number and exit code. Nothing of torch runs in this process.
     `end_with` ties a process to its parent, `take_the_first` is its handler of Ctrl-C.
@@ -223,7 +223,7 @@ def _measure(work: str, folder: Path, end_with_server: Callable[[], None]) -> No
         if work == "wait":
             _wait(folder, request)
         else:
-            answer_to(folder, request, work)
+            answer_to(folder, request)
         code = 0
     except BaseException:  # noqa: BLE001 - its text is what the parent shows
         os.write(2, traceback.format_exc().encode(errors="replace"))
