@@ -40,13 +40,8 @@ from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.layers import with_layers
 from torchgauge.analyze.onnx.node_work import graph_cost, with_work
 from torchgauge.errors import TorchgaugeError
-from torchgauge.readers.onnx.onnx_file import (
-    MEMORY_BASE,
-    MEMORY_TIMES,
-    Answer,
-    answered,
-    read_graph,
-)
+from torchgauge.readers.onnx.onnx_file import MEMORY_BASE, MEMORY_TIMES, answered, read_graph
+from torchgauge.records.finding import Answer
 from torchgauge.records.onnx.graph import Graph
 
 OPENED = 0x20  # IN_OPEN
@@ -158,10 +153,12 @@ def outcome_of(path: Path) -> str:
         data = pipe.read()
     _, status = os.waitpid(child, 0)
     try:
-        answer = msgspec.msgpack.decode(data, type=Answer)
+        answer = msgspec.msgpack.decode(data, type=Answer[Graph])
     except msgspec.MsgspecError:
         return f"error onnx-unreadable (process ended: {os.waitstatus_to_exitcode(status)})"
-    return f"error {answer.id}" if answer.graph is None else analysed(answer.graph)
+    if answer.failure is not None:
+        return f"error {answer.failure.id}"
+    return analysed(answer.result())
 
 
 class Watch:

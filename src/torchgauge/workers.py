@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import IO
 
 from torchgauge.signals import HeldBack, restoring
 
+CHILD = Path(__file__).with_name("worker_child.py")
 NOWHERE, PIPE = subprocess.DEVNULL, subprocess.PIPE
 
 
@@ -48,6 +50,14 @@ def start_worker(
         stderr=stderr,
         env=os.environ | variables,
     )
+
+
+def calling(function: str) -> tuple[Path, str, str]:
+    """Return the script and arguments that call "module:name" with two files in a worker.
+
+    The function reads questions from the first and writes answers to the second.
+    """
+    return CHILD, function, json.dumps(sys.path)
 
 
 def open_pipe(pipe: IO[bytes] | None) -> IO[bytes]:

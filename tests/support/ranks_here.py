@@ -2,15 +2,14 @@
 
 from torchgauge.traces import rank_files
 from torchgauge.traces.rank_file import answered
-from torchgauge.traces.read_options import ReadOptions
 
 
 class Reader:
     """Answers as a process of its own does; what ends a process is raised."""
 
-    def __init__(self, setup):
+    def __init__(self, options):
         self.files_read = 0
-        self._options = ReadOptions(**setup["options"])
+        self._options = options
 
     def ask(self, file):
         return answered(file, self._options), True

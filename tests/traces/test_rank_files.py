@@ -12,10 +12,11 @@ from torchgauge.traces.read_options import ReadOptions
 
 EVENTS = [op("aten::mm", 0, 9), launch(1, 2), kernel("gemm", 10, 5, 1)]
 CHILD = """
-import os
-from torchgauge.traces import rank_file, trace_child
+import os, sys
+from torchgauge import worker_child
+from torchgauge.traces import rank_file
 
-trace_child.LIFETIME = {lifetime}
+rank_file.LIFETIME = {lifetime}
 read = rank_file.answered
 unwell = []
 
@@ -29,7 +30,7 @@ def answered(file, options):
     return read(file, options)
 
 rank_file.answered = answered
-trace_child.main()
+worker_child.main(*sys.argv[1:])
 """
 
 
@@ -54,7 +55,7 @@ def reading(tmp_path, monkeypatch, started):
     def read(*names, workers=1, lifetime=60.0, progress=None):
         child = tmp_path / "child.py"
         child.write_text(CHILD.format(lifetime=lifetime))
-        monkeypatch.setattr(rank_files, "CHILD", child)
+        monkeypatch.setattr("torchgauge.workers.CHILD", child)
         files = [tmp_path / f"{name}.json" for name in names]
         for file in files:
             file.write_text(json.dumps({"traceEvents": EVENTS}))

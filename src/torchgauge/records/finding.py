@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
 
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, user_traceback
 from torchgauge.records.record import Record
+
+T = TypeVar("T")
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -49,6 +53,21 @@ class Failure(Record, frozen=True, kw_only=True):
         if raised is not None:
             error.__cause__ = raised(*self.arguments)
         return error
+
+
+class Answer(msgspec.Struct, Generic[T], frozen=True):
+    """What another process answers: what its work returned, or the error that ended it."""
+
+    value: T | None = None
+    failure: Failure | None = None
+
+    def result(self) -> T:
+        """Return the value or raise the error; msgspec.ValidationError where there is neither."""
+        if self.failure is not None:
+            raise self.failure.error()
+        if self.value is None:
+            raise msgspec.ValidationError("It holds neither a result nor an error.")
+        return self.value
 
 
 def _raised(cause: BaseException | None) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -36,9 +35,9 @@ from torchgauge.traces.trace_files import (
     rank_unknown,
     trace_files,
 )
-from torchgauge.workers import end_worker, open_pipe, start_worker
+from torchgauge.workers import calling, end_worker, open_pipe, start_worker
 
-CHILD = Path(__file__).with_name("trace_child.py")
+SERVE = "torchgauge.traces.rank_file:serve"
 
 
 def read_ranks(files: Sequence[str], options: ReadOptions, progress: Progress) -> list[RankResult]:
@@ -63,7 +62,7 @@ class _Readers:
     """The processes that read; as many as threads that ask at once."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._setup: dict[str, object] = {"options": dataclasses.asdict(options), "path": sys.path}
+        self._options = options
         self._lock = threading.Lock()
         self._idle: list[_Reader] = []
         self._running: set[_Reader] = set()
@@ -83,7 +82,7 @@ class _Readers:
         with self._lock:
             if self._is_stopped:
                 return RankResult(file)
-            reader = self._idle.pop() if self._idle else _Reader(self._setup)
+            reader = self._idle.pop() if self._idle else _Reader(self._options)
             self._running.add(reader)
         is_alive = False
         try:
@@ -107,11 +106,11 @@ class _Readers:
 class _Reader:
     """A process that reads one file after the other."""
 
-    def __init__(self, setup: dict[str, object]) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self.files_read = 0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
-        self._process = start_worker(CHILD, stderr=self._errors)
-        self._first = json.dumps(setup).encode() + b"\n"
+        self._process = start_worker(*calling(SERVE), stderr=self._errors)
+        self._first = json.dumps(dataclasses.asdict(options)).encode() + b"\n"
 
     def ask(self, file: str) -> tuple[bytes, bool]:
         """Return the answer, and whether the process reads another file.

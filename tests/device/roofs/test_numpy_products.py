@@ -17,7 +17,7 @@ def test_numpy_multiplies_in_a_process_of_its_own():
 def child(monkeypatch, tmp_path):
     """A child that answers what the test says."""
     script = tmp_path / "child.py"
-    monkeypatch.setattr(roofs, "CHILD", script)
+    monkeypatch.setattr("torchgauge.workers.CHILD", script)
 
     def answering(code):
         script.write_text(f"import sys, json, os; sys.stdin.read(); {code}")

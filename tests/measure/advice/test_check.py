@@ -15,7 +15,9 @@ from torchgauge.measure.advice.check import CheckResult, CheckSource, check, che
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.processes.processes import ask
 from torchgauge.readers.onnx import onnx_file
-from torchgauge.readers.onnx.onnx_file import Answer, answered
+from torchgauge.readers.onnx.onnx_file import answered
+from torchgauge.records.finding import Answer
+from torchgauge.records.onnx.graph import Graph
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import TargetRequest
 
@@ -115,7 +117,7 @@ def exported(tmp_path, monkeypatch):
     """Write x + x for one type of elements; it is read here, which starts no process."""
 
     def ask(_path, question):
-        return msgspec.msgpack.decode(answered(question), type=Answer)
+        return msgspec.msgpack.decode(answered(question), type=Answer[Graph])
 
     monkeypatch.setattr(onnx_file, "_ask", ask)
     return lambda kind: _exported(tmp_path / "other.onnx", kind)

@@ -15,7 +15,8 @@ from torchgauge.analyze.onnx.graph_size import graph_size
 from torchgauge.analyze.onnx.node_work import with_work
 from torchgauge.errors import InputError, MissingExtraError
 from torchgauge.readers.onnx import model_proto, onnx_file
-from torchgauge.readers.onnx.onnx_file import Answer, answered
+from torchgauge.readers.onnx.onnx_file import answered
+from torchgauge.records.finding import Answer
 from torchgauge.records.onnx.graph import Graph
 
 
@@ -23,8 +24,8 @@ from torchgauge.records.onnx.graph import Graph
 def in_this_process(monkeypatch):
     """Read here, which starts no process; `test_own_process` does."""
 
-    def ask(_path: Path, question: dict) -> Answer:
-        return msgspec.msgpack.decode(answered(question), type=Answer)
+    def ask(_path: Path, question: dict) -> Answer[Graph]:
+        return msgspec.msgpack.decode(answered(question), type=Answer[Graph])
 
     monkeypatch.setattr(onnx_file, "_ask", ask)
 
@@ -341,13 +342,13 @@ def test_a_result_or_an_error(tmp_path, what):
     path = tmp_path / "model.onnx"
     path.write_bytes(onnx_files.hostile()[what]().SerializeToString())
     question = {"file": str(path), "shapes": {}, "positional": [], "batch": None}
-    answer = msgspec.msgpack.decode(answered(question), type=Answer)
-    if answer.graph is None:
-        assert answer.id in ("onnx-unreadable", "onnx-functions", "onnx-too-large")
-        assert answer.cause
-        assert answer.remedy
+    answer = msgspec.msgpack.decode(answered(question), type=Answer[Graph])
+    if (failure := answer.failure) is not None:
+        assert failure.id in ("onnx-unreadable", "onnx-functions", "onnx-too-large")
+        assert failure.cause
+        assert failure.remedy
     else:
-        assert answer.graph.nodes
+        assert answer.value.nodes
 
 
 @pytest.mark.parametrize("what", ["function calls itself", "functions in a circle",

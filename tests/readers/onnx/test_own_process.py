@@ -37,7 +37,7 @@ def test_the_caller_imports_no_onnx(path, monkeypatch):
 def test_its_end_is_an_error(path, tmp_path, monkeypatch, script, cause):
     child = tmp_path / "child.py"
     child.write_text(script)
-    monkeypatch.setattr(onnx_file, "CHILD", child)
+    monkeypatch.setattr("torchgauge.workers.CHILD", child)
     with pytest.raises(InputError) as raised:
         onnx_file.read_graph(path)
     assert raised.value.id == "onnx-unreadable"
@@ -48,7 +48,7 @@ def test_its_end_is_an_error(path, tmp_path, monkeypatch, script, cause):
 def test_it_is_held_to_its_time(path, tmp_path, monkeypatch):
     child = tmp_path / "child.py"
     child.write_text("import time; time.sleep(60)")
-    monkeypatch.setattr(onnx_file, "CHILD", child)
+    monkeypatch.setattr("torchgauge.workers.CHILD", child)
     monkeypatch.setattr(onnx_file, "TIME_LIMIT", 0.1)
     with pytest.raises(InputError) as raised:
         onnx_file.read_graph(path)

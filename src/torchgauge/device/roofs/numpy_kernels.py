@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
+import msgspec
 import numpy as np
 
 from torchgauge.clock import SystemClock
+from torchgauge.device.roofs.roof_measurement import Effort, product_peak
 
 Call = Callable[[], object]
 
@@ -52,3 +56,24 @@ class Host:
 
 
 CLOCK = SystemClock()
+
+
+class Products(msgspec.Struct, frozen=True):
+    """A question for `answer`: the types of the products, and how much is measured."""
+
+    dtypes: tuple[str, ...]
+    effort: Effort
+
+
+def answer(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Write the peak in FLOP/s by type, and how many cores this process kept busy meanwhile."""
+    products = msgspec.msgpack.decode(questions.read(), type=Products)
+    peaks = {dtype: _peak(dtype, products.effort) for dtype in products.dtypes}
+    answers.write(msgspec.json.encode(peaks))
+
+
+def _peak(dtype: str, effort: Effort) -> dict[str, float | None]:
+    start, busy = time.perf_counter(), time.process_time()
+    peak = product_peak(dtype, NumpyKernels(), Host(), SystemClock(), effort)
+    seconds = time.perf_counter() - start
+    return {"peak": peak, "busy_cores": (time.process_time() - busy) / seconds}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from torchgauge.files import write_atomically
 from torchgauge.progress import Progress, Silent
 from torchgauge.records.record import Record
 from torchgauge.records.work.roofline import Roofs
-from torchgauge.workers import worker
+from torchgauge.workers import calling, worker
 
 # A full measurement beside other work is repeated in quiet moments that begin within this time.
 PATIENCE = 20.0
@@ -34,7 +32,7 @@ MOMENT = 0.2
 # NumPy's products are left out where a measurement took so many times its limit.
 SLACK = 1.5
 
-CHILD = Path(__file__).with_name("numpy_products_child.py")
+PRODUCTS = "torchgauge.device.roofs.numpy_kernels:answer"
 DTYPES = ("float32", "float64")
 # What the usual libraries read when they are loaded.
 VARIABLES = (
@@ -189,10 +187,10 @@ def numpy_peaks(threads: int, effort: Effort) -> dict[str, float]:
 
     Empty where the process failed, or where its BLAS kept more cores busy than it may.
     """
-    request = {"path": sys.path, "dtypes": DTYPES, "effort": dataclasses.asdict(effort)}
+    question = msgspec.msgpack.encode({"dtypes": DTYPES, "effort": effort})
     try:
-        with worker(CHILD, variables=dict.fromkeys(VARIABLES, str(threads))) as child:
-            output, _ = child.communicate(json.dumps(request).encode(), LONGEST)
+        with worker(*calling(PRODUCTS), variables=dict.fromkeys(VARIABLES, str(threads))) as child:
+            output, _ = child.communicate(question, LONGEST)
         if child.returncode:
             return {}
         answer = json.loads(output)

@@ -16,7 +16,7 @@ from torchgauge.measure.forward import running
 from torchgauge.measure.latency.latency import measure
 from torchgauge.measure.latency.latency_options import LatencyOptions
 from torchgauge.measure.timeline import layer_times
-from torchgauge.records.finding import Failure
+from torchgauge.records.finding import Answer, Failure
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.targets.builds.home import check_home
 from torchgauge.targets.builds.source import Source
@@ -52,13 +52,6 @@ class Sent(NamedTuple, Generic[S_co]):
 Work = Callable[[Sent[S]], T]
 """What a process does: a function of a module, whose result JSON can hold."""
 Request = tuple[S, LatencyOptions, Work[S, T] | None]
-
-
-class Answer(msgspec.Struct, Generic[T], frozen=True):
-    """What a measuring process writes: what its work returned, or the error that ended it."""
-
-    value: T | None = None
-    failure: Failure | None = None
 
 
 def answer_to(folder: Path, request: BinaryIO, foreign: str = "") -> None:

@@ -23,9 +23,10 @@ import msgspec
 from torchgauge.device import settings
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.latency.latency_options import LatencyOptions
-from torchgauge.measure.processes.child_work import Answer, Request, S, T, Work, measure_latency
+from torchgauge.measure.processes.child_work import Request, S, T, Work, measure_latency
 from torchgauge.measure.processes.fork_server import ChildEnd, ForkServer
 from torchgauge.progress import Progress
+from torchgauge.records.finding import Answer
 from torchgauge.records.latency.latency import LatencyRun
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets.builds.home import Home
@@ -206,13 +207,14 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> ChildEnd:
 def _read(kind: type[T], data: bytes) -> T:
     try:
         answer = msgspec.json.decode(data, type=Answer[kind])  # type: ignore[valid-type]
+        return answer.result()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _unreadable(str(error)) from error
-    if answer.failure is not None:
-        raise answer.failure.error()
-    if answer.value is None:
-        raise _unreadable("It holds neither a result nor an error.")
-    return answer.value
+        raise MeasurementError(
+            "What a measuring process wrote cannot be read.",
+            id="child-failed",
+            cause=str(error),
+            remedy="Run it with --processes 1 to see what the model does.",
+        ) from error
 
 
 def tail(file: Path) -> str:
@@ -230,15 +232,6 @@ def timed_out(limit: float) -> MeasurementError:
         id="child-timeout",
         cause=f"It was still running after {limit:.0f} s.",
         remedy="Check that the model's forward returns; use a smaller --budget.",
-    )
-
-
-def _unreadable(cause: str) -> MeasurementError:
-    return MeasurementError(
-        "What a measuring process wrote cannot be read.",
-        id="child-failed",
-        cause=cause,
-        remedy="Run it with --processes 1 to see what the model does.",
     )
 
 

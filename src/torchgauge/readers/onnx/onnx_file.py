@@ -2,60 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import sys
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import msgspec
 
 from torchgauge import units
 from torchgauge.errors import InputError, TorchgaugeError, missing_extra, text_of
 from torchgauge.files import check_file
+from torchgauge.records.finding import Answer, Failure
 from torchgauge.records.onnx.graph import Graph
-from torchgauge.workers import killed_after, worker
+from torchgauge.workers import calling, killed_after, worker
 
 
-class Answer(msgspec.Struct):
-    """The graph; or the parts of an InputError."""
+def answer(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer a question in a process of its own, which is held to its memory, and end it."""
+    import resource  # which not every system has
 
-    graph: Graph | None = None
-    message: str = ""
-    id: str = ""
-    cause: str = ""
-    remedy: str = ""
+    question = json.loads(questions.read())
+    with contextlib.suppress(ValueError, OSError):  # it is held to less already
+        resource.setrlimit(resource.RLIMIT_DATA, (question["memory"], question["memory"]))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers.write(answered(question))
+    answers.flush()
+    os._exit(0)  # freeing a large model takes long
 
 
 def answered(question: dict[str, Any]) -> bytes:
     """Return the encoded answer; whatever a file makes onnx raise is one."""
     path = Path(question["file"])
     try:
-        data = msgspec.msgpack.encode(Answer(graph=_graph(path, question)))
-        msgspec.msgpack.decode(data, type=Answer)  # a name that is no text raises
-    except TorchgaugeError as error:
-        answer = Answer(None, error.message, error.id, error.cause, error.remedy)
+        data = msgspec.msgpack.encode(Answer(_graph(path, question)))
+        msgspec.msgpack.decode(data, type=Answer[Graph])  # a name that is no text raises
+    except TorchgaugeError as raised:
+        error = raised
     except MemoryError:
-        answer = Answer(
-            None,
+        error = InputError(
             f"{path} could not be read.",
-            "onnx-too-large",
-            "Reading it takes more memory than a file of its size may.",
-            "A file of a stranger may be made to fail; check where it is from.",
+            id="onnx-too-large",
+            cause="Reading it takes more memory than a file of its size may.",
+            remedy="A file of a stranger may be made to fail; check where it is from.",
         )
-    except Exception as error:  # noqa: BLE001 - damaged files make onnx and protobuf raise anything
-        answer = Answer(
-            None,
+    except Exception as raised:  # noqa: BLE001 - damaged files make onnx and protobuf raise anything
+        error = InputError(
             f"{path} cannot be read as an ONNX model.",
-            "onnx-unreadable",
-            text_of(error),
-            "Export it again; `python -m onnx.checker` says more.",
+            id="onnx-unreadable",
+            cause=text_of(raised),
+            remedy="Export it again; `python -m onnx.checker` says more.",
         )
     else:
         return data
-    return msgspec.msgpack.encode(answer)
+    return msgspec.msgpack.encode(Answer(failure=Failure.from_error(error)))
 
 
 def _graph(path: Path, question: dict[str, Any]) -> Graph:
@@ -66,7 +70,6 @@ def _graph(path: Path, question: dict[str, Any]) -> Graph:
     return read(path, requested)
 
 
-CHILD = Path(__file__).with_name("onnx_child.py")
 # Seconds for one file; a graph of 5,000 nodes takes some three.
 TIME_LIMIT = 120.0
 # Bytes beside four times the file: it is read, parsed, and parts of it are copied.
@@ -107,28 +110,24 @@ def read_graph(
             remedy="Save the model with its weights in a file of their own (external data).",
         )
     question = {
-        "path": sys.path,
         "file": str(path),
         "memory": MEMORY_BASE + MEMORY_TIMES * size,
         "shapes": {name: list(sizes) for name, sizes in (shapes or {}).items()},
         "positional": [list(sizes) for sizes in positional],
         "batch": batch,
     }
-    answer = _ask(path, question)
-    if answer.graph is None:
-        raise InputError(answer.message, id=answer.id, cause=answer.cause, remedy=answer.remedy)
-    return answer.graph
+    return _ask(path, question).result()
 
 
-def _ask(path: Path, question: dict[str, object]) -> Answer:
+def _ask(path: Path, question: dict[str, object]) -> Answer[Graph]:
     with (
         tempfile.TemporaryFile() as errors,
-        worker(CHILD, stderr=errors) as child,
+        worker(*calling(f"{__name__}:answer"), stderr=errors) as child,
         killed_after(TIME_LIMIT, child) as late,
     ):
-        data, _ = child.communicate(json.dumps(question).encode() + b"\n")
+        data, _ = child.communicate(json.dumps(question).encode())
         try:
-            return msgspec.msgpack.decode(data, type=Answer)
+            return msgspec.msgpack.decode(data, type=Answer[Graph])
         except msgspec.MsgspecError:
             reason = f"it took more than {TIME_LIMIT:.0f} s" if late.is_set() else ""
             raise _failed(path, child.returncode, errors, reason) from None
