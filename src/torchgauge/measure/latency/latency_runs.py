@@ -156,11 +156,8 @@ class LatencyRuns:
         if self._server is None:
             return None
         try:
-            write_request(
-                self._server.folder / "measure",
-                (self._source, self._short(), measure_latency),
-                place=False,
-            )
+            request = (self._source, self._short(), measure_latency)
+            write_request(self._server.folder / "measure", request)
         except (InputError, OSError) as error:
             return getattr(error, "cause", "") or str(error)
         self._progress.update("importing torch for fresh processes")

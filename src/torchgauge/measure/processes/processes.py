@@ -111,13 +111,11 @@ def ask(
     """
     longest = time_limit(options)
     limit = longest if limit is None else min(limit, longest)
-    request = (source, options, work)
     with fresh_folder() as folder:
+        write_request(folder / "request", (source, options, work), home)
         if server is not None and server.serves(home, variables):
-            write_request(folder / "request", request, place=False)
             end = server.run(folder, limit)
         else:
-            write_request(folder / "request", request, home)
             end = _run(folder, limit, variables)
         return answer_of(kind, end, folder, limit)
 
@@ -145,24 +143,17 @@ def answer_of(kind: type[T], end: ChildEnd, folder: Path, limit: float) -> tuple
 
 
 def write_request(
-    path: Path,
-    request: Request[Any, Any] | tuple[Source, None, None],
-    home: Home | None = None,
-    *,
-    place: bool = True,
+    path: Path, request: Request[Any, Any] | tuple[Source, None, None], home: Home | None = None
 ) -> None:
     """Write what a child reads: where its code lives, the settings, what to measure and how.
-
-    A child of a server is in its place already.
 
     Raises InputError `not-picklable`; OSError where it cannot be written.
     """
     home = home or Home.current()
     # Three pickles, in the order in which the child can read them: see `child`.
     with path.open("wb") as file:
-        if place:
-            child_place = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
-            cloudpickle.dump(child_place, file)
+        place = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
+        cloudpickle.dump(place, file)
         cloudpickle.dump(settings.read(), file)
         try:
             with deeper(recursion_limit()):

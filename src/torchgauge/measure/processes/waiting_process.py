@@ -192,9 +192,8 @@ def waiting(
     `child-failed` where the server died.
     """
     folder.mkdir()
+    write_request(folder / "request", (build.source, build.options, None), build.home)
     if server is not None:
-        request = (build.source, build.options, None)
-        write_request(folder / "request", request, build.home, place=False)
         forked = server.start(folder)
         try:
             yield Waiting(forked, build.label, folder / "stderr", end)
@@ -202,7 +201,6 @@ def waiting(
             with HeldBack():
                 forked.close()
         return
-    write_request(folder / "request", (build.source, build.options, None), build.home)
     with (
         (folder / "stderr").open("wb") as stderr,
         worker(
