@@ -24,7 +24,7 @@ from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.progress import Progress, showing
 from torchgauge.records import codec
 from torchgauge.records.record import Record
-from torchgauge.workers import NOWHERE, PIPE, worker
+from torchgauge.workers import NOWHERE, PIPE, open_pipe, worker
 
 NAME = "torchgauge"
 # What a verb is called in Python, for targets that are variables of the notebook.
@@ -169,9 +169,8 @@ def _command_result(command: Sequence[str]) -> Record | None:
 
 def _tell(child: subprocess.Popen[bytes], display: Progress) -> None:
     """Show what a command tells, as long as it does; its error is raised instead."""
-    assert child.stderr is not None  # noqa: S101 - a pipe was asked for
     failed = False
-    for encoded in child.stderr:
+    for encoded in open_pipe(child.stderr):
         line = encoded.decode(errors="replace")
         failed |= line.startswith(ERROR)
         if progress_line := PROGRESS.match(line):

@@ -195,13 +195,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Read the options, then answer each file's name, until the process has had its lifetime.
+    """Answer each line of JSON, a file and its options, until the process has had its lifetime.
 
-    Both are lines of JSON; an answer is a `HEADER` and that many bytes.
+    An answer is a `HEADER` and that many bytes.
     """
-    options = ReadOptions(**json.loads(questions.readline()))
     for line in questions:
-        data = answered(json.loads(line), options)
+        file, options = json.loads(line)
+        data = answered(file, ReadOptions(**options))
         goes_on = time.process_time() < LIFETIME
         answers.write(HEADER.pack(len(data), goes_on) + data)
         answers.flush()

@@ -110,7 +110,7 @@ class _Reader:
         self.files_read = 0
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
         self._process = start_worker(*calling(SERVE), stderr=self._errors)
-        self._first = json.dumps(dataclasses.asdict(options)).encode() + b"\n"
+        self._options = dataclasses.asdict(options)
 
     def ask(self, file: str) -> tuple[bytes, bool]:
         """Return the answer, and whether the process reads another file.
@@ -118,9 +118,8 @@ class _Reader:
         Raises EOFError or OSError where it ended instead.
         """
         questions, answers = open_pipe(self._process.stdin), open_pipe(self._process.stdout)
-        questions.write(self._first + json.dumps(file).encode() + b"\n")
+        questions.write(json.dumps([file, self._options]).encode() + b"\n")
         questions.flush()
-        self._first = b""
         header = answers.read(HEADER.size)
         if len(header) < HEADER.size:
             raise EOFError
@@ -133,11 +132,18 @@ class _Reader:
 
     def died(self, file: str, error: Exception) -> MeasurementError:
         """Return the error that it ended without an answer about the file."""
-        if isinstance(error, msgspec.MsgspecError):
-            return _died(file, 0, str(error))
-        code = self._process.wait()
-        self._errors.seek(0)
-        return _died(file, code, self._errors.read().decode(errors="replace"))
+        code, text = 0, str(error)
+        if not isinstance(error, msgspec.MsgspecError):
+            code = self._process.wait()
+            self._errors.seek(0)
+            text = self._errors.read().decode(errors="replace")
+        lines = text.strip().splitlines() or [f"Exit code {code}."]
+        return MeasurementError(
+            f"The process that read {file} ended without an answer.",
+            id="child-killed" if code < 0 else "child-failed",
+            cause=f"Signal {-code}." if code < 0 else lines[-1],
+            remedy="If memory ran out, read fewer files at once (--workers 1).",
+        )
 
     def kill(self) -> None:
         """Kill it while another thread waits for its answer."""
@@ -147,16 +153,6 @@ class _Reader:
         """End it, and free what it has."""
         end_worker(self._process)
         self._errors.close()
-
-
-def _died(file: str, code: int, error_output: str) -> MeasurementError:
-    text = error_output.strip().splitlines()
-    return MeasurementError(
-        f"The process that read {file} ended without an answer.",
-        id="child-killed" if code < 0 else "child-failed",
-        cause=f"Signal {-code}." if code < 0 else (text[-1] if text else f"Exit code {code}."),
-        remedy="If memory ran out, read fewer files at once (--workers 1).",
-    )
 
 
 def cores() -> int:

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from torchgauge.analyze.latency.noise import difference
@@ -112,16 +112,12 @@ def watch_share() -> Callable[[], float | None]:
 def fresh_block() -> tuple[list[float], str]:
     """Start four processes at once, and time one after the other while the others sleep."""
     with contextlib.ExitStack() as stack:
-        children = [stack.enter_context(_child()) for _ in range(4)]
+        children = [stack.enter_context(worker(CHILD)) for _ in range(4)]
+        for child in children:
+            stack.enter_context(killed_after(START_LIMIT, child))
         answers = [_answer(child) for child in children]
         medians = [float(_answer(child, f"{SECONDS}\n")) for child in children]
         return medians, answers[0].removeprefix("ready ")
-
-
-@contextlib.contextmanager
-def _child() -> Iterator[subprocess.Popen[bytes]]:
-    with worker(CHILD) as child, killed_after(START_LIMIT, child):
-        yield child
 
 
 def _answer(child: subprocess.Popen[bytes], question: str = "") -> str:
