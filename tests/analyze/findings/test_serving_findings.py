@@ -174,7 +174,7 @@ def test_the_requests_to_send_are_more_than_those_of_the_window():
     [
         (401, "--bearer-env"),
         (404, "--model"),
-        (405, "--body"),
+        (405, "--method"),
         (422, "--body"),
         (429, "lower rate"),
         (503, "its log"),

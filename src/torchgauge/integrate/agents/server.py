@@ -6,10 +6,11 @@ import contextlib
 import csv
 import functools
 import io
+import itertools
 import os
 import re
+import shutil
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,7 +68,7 @@ class RecordFolder:
                 remedy="Name the folder that has the records.",
             )
         self._root = folder.resolve()
-        self._aliases = TemporaryFolder()
+        self._aliases, self._numbers = TemporaryFolder(), itertools.count()
 
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[Path]:
@@ -79,12 +80,12 @@ class RecordFolder:
         `file-missing` for one that is not there.
         """
         path = self._inside(name)
-        with (
-            contextlib.ExitStack() as handles,
-            tempfile.TemporaryDirectory(dir=self._aliases.path) as aliases,
-        ):
-            alias = Path(aliases, path.name)
+        with contextlib.ExitStack() as handles:
+            aliases = self._aliases.path / str(next(self._numbers))
+            handles.callback(shutil.rmtree, aliases, ignore_errors=True)
+            alias = aliases / path.name
             try:
+                aliases.mkdir()
                 handle = _opened(self._root, handles)
                 for part in path.relative_to(self._root).parts:
                     handle = _opened(part, handles, handle)

@@ -59,7 +59,7 @@ TEXTS = {
     "history_alerts": "Alert rules that the newest runs of a target break",
     "history_runs": "Runs of a target in the history",
     "history_run_time": "When the newest run of a target was made, since 1970",
-    "serve_errors": "What torchgauge serve could not read",
+    "serve_errors": "What the server could not read",
 }
 # Prometheus' own labels of buckets and summaries.
 _RESERVED = ("le", "quantile")
