@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from torchgauge.analyze.serving.distributions import correlated_mean
-from torchgauge.analyze.serving.levels import queries_that_may_exceed
+from torchgauge.analyze.serving.levels import correlated_mean, queries_that_may_exceed
 from torchgauge.analyze.statistics.autocorrelation import CorrelatedSamples
 
 UTILIZATIONS = (0.5, 0.7, 0.8, 0.9, 0.95)

@@ -169,7 +169,7 @@ def windows(name, seconds, threads):
 
     from torchgauge.clock import SystemClock
     from torchgauge.device.select import open_device
-    from torchgauge.measure.latency.yardstick import Yardstick
+    from torchgauge.measure.latency.latency import Yardstick
 
     if threads:
         torch.set_num_threads(threads)

@@ -21,7 +21,7 @@ from torchgauge.readers.kineto.kineto import read_events
 from torchgauge.reading import RECORD, Bound, inflated, read_bytes
 from torchgauge.records import codec
 from torchgauge.records.run import Facts
-from torchgauge.targets.loaders.weights import load_weights
+from torchgauge.targets.loaders.load import load_weights
 
 LIMIT = "TORCHGAUGE_READ_LIMIT"
 

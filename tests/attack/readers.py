@@ -446,7 +446,7 @@ def state_dicts():
 def weights(dice, folder):
     import torch
 
-    from torchgauge.targets.loaders.weights import load_weights
+    from torchgauge.targets.loaders.load import load_weights
 
     suffix, data = dice.choice(state_dicts())
     suffix = dice.choice([suffix, suffix, ".bin", ".safetensors"])

@@ -18,8 +18,8 @@ from torchgauge.cli.main import main
 from torchgauge.errors import TorchgaugeError
 from torchgauge.files import check_replaceable, write_atomically
 from torchgauge.history.store import Store
+from torchgauge.targets.loaders.load import load_weights
 from torchgauge.targets.loaders.python_source import import_file
-from torchgauge.targets.loaders.weights import load_weights
 from torchgauge.traces.trace_files import trace_files
 
 WANDERING = """

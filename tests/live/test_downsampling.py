@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.live.trend_view import downsampled
+from torchgauge.live.history_view import downsampled
 
 
 def test_few_values_stay():

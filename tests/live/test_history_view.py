@@ -92,9 +92,8 @@ def test_the_trend_is_that_of_the_command_line(view, location):
 
 def test_changes_are_searched_in_the_newest_runs(view, monkeypatch):
     from torchgauge.live import history_reader as judgements
-    from torchgauge.live import trend_view
 
-    for module in (trend_view, judgements):
+    for module in (history_view, judgements):
         monkeypatch.setattr(module, "ANALYZED_RUNS", 12)
     key = view.fleet("net")["rows"][0]["key"]
     shown = view.trend(
@@ -108,11 +107,10 @@ def test_changes_are_searched_in_the_newest_runs(view, monkeypatch):
 def test_all_runs_are_read_in_parts_and_again_only_where_one_was_removed(tmp_path, monkeypatch):
     from torchgauge.history import fleet
     from torchgauge.live import history_reader as judgements
-    from torchgauge.live import trend_view
 
-    for module in (trend_view, judgements):
+    for module in (history_view, judgements):
         monkeypatch.setattr(module, "ANALYZED_RUNS", 3)
-    monkeypatch.setattr(trend_view, "CHUNK", 2)
+    monkeypatch.setattr(history_view, "CHUNK", 2)
     read, original = [], fleet.values
     monkeypatch.setattr(fleet, "values", lambda *arguments: read.append(1) or original(*arguments))
     with Store.open(str(tmp_path / "h.db")) as store:

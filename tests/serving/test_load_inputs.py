@@ -14,16 +14,21 @@ import pytest
 from tests.support.servers.running import running
 
 from torchgauge.errors import InputError
-from torchgauge.serving import load_inputs, request_bodies
+from torchgauge.serving import load_inputs
 from torchgauge.serving.client.address import Address, parse_address
 from torchgauge.serving.client.dialect import Prompt
 from torchgauge.serving.client.dialects import APIS
 from torchgauge.serving.client.dialects.every import DIALECTS, dialect_named
 from torchgauge.serving.client.send import send
 from torchgauge.serving.client.send_plan import SendPlan
-from torchgauge.serving.load_inputs import request_items, sending_of
+from torchgauge.serving.load_inputs import (
+    bodies_of,
+    made_up_prompts,
+    prompts_of,
+    request_items,
+    sending_of,
+)
 from torchgauge.serving.load_options import LoadOptions
-from torchgauge.serving.request_bodies import bodies_of, made_up_prompts, prompts_of
 
 NOWHERE = parse_address("http://127.0.0.1:9/")
 
@@ -143,7 +148,7 @@ def test_what_is_sent_is_told_by_its_content(tmp_path):
 
 
 def test_very_long_prompts_are_fewer(monkeypatch):
-    monkeypatch.setattr(request_bodies, "MADE_UP_WORDS", 1000)
+    monkeypatch.setattr(load_inputs, "MADE_UP_WORDS", 1000)
     assert len(made_up_prompts(300, 1)) == 3
     assert len(made_up_prompts(5000, 1)) == 1
 

@@ -10,10 +10,9 @@ from torchgauge.records.sweep import Cell, CellCost, CellSettings
 from torchgauge.records.target import TargetDescription
 from torchgauge.sweeps.executor import Processes
 from torchgauge.sweeps.grid import Grid
-from torchgauge.sweeps.grid_sweep import result
+from torchgauge.sweeps.grid_sweep import Run, result
 from torchgauge.sweeps.job import Entry
 from torchgauge.sweeps.journal import Journal
-from torchgauge.sweeps.run import Run
 from torchgauge.sweeps.sweep_options import SweepOptions
 
 AXES = {"batch": (1, 2, 4, 8, 16), "precision": ("fp32", "bf16")}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchgauge.analyze.lanes.packing import Labels, lane, packed
+from torchgauge.analyze.lanes.recorded_lanes import Labels, lane, packed
 from torchgauge.records.timeline.tree import Timeline
 
 LAUNCHES_PER_LAYER = 50

@@ -5,7 +5,7 @@ import pytest
 from tests.support.sweeps import cell, ended
 
 from torchgauge.records.sweep import CellSettings
-from torchgauge.sweeps.run import left_out
+from torchgauge.sweeps.grid_sweep import left_out
 
 
 def reason(batch, cells, **settings):

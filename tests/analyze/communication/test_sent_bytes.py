@@ -7,7 +7,7 @@ from tests.support.kineto_events import launched, read
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.records import codec
 from torchgauge.records.trace.trace import Trace
-from torchgauge.report.page.page_trace_tables import tables
+from torchgauge.report.page.page_trace import tables
 from torchgauge.report.tables.trace_devices import exchanges
 
 

@@ -6,7 +6,7 @@ from tests.support.kineto_events import launched, read
 from torchgauge.analyze.trace.rank_trace import rank_trace
 from torchgauge.records.trace.breakdown import UnknownRole
 from torchgauge.records.trace.trace import Trace
-from torchgauge.report.page.page_trace_tables import tables
+from torchgauge.report.page.page_trace import tables
 
 COPY = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>()"
 

@@ -100,7 +100,7 @@ def test_of_two_ranks_nobody_knows_which_is_the_slow_one():
 
 
 def test_kernels_are_compared_with_the_same_ones_of_other_ranks():
-    from torchgauge.analyze.ranks.rank_differences import relative_kernel_times
+    from torchgauge.analyze.ranks.job import relative_kernel_times
 
     def one(factor, extra=()):
         parts = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.timelines import drawn, synthetic
 
-from torchgauge.analyze.lanes.packing import (
+from torchgauge.analyze.lanes.recorded_lanes import (
     MAX_ROWS,
     Labels,
     blocks,

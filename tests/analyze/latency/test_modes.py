@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchgauge.analyze.latency.modes import find_modes
+from torchgauge.analyze.latency.drift import find_modes
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from torchgauge.analyze.serving.distributions import correlated_mean, correlated_share
+from torchgauge.analyze.serving.levels import correlated_mean, correlated_share
 from torchgauge.analyze.statistics.autocorrelation import (
     LOWER_TAIL,
     UPPER_TAIL,

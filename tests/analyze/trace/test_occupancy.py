@@ -7,7 +7,7 @@ import pytest
 from tests.support.kineto_events import DEVICE
 from tests.support.paths import public_trace
 
-from torchgauge.analyze.trace.occupancy import limits, occupancy
+from torchgauge.analyze.trace.kernel_facts import limits, occupancy
 from torchgauge.readers.kineto.kineto import read_events
 
 A100 = limits(DEVICE)

@@ -5,7 +5,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig, QuantizedCache, StaticCache
 
 from torchgauge.measure.generation.cache_layout import cache_layout
-from torchgauge.measure.generation.call_records import size_of
+from torchgauge.measure.generation.call_watch import size_of
 
 LAYERS, HEADS, SIZE = 2, 2, 8
 CONFIG = LlamaConfig(

@@ -13,9 +13,9 @@ from torch import nn
 
 from torchgauge.clock import SystemClock
 from torchgauge.device.select import open_device
-from torchgauge.measure.latency import latency, yardstick
+from torchgauge.measure.latency import latency
+from torchgauge.measure.latency.latency import LEAST_PAUSE, PACE, Yardstick
 from torchgauge.measure.latency.latency_options import LatencyOptions, SamplingPlan
-from torchgauge.measure.latency.yardstick import LEAST_PAUSE, PACE, Yardstick
 from torchgauge.targets.builds.source import Source
 
 HOST_KINDS = {"matmul", "copy", "threads", "python", "dispatch"}
@@ -81,7 +81,7 @@ def test_before_any_round_nothing_is_known():
 
 def test_waiting_is_what_the_system_tells_of_this_thread(tmp_path, monkeypatch):
     file = tmp_path / "schedstat"
-    monkeypatch.setattr(yardstick, "SCHEDULED", file)
+    monkeypatch.setattr(latency, "SCHEDULED", file)
     file.write_text("1000 500 3\n")
     piece = Yardstick(TickingClock(1), open_device("cpu"))
     piece.run()
@@ -94,10 +94,10 @@ def test_waiting_is_what_the_system_tells_of_this_thread(tmp_path, monkeypatch):
     assert set(piece.medians()) == HOST_KINDS
 
 
-@pytest.mark.skipif(yardstick.resource is None, reason="page faults are not counted here")
+@pytest.mark.skipif(latency.resource is None, reason="page faults are not counted here")
 def test_faulting_is_what_the_page_faults_of_a_call_take_at_a_microsecond_each(monkeypatch):
     faults = iter([0, 1000, 1500, 1500, 1700, 10**6, 10**6 + 300, 10**6 + 300])
-    monkeypatch.setattr(yardstick, "_page_faults", lambda: next(faults))
+    monkeypatch.setattr(latency, "_page_faults", lambda: next(faults))
     clock = TickingClock(0)
     piece = Yardstick(clock, open_device("cpu"))
     for pause in (0, 1, 1, 1):  # 500, 200 and 300 page faults in a millisecond each
@@ -107,7 +107,7 @@ def test_faulting_is_what_the_page_faults_of_a_call_take_at_a_microsecond_each(m
     assert piece.medians(call=0.002)["faulting"] == pytest.approx(300 * 2 * 1e-6)
 
 
-@pytest.mark.skipif(yardstick.resource is None, reason="page faults are not counted here")
+@pytest.mark.skipif(latency.resource is None, reason="page faults are not counted here")
 def test_page_faults_of_fresh_memory_are_counted():
     piece = Yardstick(SystemClock(), open_device("cpu"))
     pauses = []
@@ -120,7 +120,7 @@ def test_page_faults_of_fresh_memory_are_counted():
         held.close()
         pauses.append(time.perf_counter() - began)
     # All that was done between two rounds was one call, which took as long as it did beside others.
-    assert piece.medians(call=max(pauses))["faulting"] > 0.9 * 2000 * yardstick.PAGE_FAULT
+    assert piece.medians(call=max(pauses))["faulting"] > 0.9 * 2000 * latency.PAGE_FAULT
 
 
 def test_it_leaves_the_users_state_and_gradients_alone():

@@ -9,8 +9,7 @@ import pytest
 from tests.support.fakes import FakeClock
 
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.lines.line_memory import allocated
-from torchgauge.measure.lines.line_trace import LineTrace
+from torchgauge.measure.lines.line_memory import LineTrace, allocated
 from torchgauge.records.timeline.tree import TracedFunction, TracedLine
 
 FILE = __file__

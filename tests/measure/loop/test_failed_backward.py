@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchgauge.measure import forward
-from torchgauge.measure.loop.failed_backward import Failed, failed_backward
+from torchgauge.measure.loop.out_of_memory import Failed, failed_backward
 from torchgauge.measure.work import internals
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, IterableDataset, dataloader, get_worker_info
 from torch.utils.data._utils import fetch, pin_memory, worker
 
-from torchgauge.measure.loop.loader_waits import LoaderWaits
+from torchgauge.measure.loop.loader_waits import LoaderWaits, WaitTotals, worker_parts
 from torchgauge.measure.loop.loader_worker import TimedIndex, pinning_loop
-from torchgauge.measure.loop.wait_totals import WaitTotals, worker_parts
 
 TORCH = [
     (dataloader.DataLoader, "__iter__"),

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 import torchgauge as tg
 from torchgauge import units
 from torchgauge.analyze.timeline.residual import StampCost
-from torchgauge.measure.loop import loop_record, loop_recorder, mark
+from torchgauge.measure.loop import loop_record, loop_steps, mark
 from torchgauge.measure.loop.schedule import CLOCKED, PAUSED, SETTLED, STAMPED, TURNS
 from torchgauge.records import codec
 from torchgauge.records.timeline.node import base_name
@@ -678,7 +678,7 @@ def test_a_budget_for_no_second_step_leaves_the_first():
 def test_the_optimizers_span_never_ends_in_another_recording(skip, monkeypatch):
     recordings, spans = [], []
 
-    class Counted(loop_recorder.Recorder):
+    class Counted(loop_steps.Recorder):
         def start(self):
             super().start()
             recordings.append(self)
@@ -695,7 +695,7 @@ def test_the_optimizers_span_never_ends_in_another_recording(skip, monkeypatch):
             spans.append((self.began, recording()))
             return super().__exit__(*error)
 
-    monkeypatch.setattr(loop_recorder, "Recorder", Counted)
+    monkeypatch.setattr(loop_steps, "Recorder", Counted)
     monkeypatch.setattr(torch.autograd.profiler, "record_function", Watched)
     with tg.timeline(schedule=tg.Schedule(skip=skip, record=2)):
         train(Net(), 12)

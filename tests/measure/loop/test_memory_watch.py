@@ -9,7 +9,7 @@ from torch import nn
 
 import torchgauge as tg
 from torchgauge.measure.loop import out_of_memory
-from torchgauge.measure.loop.memory_watch import LONGEST, SHORTEST, MemoryWatch
+from torchgauge.measure.loop.out_of_memory import LONGEST, SHORTEST, MemoryWatch
 
 
 @dataclasses.dataclass(eq=False)

@@ -317,7 +317,7 @@ def test_a_gpu_s_snapshot_is_written_as_its_memory_runs_out(tmp_path, monkeypatc
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": []})
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _device: 7000)
-    monkeypatch.setattr("torchgauge.measure.loop.loop_recorder._device", lambda: "cpu")
+    monkeypatch.setattr("torchgauge.measure.loop.loop_steps._device", lambda: "cpu")
 
     class Model(nn.Linear):
         def forward(self, x):

@@ -12,7 +12,7 @@ from torch._dynamo.testing import CompileCounter
 
 import torchgauge as tg
 from torchgauge.errors import MeasurementError
-from torchgauge.measure.loop import loop_recorder
+from torchgauge.measure.loop import loop_steps
 from torchgauge.measure.recording.recording import Recorder
 
 LONG = 24
@@ -38,7 +38,7 @@ def places(monkeypatch):
     """Return where recordings begin and end: (thread, in a backward pass)."""
     seen = []
 
-    class Watched(loop_recorder.Recorder):
+    class Watched(loop_steps.Recorder):
         def start(self):
             seen.append((threading.current_thread(), torch._C._current_graph_task_id() != -1))
             super().start()
@@ -47,7 +47,7 @@ def places(monkeypatch):
             seen.append((threading.current_thread(), torch._C._current_graph_task_id() != -1))
             super().stop()
 
-    monkeypatch.setattr(loop_recorder, "Recorder", Watched)
+    monkeypatch.setattr(loop_steps, "Recorder", Watched)
     return seen
 
 

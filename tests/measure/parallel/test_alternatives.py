@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import torchgauge as tg
-from torchgauge.measure.parallel.alternatives import changes
 from torchgauge.measure.parallel.parallel_options import ParallelOptions, mesh_of
+from torchgauge.measure.parallel.rank_count import changes
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.target import Target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchgauge.measure.timeline.graph_parts import cut_places
+from torchgauge.measure.timeline.profiled_nodes import cut_places
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from torchgauge.analyze.timeline.node_times import RecordingCost
 from torchgauge.cli.main import main
 from torchgauge.errors import ModelError
 from torchgauge.measure.effort import QUICK
-from torchgauge.measure.timeline.graph_parts import RanGraph, graph_parts
-from torchgauge.measure.timeline.profiled_nodes import profile_nodes
+from torchgauge.measure.timeline.profiled_nodes import RanGraph, graph_parts, profile_nodes
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.target import TargetRequest
 from torchgauge.temporary import TemporaryFolder

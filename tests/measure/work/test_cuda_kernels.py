@@ -11,8 +11,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchgauge.measure.memory.simulated_step import simulate
+from torchgauge.measure.work.cost import retained
 from torchgauge.measure.work.cuda_kernels import CudaKernels
-from torchgauge.measure.work.retained import retained
 from torchgauge.targets.builds.source import Source
 
 # Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", table 3

@@ -6,7 +6,7 @@ from tests.support import evidence
 from tests.support.exported_records import ODD
 from tests.support.markdown_reader import PLAIN, tables, without_markup
 
-from torchgauge.report.markdown.markdown_text import MAX_BYTES
+from torchgauge.report.markdown.markdown_blocks import MAX_BYTES
 
 MAKES = [evidence.trace, evidence.diff, evidence.snapshot, evidence.growth]
 

@@ -9,7 +9,7 @@ from tests.support import exported_records, generation_pages, pages, records, sw
 from tests.support.poisoned_samples import SAMPLES
 
 from torchgauge.report.content.document import Column, Document, Row, Table
-from torchgauge.report.notebook import charts, drawings, serving_charts
+from torchgauge.report.notebook import charts, notebook, serving_charts
 from torchgauge.report.notebook.charts import Chart, Curve
 from torchgauge.report.notebook.notebook import fragment, render
 
@@ -118,7 +118,7 @@ def test_the_memory_at_the_peak_is_drawn_in_parts():
     assert parts.labels[0] == "parameters 400 B"
     assert list(course.positions) == [0.0, 1.0]
     widths = re.findall(
-        r'<rect class="part\d" x="[\d.]+" width="([\d.]+)"', drawings.drawing(parts)
+        r'<rect class="part\d" x="[\d.]+" width="([\d.]+)"', notebook.drawing(parts)
     )
     assert [float(width) for width in widths] == pytest.approx(
         [320 * part / 1000 - 1 for part in parts.values], abs=0.06
@@ -129,8 +129,8 @@ def test_a_loop_draws_each_step():
     loop = exported_records.loop()
     (chart,) = charts.loop(loop)
     assert list(chart.values) == [0.03, 0.01, 0.02, 0.03, 0.04]
-    assert drawings.drawing(chart).count("<rect ") == 5
-    assert 'height="72.0"' in drawings.drawing(chart)  # the longest step has all of the height
+    assert notebook.drawing(chart).count("<rect ") == 5
+    assert 'height="72.0"' in notebook.drawing(chart)  # the longest step has all of the height
 
 
 def test_a_sweep_draws_throughput_by_batch():
@@ -143,7 +143,7 @@ def test_a_sweep_draws_throughput_by_batch():
 def test_a_chart_of_zeros_or_of_nothing_is_drawn_without_a_fault():
     charts = [Chart("a", kind, [0, 0], ("b", "c")) for kind in ("bars", "line")]
     charts.append(Chart("a", "area", [0], ("b", "c"), positions=[0.0]))
-    for drawn in map(drawings.drawing, charts):
+    for drawn in map(notebook.drawing, charts):
         Elements(drawn)
         assert "<svg" in drawn
         assert "nan" not in drawn
@@ -185,7 +185,7 @@ def test_a_map_says_why_a_cell_has_no_figure_and_shades_by_value():
         if chart.kind == "map"
     ]
     assert list(chart.texts[-2:]) == ["failed", "out of memory"]
-    table = drawings.drawing(chart)
+    table = notebook.drawing(chart)
     assert table.count("<tr>") == 4
     assert 'class="shade0">out of memory' in table
     assert table.count("shade5") >= 1

@@ -4,7 +4,7 @@ import pytest
 from tests.support import serving_pages, servings
 from tests.support.cases import few_quick
 
-from torchgauge.report.notebook import drawings, serving_charts
+from torchgauge.report.notebook import notebook, serving_charts
 from torchgauge.report.notebook.notebook import render
 
 
@@ -48,6 +48,6 @@ def test_a_plan_is_drawn_by_workers_and_says_where_the_queue_grows():
 def test_every_record_of_load_is_drawn_without_a_fault(name):
     html = render(servings.every()[name])
     assert "nan" not in "".join(
-        map(drawings.drawing, serving_charts.serving(servings.every()[name]))
+        map(notebook.drawing, serving_charts.serving(servings.every()[name]))
     )
     assert html.count("<figure>") == len(serving_charts.serving(servings.every()[name]))

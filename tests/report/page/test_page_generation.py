@@ -8,7 +8,7 @@ import pytest
 from tests.support import generation_pages as generations
 from tests.support.page_data import data, parts
 
-from torchgauge.report.page.generation import context_growth as growth
+from torchgauge.report.page.generation import page_generation
 from torchgauge.report.page.html import render
 
 
@@ -84,7 +84,7 @@ def test_shapes_that_fill_no_grid_are_a_table_alone():
 def test_a_decode_step_is_a_point_at_its_context_until_the_next_one_begins():
     cell = generations.cell(1, 10, calls=1, warmup=0, new=4)
     forwards, duration = cell.calls[0].forwards, cell.calls[0].duration
-    measured = growth.points(cell, "decode")
+    measured = page_generation.points(cell, "decode")
     assert [point.context for point in measured] == [11, 12, 13]
     ends = [*forwards.begin[2:], duration]
     for point, begin, end in zip(measured, forwards.begin[1:], ends, strict=True):
@@ -93,7 +93,7 @@ def test_a_decode_step_is_a_point_at_its_context_until_the_next_one_begins():
 
 def test_steps_of_an_assistant_hold_its_drafts():
     record = generations.assisted()
-    measured = growth.points(record.cells[0], "decode")
+    measured = page_generation.points(record.cells[0], "decode")
     # Three drafts of 4.4 ms and the step's 42.5 ms, but for the last, which no draft follows.
     assert [round(point.seconds, 4) for point in measured[:10]] == [0.0557] * 9 + [0.0425]
 
@@ -102,10 +102,13 @@ def test_many_points_are_medians_of_neighbours_and_the_page_says_so(grid, page):
     decode = page["parts"]["growth"][1]
     drawn = sum(len(series["points"]) for series in decode["series"])
     steps = 9 * 3 * (generations.NEW - 1)
-    assert drawn < growth.MAX_POINTS < steps
-    assert f"median of {math.ceil(steps / growth.MAX_POINTS)}" in decode["notes"][0]
-    points = [growth.Point(context, context / 10) for context in (5, 1, 3, 4, 2)]
-    assert growth.binned(points, 3) == [growth.Point(2, 0.2), growth.Point(4.5, 0.45)]
+    assert drawn < page_generation.MAX_POINTS < steps
+    assert f"median of {math.ceil(steps / page_generation.MAX_POINTS)}" in decode["notes"][0]
+    points = [page_generation.Point(context, context / 10) for context in (5, 1, 3, 4, 2)]
+    assert page_generation.binned(points, 3) == [
+        page_generation.Point(2, 0.2),
+        page_generation.Point(4.5, 0.45),
+    ]
 
 
 def test_lines_lie_in_their_bands_and_are_dashed_where_nothing_was_measured(page):

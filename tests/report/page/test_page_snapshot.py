@@ -7,7 +7,7 @@ from tests.support.page_data import data, parts
 from tests.support.snapshots import BASE, LOG, MIB, block, segment, whole
 
 from torchgauge.records.snapshot import Mark
-from torchgauge.report.page import page_snapshot, page_snapshot_layout
+from torchgauge.report.page import page_snapshot
 from torchgauge.report.page.html import render
 
 
@@ -120,7 +120,7 @@ def test_segments_are_drawn_with_their_blocks_where_they_lie(found):
 
 
 def test_what_is_too_thin_to_be_seen_joins_its_neighbour():
-    drawn = page_snapshot_layout._drawn
+    drawn = page_snapshot._drawn
     assert drawn([100, -1, 50, -100, 2, -8], 10) == [151, -110]
     assert sum(map(abs, drawn([3, -900, 4, -5, 600], 50))) == 3 + 900 + 4 + 5 + 600
 
@@ -130,7 +130,7 @@ def test_a_record_without_blocks_is_drawn_by_its_sums():
     first, *others = record.devices[0].segments
     first = msgspec.structs.replace(first, runs=())
     device = msgspec.structs.replace(record.devices[0], segments=(first, *others))
-    tile = page_snapshot_layout.layout(device)["map"][0]
+    tile = page_snapshot.layout(device)["map"][0]
     assert tile["runs"] == [20 * MIB, -20 * MIB]
 
 
@@ -141,9 +141,9 @@ def test_many_segments_and_stacks_are_cut_and_the_rest_is_said():
     record = evidence.told(whole([segment(one["address"], one) for one in blocks]))
     found = parts(record)
     layout = found["layout"]
-    assert len(layout["map"]) == page_snapshot_layout.MAX_TILES
+    assert len(layout["map"]) == page_snapshot.MAX_TILES
     left, size = layout["left"]
-    assert left == 3_000 - page_snapshot_layout.MAX_TILES
+    assert left == 3_000 - page_snapshot.MAX_TILES
     assert size + sum(one["size"] for one in layout["map"]) == record.devices[0].reserved
     table = found["held"][0]["table"]
     assert (table["rows"], table["left"]) == (page_snapshot.MAX_ROWS, 1_000)

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from torchgauge.errors import InputError
-from torchgauge.targets.loaders.weights import load_weights
+from torchgauge.targets.loaders.load import load_weights
 
 
 def model() -> torch.nn.Module:

@@ -1,4 +1,4 @@
-// Unpacks what analyze/lanes/packing.py packs: deflated LEB128 columns, in base64.
+// Unpacks what analyze/lanes/recorded_lanes.py packs: deflated LEB128 columns, in base64.
 
 import type { TimelineData } from "../data";
 

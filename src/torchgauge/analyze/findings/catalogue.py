@@ -19,7 +19,7 @@ from torchgauge.records.trace.trace import RankTrace, Trace
 # Each has a file of rules; of findings that are worth as much the order decides.
 _SUBJECTS = """
     rank communication device input host operator fusion conversion product occupancy transfer layer
-    share kernel memory watched generation decode load server recording
+    share kernel memory watched generation load server recording
 """
 FILES = [importlib.import_module(f"{__package__}.{name}_rules") for name in _SUBJECTS.split()]
 RULES: dict[str, Rule] = {rule.id: rule for file in FILES for rule in rules_of(file)}

@@ -11,18 +11,20 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import graph
 from torch.nn.parameter import is_lazy
 
 from torchgauge.errors import ModelError
 from torchgauge.measure.forward import running
+from torchgauge.measure.memory.live_tensors import saved_for_backward
 from torchgauge.measure.recording.capture_limit import OwnThreads
 from torchgauge.measure.recording.scope import observed
+from torchgauge.measure.work import internals
 from torchgauge.measure.work.counting import Counter
 from torchgauge.measure.work.cuda_kernels import CudaKernels
 from torchgauge.measure.work.internals import is_compiled, is_compiled_function, storage_key, unseen
 from torchgauge.measure.work.not_called import ParametersRead, not_called, warnings_of
 from torchgauge.measure.work.outside import OutsideWork
-from torchgauge.measure.work.retained import retained
 from torchgauge.measure.work.variation import Variation
 from torchgauge.records.record import GradMode, MeasurementWarning
 from torchgauge.records.work.cost import NOT_RUN, OUTSIDE, Cost, CostRow
@@ -34,6 +36,7 @@ from torchgauge.targets.holdings import unregistered
 from torchgauge.targets.hygiene import Restoration, module_of
 from torchgauge.targets.inputs.batching import misfit
 from torchgauge.targets.inputs.inputs import Inputs
+from torchgauge.targets.inputs.tensors import strided
 
 # Of a call that ran no operator: whatever it did is not known. A module that returns what it was
 # given, or has itself, does nothing, as nn.Identity.
@@ -283,3 +286,64 @@ def _storages(tensors: tuple[torch.Tensor, ...]) -> Iterator[int]:
     for tensor in tensors:
         with contextlib.suppress(RuntimeError, NotImplementedError):
             yield storage_key(tensor)
+
+
+@restoring
+def retained(excluded: set[Any]) -> Iterator[Callable[[list[torch.Tensor]], int]]:
+    """Yield a function of the outputs: the bytes saved so far, without `excluded` storages.
+
+    Hooks tell what is saved. torch.func refuses to work under hooks: they are set aside for as long
+    as it transforms, and what was saved meanwhile is found in the graph of the outputs.
+    """
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    saved: dict[Any, tuple[Any, int]] = {}
+    transformed: list[range] = []
+    disabled = graph.disable_saved_tensors_hooks
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse: no single storage
+            storage, key = tensor.untyped_storage(), internals.storage_key(tensor)
+            if key not in excluded:
+                reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                saved[key] = (reference, storage.nbytes())
+        return tensor
+
+    @contextlib.contextmanager
+    def disabled_without_ours(error_message: str) -> Iterator[None]:
+        if internals.innermost_hooks(False) != (
+            note,
+            _unchanged,
+        ):  # those of the model: it fails anyway
+            with disabled(error_message):
+                yield
+            return
+        hooks.__exit__()
+        first = internals.sequence_number()
+        try:
+            with disabled(error_message):
+                yield
+        finally:
+            transformed.append(range(first, internals.sequence_number()))
+            hooks.__enter__()
+
+    def saved_bytes(outputs: list[torch.Tensor]) -> int:
+        with internals.unseen():
+            for node, tensor in saved_for_backward(outputs if transformed else []):
+                number = internals.node_number(node)
+                if any(number in numbers for numbers in transformed):
+                    for part in strided(tensor):
+                        note(part)
+        return sum(size for reference, size in saved.values() if not reference.expired())
+
+    hooks = graph.saved_tensors_hooks(note, _unchanged)
+    graph.disable_saved_tensors_hooks = disabled_without_ours
+    try:
+        with hooks:
+            yield saved_bytes
+    finally:
+        graph.disable_saved_tensors_hooks = disabled
+
+
+def _unchanged(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
