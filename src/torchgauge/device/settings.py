@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils import _device
 
+from torchgauge import torch_private
 from torchgauge.signals import restoring
 
 _Read = Callable[[], Any]
@@ -85,7 +85,10 @@ def _settings() -> dict[str, tuple[_Read, _Write]]:
         "interop threads": (torch.get_num_interop_threads, torch.set_num_interop_threads),
         "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
         # None where nobody has set one, which costs a call less than one that is set.
-        "default device": (lambda: _device.CURRENT_DEVICE, torch.set_default_device),
+        "default device": (
+            lambda: torch_private.default_device.CURRENT_DEVICE,
+            torch.set_default_device,
+        ),
         "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
         # torch has no getter. The processor's flag holds for Python's floats as well.
         "flush denormal": (lambda: sys.float_info.min / 2 == 0.0, torch.set_flush_denormal),

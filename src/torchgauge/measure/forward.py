@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from torchgauge import units
+from torchgauge import torch_private, units
 from torchgauge.device.counters import data_segment, memory_available
 from torchgauge.errors import SAME_CALL, ModelError, by_operator, text_of
 from torchgauge.forks import Owner, translating
@@ -190,7 +190,7 @@ def running_phase(frames: Sequence[FrameType]) -> RunningPhase:
             phase = "backward"
         elif code.co_filename == _OPTIMIZING:
             phase = "optimizer"
-        elif code is torch.nn.Module._call_impl.__code__:  # noqa: SLF001
+        elif code is torch_private.module_call.__code__:
             phase = "recompute" if phase in ("backward", "recompute") else "forward"
     return phase
 

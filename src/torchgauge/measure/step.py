@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import torch
-from torch._C._functorch import maybe_current_level
 from torch.autograd import forward_ad
 
+from torchgauge import torch_private
 from torchgauge.errors import MeasurementError, ModelError
 from torchgauge.forks import PASSING, Owner, after_fork_in_child
 from torchgauge.measure.forward import running, translated
@@ -96,7 +96,7 @@ def _gradients_requested() -> Iterator[list[bool]]:
             caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - of one frame
             for_user = not caller.startswith("torch.") or caller.startswith(_FOR_CALLERS)
             turns_on = function is not set_grad_enabled or True in (*args, *kwargs.values())
-            if for_user and turns_on and maybe_current_level() is None:
+            if for_user and turns_on and torch_private.functorch_level() is None:
                 requests.append(True)
             return function(*args, **kwargs)
 

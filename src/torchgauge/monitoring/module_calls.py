@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from torchgauge import torch_private
 from torchgauge.monitoring.meter import Call, Meter
 
 SLOT = "_compiled_call_impl"
@@ -29,7 +30,6 @@ _CALL_IMPL = (
     "_global_forward_hooks", "_global_forward_pre_hooks",
 )  # fmt: skip
 _GLOBAL_HOOKS = tuple(getattr(torch.nn.modules.module, name, {}) for name in _CALL_IMPL[-4:])
-_tracing = torch._C._get_tracing_state
 
 
 class ModuleCalls:
@@ -90,8 +90,8 @@ def module_call(module: nn.Module, meter: Meter) -> Call:
     torch's `_call_impl` in its place would: this takes less than a function around that one.
     """
     own = type(module)._call_impl
-    names = nn.Module._call_impl.__code__.co_names
-    if own is not nn.Module._call_impl or names[: len(_CALL_IMPL)] != _CALL_IMPL:
+    names = torch_private.module_call.__code__.co_names
+    if own is not torch_private.module_call or names[: len(_CALL_IMPL)] != _CALL_IMPL:
         return meter.wrap(module._call_impl)
     return _timed_call(module, meter) if meter.times_all else _counted_call(module, meter)
 
@@ -99,7 +99,7 @@ def module_call(module: nn.Module, meter: Meter) -> Call:
 # What the inner functions need are variables of theirs: attributes would cost 0.1 µs.
 def _timed_call(module: Any, meter: Meter) -> Call:
     countdown, rare, clock, append = meter.countdown, meter.rare, meter.clock, meter.append
-    inner, fail, tracing = module._call_impl, meter.fail, _tracing
+    inner, fail, tracing = module._call_impl, meter.fail, torch_private.tracing_state
     backward_pre, backward, forward_pre, forward = _GLOBAL_HOOKS
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -127,7 +127,7 @@ def _timed_call(module: Any, meter: Meter) -> Call:
 
 def _counted_call(module: Any, meter: Meter) -> Call:
     countdown, rare, fail = meter.countdown, meter.rare, meter.fail
-    inner, tracing = module._call_impl, _tracing
+    inner, tracing = module._call_impl, torch_private.tracing_state
     backward_pre, backward, forward_pre, forward = _GLOBAL_HOOKS
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -160,7 +160,7 @@ def leave_uncompiled(*functions: Any, calls_too: bool = False) -> None:
     What they call is compiled as if it were called without them: no graph breaks there.
     """
     # The names are torch's own: there is no public one that costs a call nothing.
-    frames = torch._C._dynamo.eval_frame
+    frames = torch_private.frames
     skip = frames._FrameAction.SKIP
     inner = skip if calls_too else frames._FrameAction.DEFAULT
     for function in functions:
@@ -173,7 +173,7 @@ def compiling() -> Callable[[], object]:
 
     It is of use in a frame that torch.compile passes over, and not in one with all its calls.
     """
-    callback: Callable[[], object] = torch._C._dynamo.eval_frame.get_eval_frame_callback
+    callback: Callable[[], object] = torch_private.frames.get_eval_frame_callback
     return callback
 
 
@@ -184,10 +184,10 @@ def _watch_replicas() -> None:
     They get a copy of the module's attributes, whose timer calls the original. Once a process, it
     wraps `nn.Module._replicate_for_data_parallel`.
     """
-    replicate = nn.Module._replicate_for_data_parallel
+    replicate = torch_private.replicate
 
     def replicated(module: nn.Module) -> Any:
-        replica = replicate(module)  # type: ignore[no-untyped-call]
+        replica = replicate(module)
         call: Any = replica.__dict__.pop(SLOT, None)
         while hasattr(call, "monitored") and not hasattr(call, "monitor_meter"):
             call = call.monitored  # a layer's timer, of this call alone
@@ -198,7 +198,7 @@ def _watch_replicas() -> None:
             replica.__dict__[SLOT] = call
         return replica
 
-    nn.Module._replicate_for_data_parallel = replicated  # type: ignore[method-assign]
+    setattr(nn.Module, replicate.__name__, replicated)
 
 
 MOST_LAYERS = 100

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from torchgauge import torch_private
 from torchgauge.targets.contents.walk import ATOMS, Walk, attributes_of, closed_over
 from torchgauge.targets.hygiene import module_of
 
@@ -88,7 +89,7 @@ def own_attributes(item: Any) -> dict[str, Any]:
 def _in_program(module: Any) -> dict[str, Any]:
     """Return the attributes of a module in C++, and its methods' constants, all of a frozen one."""
     label = "constants" if module.hasattr("training") else FROZEN
-    kind: Any = torch._C.ConcreteModuleType.from_jit_type(module._type())  # noqa: SLF001
+    kind = torch_private.program_type.from_jit_type(module._type())  # noqa: SLF001
     values = {name: module.getattr(name) for name in kind.get_attributes()}
     for method in module._method_names():  # noqa: SLF001
         nodes = module._get_method(method).graph.findAllNodes("prim::Constant")  # noqa: SLF001

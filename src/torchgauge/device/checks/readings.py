@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from torchgauge import torch_private
 from torchgauge.clock import SystemClock, resolution
 from torchgauge.device.checks.activity import Activity
 from torchgauge.device.counters import logical_cores
@@ -122,7 +123,7 @@ def torch_state(torch: Any) -> TorchState | None:
         debug_build=bool(torch.version.debug),
         anomaly=torch.is_anomaly_enabled(),
         deterministic=torch.are_deterministic_algorithms_enabled(),
-        profiling=torch.autograd._profiler_enabled(),  # noqa: SLF001
+        profiling=torch_private.profiler_on(),
         onednn=bool(torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled),
         cuda=torch.cuda.is_available(),
         cudnn_benchmark=bool(torch.backends.cudnn.benchmark),

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from torchgauge import torch_private
 from torchgauge.device.counters import memory_available
 from torchgauge.device.settings import tf32
 
@@ -65,7 +66,7 @@ class TorchKernels:
         # Random operands: a GPU multiplies zeros and ones faster, since it needs less power.
         a, b = (self._operand(size).to(element) for _ in range(2))
         if dtype == "int8":
-            return lambda: torch._int_mm(a, b)  # noqa: SLF001 - the only int8 product there is
+            return lambda: torch_private.int8_product(a, b)
         out = torch.empty_like(a)
 
         def run() -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._dynamo.eval_frame import OptimizedModule
 
+from torchgauge import torch_private
 from torchgauge.errors import InputError
 from torchgauge.records.generation.call import GenerationCall
 from torchgauge.signals import restoring
@@ -49,7 +49,7 @@ def nested_models(model: nn.Module) -> tuple[nn.Module, ...]:
 
 def is_compiled(model: nn.Module) -> bool:
     """Return whether a model is what `torch.compile(model)` returns."""
-    return isinstance(model, OptimizedModule)
+    return isinstance(model, torch_private.OptimizedModule)
 
 
 def _wrapped_by(model: nn.Module) -> Any:

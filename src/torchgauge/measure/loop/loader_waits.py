@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import dataloader
-from torch.utils.data._utils import pin_memory, worker
 
+from torchgauge import torch_private
 from torchgauge.forks import Owner
 from torchgauge.measure.loop import loader_worker
 from torchgauge.measure.loop.loader_worker import TimedIndex
@@ -126,7 +126,6 @@ def _load(number: int, load: list[int]) -> WorkerLoad:
     )
 
 
-_STOP_MARKER = worker._IterableDatasetStopIteration
 Patch = tuple[Any, str, Any]
 _local = threading.local()
 
@@ -221,21 +220,22 @@ class LoaderWaits:
                 self._on = False  # what somebody has wrapped only passes on from now
 
     def _patches(self) -> list[Patch]:
-        base = dataloader._BaseDataLoaderIter
-        several = dataloader._MultiProcessingDataLoaderIter
+        base = torch_private.LoaderIterator
+        several = torch_private.WorkersIterator
+        pinning, worker = torch_private.loader_pinning, torch_private.loader_worker
         patches: list[Patch] = [
             (dataloader.DataLoader, "__iter__", self._iter(dataloader.DataLoader.__iter__)),
             (base, "__next__", self._next(base.__next__)),
             (base, "_next_index", self._next_index(base._next_index)),
             (several, "_try_get_data", self._try_get_data(several._try_get_data)),
             (loader_worker.FETCHER, "collate_fn", loader_worker.COLLATE),
-            (pin_memory, "pin_memory", self._pin(pin_memory.pin_memory)),
+            (pinning, "pin_memory", self._pin(pinning.pin_memory)),
         ]
         # Those of another library stay: a worker that is spawned could not find them.
         if worker._worker_loop is loader_worker._ORIGINAL_WORKER:
             patches.append((worker, "_worker_loop", loader_worker.worker_loop))
-        if pin_memory._pin_memory_loop is loader_worker._ORIGINAL_PINNING:
-            patches.append((pin_memory, "_pin_memory_loop", loader_worker.pinning_loop))
+        if pinning._pin_memory_loop is loader_worker._ORIGINAL_PINNING:
+            patches.append((pinning, "_pin_memory_loop", loader_worker.pinning_loop))
         return patches
 
     def _iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -300,7 +300,13 @@ class LoaderWaits:
             if progress is not None and result[0]:
                 index, batch = result[1]
                 task = iterator._task_info.get(index)
-                if isinstance(index, TimedIndex) and task and not isinstance(batch, _STOP_MARKER):
+                if (
+                    isinstance(index, TimedIndex)
+                    and task
+                    and not isinstance(
+                        batch, torch_private.loader_worker._IterableDatasetStopIteration
+                    )
+                ):
                     index.arrived = self._now()
                     progress.arrived[int(index)] = index, task[0]
             return result
@@ -328,7 +334,7 @@ class LoaderWaits:
 
     def _progress_of(self, iterator: Any) -> Any:
         progress = self._progress.get(iterator)
-        if progress is None and isinstance(iterator, dataloader._BaseDataLoaderIter):
+        if progress is None and isinstance(iterator, torch_private.LoaderIterator):
             workers = iterator._num_workers
             key = (
                 type(iterator._dataset).__name__,

@@ -10,12 +10,12 @@ import threading
 import time
 from typing import Any
 
-from torch.utils.data._utils import fetch, pin_memory, worker
+from torchgauge import torch_private
 
 _now = time.perf_counter_ns  # the same in all processes of a machine
 _local = threading.local()
-_ORIGINAL_WORKER = worker._worker_loop
-_ORIGINAL_PINNING = pin_memory._pin_memory_loop
+_ORIGINAL_WORKER = torch_private.loader_worker._worker_loop
+_ORIGINAL_PINNING = torch_private.loader_pinning._pin_memory_loop
 
 
 class TimedIndex(int):
@@ -52,7 +52,7 @@ def _set_collate_fn(fetcher: Any, function: Any) -> None:
 
 
 COLLATE = property(_collate_fn, _set_collate_fn)
-FETCHER = fetch._BaseDatasetFetcher
+FETCHER = torch_private.loader_fetch._BaseDatasetFetcher
 
 
 class _Queue:

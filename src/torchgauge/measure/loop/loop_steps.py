@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from torch._C._profiler import _RecordFunctionFast
 
+from torchgauge import torch_private
 from torchgauge.analyze.timeline.call_tree import Call
 from torchgauge.errors import MeasurementError, TorchgaugeError, text_of
 from torchgauge.garbage import CollectorCount
@@ -454,7 +454,9 @@ class LoopRecorder:
     def _named(self, name: str) -> contextlib.AbstractContextManager[object]:
         if name not in self.names:
             self.names.append(name)
-        return _RecordFunctionFast(f"{MARK}{self.names.index(name)}")
+        mark = f"{MARK}{self.names.index(name)}"
+        span: contextlib.AbstractContextManager[object] = torch_private.RecordFunction(mark)
+        return span
 
 
 def _device() -> str:

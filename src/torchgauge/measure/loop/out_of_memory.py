@@ -24,7 +24,7 @@ import msgspec
 import torch
 from torch import nn
 
-from torchgauge import units
+from torchgauge import torch_private, units
 from torchgauge.analyze.loop.loop_verdict import loop_verdict
 from torchgauge.device.environment import environment
 from torchgauge.device.process_counters import MemoryRoom, memory_rooms
@@ -86,7 +86,7 @@ class OutOfMemoryWatch:
         self._memory = MemoryWatch(memory_rooms(), self.near)
         imported("scipy.special")  # the verdict needs it, when memory is short
         # Not before CUDA is in use: processes that are forked could not use it any more.
-        torch.cuda._lazy_call(self._attach)  # type: ignore[no-untyped-call]  # noqa: SLF001
+        torch_private.lazy_cuda_call(self._attach)
         try:
             with wrapped(self._wrap), self._memory.watching():
                 yield
@@ -94,7 +94,7 @@ class OutOfMemoryWatch:
             self._on = False
             self._noted = None
             if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001
+                torch_private.record_cuda_memory(enabled=None)
 
     def finish(self, error: BaseException | None) -> None:
         """Take note of how the loop ended: all errors of memory but this one were caught."""
@@ -273,9 +273,8 @@ class OutOfMemoryWatch:
         """Have the allocator keep its history, and call when it has nothing left."""
         if not self._on:
             return
-        torch.cuda.memory._record_memory_history(max_entries=_HISTORY)  # noqa: SLF001
-        attach: Any = vars(torch._C)["_cuda_attach_out_of_memory_observer"]  # noqa: SLF001
-        attach(self._observed)
+        torch_private.record_cuda_memory(max_entries=_HISTORY)
+        torch_private.watch_cuda_memory(self._observed)
 
     def _observed(self, device: int, *_sizes: int) -> None:
         """Write the allocator's snapshot while what did not fit beside is alive."""
@@ -285,7 +284,7 @@ class OutOfMemoryWatch:
             folder = self.folder or Path()
             path = folder / f"oom{len(self.events) or ''}.cuda{device}.pickle"
             folder.mkdir(parents=True, exist_ok=True)
-            snapshot = torch.cuda.memory._snapshot()  # noqa: SLF001
+            snapshot = torch_private.cuda_snapshot()
             write_atomically(path, pickle.dumps(snapshot))
             self._snapshot = path.name
         except (TorchgaugeError, OSError, RuntimeError, MemoryError) as failure:

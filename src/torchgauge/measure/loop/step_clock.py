@@ -24,8 +24,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.data import DataLoader, dataloader
+from torch.utils.data import DataLoader
 
+from torchgauge import torch_private
 from torchgauge.measure.loop.mark import mark
 from torchgauge.measure.recording.scope import Call, wrapped
 from torchgauge.measure.work.internals import never_compiled, never_traced
@@ -238,7 +239,7 @@ class StepClock:
         node = getattr(outputs[0], "grad_fn", None) if outputs else None
         if node is None:
             return None
-        engine = torch.autograd.Variable._execution_engine  # noqa: SLF001
+        engine = torch_private.autograd_engine
 
         def all_ready() -> None:
             self.enter("waiting")
@@ -288,7 +289,7 @@ def _watched() -> Iterator[tuple[Any, str, StepKind]]:
     """Yield what is timed: where it is, its name and its kind."""
     yield torch.autograd, "_engine_run_backward", "backward"
     yield DataLoader, "__iter__", "loading"
-    yield dataloader._BaseDataLoaderIter, "__next__", "loading"  # noqa: SLF001
+    yield torch_private.LoaderIterator, "__next__", "loading"
     if torch.distributed.is_available():
         yield DistributedDataParallel, "_sync_buffers", "waiting"
         yield torch.distributed.Work, "wait", "waiting"

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
+from torchgauge import torch_private
 from torchgauge.analyze.memory.training_memory import Block, BlockLifetimes, Passes, passes
 from torchgauge.errors import MeasurementError
 from torchgauge.formulas import workspaces
@@ -117,8 +118,6 @@ def simulate(
     its outputs. `unknown` names the operators that may hold more than is known. Raises
     MeasurementError `step-not-simulated` where that cannot be, and those of `forward.running`.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     # Plain SGD allocates nothing: what other optimizers do is computed.
     how = dataclasses.replace(
         train or Training(loss=own_or_mean, optimizer=torch.optim.SGD),
@@ -126,7 +125,7 @@ def simulate(
         scaler=None,
     )
     module = _module(placement)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = torch_private.FakeTensorMode(allow_non_fake_inputs=True)
     with hygiene.training(module, placement.inputs), running("cpu", "Simulating a training step"):
         copied, inputs = stand_ins(module, placement.inputs, StandIns(mode))
         existing = [*members.tensors(copied), *(tensor for _, tensor in inputs.tensors())]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._C._profiler import _RecordFunctionFast
 
+from torchgauge import torch_private
 from torchgauge.measure.recording.recording import Marks
 from torchgauge.measure.recording.scope import observed, wrapped
 from torchgauge.measure.step import Step
@@ -101,7 +101,7 @@ class LayerOutputs:
                 return original(self, *args, **kwargs)
             if thread() != home and graph_task() == -1:  # the recording has no other threads
                 return original(self, *args, **kwargs)
-            with _RecordFunctionFast(name):
+            with torch_private.RecordFunction(name):
                 outputs = original(self, *args, **kwargs)
             note(outputs)
             return outputs

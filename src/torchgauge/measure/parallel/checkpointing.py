@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
+from torchgauge import torch_private
 from torchgauge.errors import InputError
 from torchgauge.measure.parallel.parallel_options import Checkpoint
 
@@ -20,7 +20,7 @@ _SAVED = {
     _aten._scaled_dot_product_flash_attention_for_cpu.default,  # noqa: SLF001 - an operator
     _aten._scaled_dot_product_flash_attention.default,  # noqa: SLF001
     _aten._scaled_dot_product_efficient_attention.default,  # noqa: SLF001
-    torch.ops._c10d_functional.reduce_scatter_tensor.default,  # noqa: SLF001
+    torch_private.reduce_scatter,
 }
 
 
@@ -66,7 +66,7 @@ def checkpoint(model: nn.Module, how: Checkpoint) -> None:
         arguments: dict[str, Any] = {"preserve_rng_state": False}
         if how == "op":
             arguments["context_fn"] = _selective
-        container.register_module(name, checkpoint_wrapper(layer, **arguments))
+        container.register_module(name, torch_private.checkpoint_wrapper(layer, **arguments))
 
 
 def _selective() -> Any:

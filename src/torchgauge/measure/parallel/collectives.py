@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import distributed as dist
 
+from torchgauge import torch_private
 from torchgauge.formulas.operand import tensors
 from torchgauge.measure.work.internals import graph_task, storage_key
 from torchgauge.records.parallel.parallel import CollectiveKind, CollectiveRow, Exposure
@@ -30,7 +31,7 @@ _KINDS: tuple[tuple[str, CollectiveKind], ...] = (
     ("send", "send"),
     ("recv", "recv"),
 )
-_resolved: Any = dist.distributed_c10d._resolve_process_group  # type: ignore[attr-defined] # noqa: SLF001
+_resolved: Any = torch_private.process_group
 _WITHOUT_BYTES = ("wait_tensor", "barrier", "_wrap_tensor")
 _FSDP = "distributed/fsdp"
 # Operators of c10d whose input is their second argument.

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import distributed as dist
 from torch import nn
-from torch._guards import active_fake_mode
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.parallel import DistributedDataParallel
 
+from torchgauge import torch_private
 from torchgauge.analyze.parallel.rank_lifetimes import rank_memory
 from torchgauge.errors import InputError
 from torchgauge.measure.parallel.collectives import Groups
@@ -67,8 +66,8 @@ class _Reducer:
         return getattr(self._reducer, name)
 
     def _rebuild_buckets(self) -> Any:
-        fake_mode = active_fake_mode()
-        with unset_fake_temporarily(), _FakeBuckets(fake_mode):
+        fake_mode = torch_private.active_fake_mode()
+        with torch_private.unset_fake(), _FakeBuckets(fake_mode):
             return self._reducer._rebuild_buckets()  # noqa: SLF001 - what DDP itself calls
 
 

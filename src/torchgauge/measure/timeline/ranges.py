@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch._C._profiler import _RecordFunctionFast
 
+from torchgauge import torch_private
 from torchgauge.analyze.timeline.attribution import RECOMPUTE_END
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.recording.capture_limit import OwnThreads
@@ -65,7 +65,7 @@ class Ranges:
                 return original(self, *args, **kwargs)
             except EARLY_STOP:
                 # The operator that is stopped by it has an event, and may never have run.
-                with _RecordFunctionFast(RECOMPUTE_END):
+                with torch_private.RecordFunction(RECOMPUTE_END):
                     raise
             finally:
                 mark.__exit__(None, None, None)
@@ -77,7 +77,7 @@ class Ranges:
         if key not in self._names:
             self._names[key] = f"{LAYER}{self._modules.number(module)}"
             self._free.setdefault(key, [])
-        return _RecordFunctionFast(self._names[key])
+        return torch_private.RecordFunction(self._names[key])
 
     def _forget(self, key: int) -> None:
         self._names.pop(key, None)
@@ -99,7 +99,10 @@ never_compiled(_everywhere)
 
 def step_range(number: int) -> contextlib.AbstractContextManager[object]:
     """Return the range of one step of a recording."""
-    return _RecordFunctionFast(f"{STEP}{number}")
+    span: contextlib.AbstractContextManager[object] = torch_private.RecordFunction(
+        f"{STEP}{number}"
+    )
+    return span
 
 
 class Markers(Protocol):

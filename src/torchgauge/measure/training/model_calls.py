@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from torchgauge import torch_private
 from torchgauge.analyze.work.utilization import Products, products_of
 from torchgauge.errors import InputError, MeasurementError, TorchgaugeError, text_of
 from torchgauge.measure.training import whole_modules
@@ -117,7 +117,7 @@ class BatchFlops:
             try:
                 return cost_probe.measure(self._call, inputs, backward=True, device="meta")
             except MeasurementError:
-                self._fake_mode = FakeTensorMode()
+                self._fake_mode = torch_private.FakeTensorMode()
                 self._fake_call = copy_with(self._call, self._fake)
         assert self._fake_call is not None  # noqa: S101 - made with its mode
         try:

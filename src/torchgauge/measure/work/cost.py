@@ -14,6 +14,7 @@ from torch import nn
 from torch.autograd import graph
 from torch.nn.parameter import is_lazy
 
+from torchgauge import torch_private
 from torchgauge.errors import ModelError
 from torchgauge.measure.forward import running
 from torchgauge.measure.memory.live_tensors import saved_for_backward
@@ -208,11 +209,10 @@ def _ones(tensor: torch.Tensor) -> torch.Tensor:
 
 def _fake_mode(tensors: tuple[torch.Tensor, ...]) -> contextlib.AbstractContextManager[object]:
     """Return the mode of the fake tensors: what the call makes itself must be fake as well."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
     for tensor in tensors:
-        if isinstance(tensor, FakeTensor):
-            return tensor.fake_mode
+        if isinstance(tensor, torch_private.FakeTensor):
+            mode: contextlib.AbstractContextManager[object] = tensor.fake_mode
+            return mode
     return contextlib.nullcontext()
 
 
@@ -268,11 +268,11 @@ def _collapsed(module: nn.Module | None, modules: list[nn.Module]) -> Iterator[s
 
 
 def _kind(tensors: tuple[torch.Tensor, ...], device: str) -> str:
-    from torch._subclasses.fake_tensor import FakeTensor
-
     if not tensors:
         return device
-    return "fake" if isinstance(tensors[0], FakeTensor) else str(tensors[0].device.type)
+    return (
+        "fake" if isinstance(tensors[0], torch_private.FakeTensor) else str(tensors[0].device.type)
+    )
 
 
 def _tensors(module: nn.Module | None, inputs: Inputs) -> tuple[torch.Tensor, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from torchgauge import torch_private
 from torchgauge.errors import TorchgaugeError
 from torchgauge.formulas.operand import FREE, Work
 from torchgauge.formulas.registry import as_work
@@ -229,12 +230,10 @@ def _nested(args: Any) -> bool:
 
 
 def _unwraps(types: Any) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
     return any(
         kind.__torch_dispatch__ is not internals.DISABLED_DISPATCH
         for kind in types
-        if kind not in _PLAIN and not issubclass(kind, FakeTensor)
+        if kind not in _PLAIN and not issubclass(kind, torch_private.FakeTensor)
     )
 
 

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.functional import linear
 
+from torchgauge import torch_private
 from torchgauge.formulas.families.recurrent import GATES, GRU, LSTM
 from torchgauge.measure.work.internals import aten_operator, decomposed, graph_task
 from torchgauge.signals import replaced, restoring
@@ -338,7 +338,7 @@ class CudaKernels:
         tensor = next(iter((*args, *kwargs.values())), None)
         if name == "dropout":  # of distributed tensors too: it needs no collective
             tensor = getattr(tensor, "_local_tensor", tensor)
-        if isinstance(tensor, FakeTensor) or _is_meta(tensor):
+        if isinstance(tensor, torch_private.FakeTensor) or _is_meta(tensor):
             replaced = self._replaced(name, args, kwargs)
             if replaced is not None:
                 return replaced
@@ -461,7 +461,7 @@ for _name, _mode in (("lstm", LSTM), ("gru", GRU), ("rnn_tanh", 1), ("rnn_relu",
 
 # Python's functions of torch.nn.functional call these.
 _FUNCTIONS: tuple[tuple[Any, str, str], ...] = (
-    (torch._VF, "dropout", "dropout"),  # noqa: SLF001
+    (torch_private.functional_variants, "dropout", "dropout"),
     (torch, "dropout", "dropout"),
     (torch, "rms_norm", "rms_norm"),
     (torch.nn.functional, _ATTENTION, _ATTENTION),

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
+from torchgauge import torch_private
 from torchgauge.analyze.timeline.call_tree import name_in
 from torchgauge.measure.recording.modules import Modules, identity
 from torchgauge.measure.recording.scope import RAISED
@@ -57,7 +57,9 @@ def noted(node: Any) -> Any:
 
 def _nodes(values: Any) -> set[Any]:
     grad_functions = (
-        tensor.grad_fn for tensor in tree_leaves(values) if isinstance(tensor, torch.Tensor)
+        tensor.grad_fn
+        for tensor in torch_private.tree_leaves(values)
+        if isinstance(tensor, torch.Tensor)
     )
     return {node for node in grad_functions if node is not None}
 

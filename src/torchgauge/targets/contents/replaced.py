@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils import _pytree
 
+from torchgauge import torch_private
 from torchgauge.errors import InputError, text_of
 from torchgauge.targets.contents.walk import HEAP, Handling, Walk, attributes_of, handling_of
 
@@ -94,9 +94,9 @@ class _Copies:
 
     def _made_of_parts(self, item: Any, kind: type) -> Any:
         """Return a copy that is made of what it holds: nothing can be put into it later."""
-        if kind in _pytree.SUPPORTED_NODES and not issubclass(kind, tuple):
-            parts, context = _pytree.SUPPORTED_NODES[kind].flatten_fn(item)
-            return _pytree.SUPPORTED_NODES[kind].unflatten_fn(map(self, parts), context)
+        if kind in torch_private.pytree_nodes and not issubclass(kind, tuple):
+            parts, context = torch_private.pytree_nodes[kind].flatten_fn(item)
+            return torch_private.pytree_nodes[kind].unflatten_fn(map(self, parts), context)
         if issubclass(kind, functools.partial):
             return kind(self(item.func), *map(self, item.args), **self(item.keywords))
         if issubclass(kind, tuple):

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
-from torch.utils import _pytree
 
+from torchgauge import torch_private
 from torchgauge.targets.contents import kinds
 from torchgauge.targets.contents.kinds import Kind
 
@@ -181,8 +181,8 @@ class Walk:
         """Return what a class says that its objects hold; where it does not, take note of that."""
         item, kind = entry.item, type(entry.item)
         parts: Iterable[tuple[Any, Any]] = ()
-        if kind in _pytree.SUPPORTED_NODES:
-            parts = enumerate(_pytree.SUPPORTED_NODES[kind].flatten_fn(item)[0])
+        if kind in torch_private.pytree_nodes:
+            parts = enumerate(torch_private.pytree_nodes[kind].flatten_fn(item)[0])
         elif issubclass(kind, Mapping):
             parts = item.items()
         elif not _is_known(kind):

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import _tensor_str
 
+from torchgauge import torch_private
 from torchgauge.device import settings
 from torchgauge.folders import current_folder
 from torchgauge.signals import handler_of, run_all, set_handler
@@ -155,7 +155,7 @@ _STATES: _States = (
     (recursion_limit, set_recursion_limit),
     (np.geterr, lambda modes: np.seterr(**modes)),
     (np.get_printoptions, lambda options: np.set_printoptions(**options)),
-    (lambda: vars(_tensor_str.PRINT_OPTS).copy(), vars(_tensor_str.PRINT_OPTS).update),
+    (lambda: vars(torch_private.print_options).copy(), vars(torch_private.print_options).update),
     (threading.gettrace, threading.settrace),
     (threading.getprofile, threading.setprofile),
     (sys.gettrace, sys.settrace),

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import torch
-from torch._utils import _flatten_dense_tensors
 
+from torchgauge import torch_private
 from torchgauge.signals import run_all
 from torchgauge.targets import members
 from torchgauge.targets.hygiene.kept import Restoration, Role
@@ -179,7 +179,7 @@ def _save(watched: list[_Watched], restoration: Restoration, *, training: bool) 
 
 def _joined(items: list[_Watched]) -> torch.Tensor:
     aliases = [item.alias for item in items]
-    joined: torch.Tensor = _flatten_dense_tensors(aliases)  # type: ignore[no-untyped-call]
+    joined: torch.Tensor = torch_private.joined(aliases)
     return joined
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from torchgauge import torch_private
 from torchgauge.errors import InputError, by_operator
 from torchgauge.similar import similar
 from torchgauge.targets import members
@@ -99,7 +100,7 @@ def _types_differ(error: BaseException, input_types: set[torch.dtype]) -> bool:
     calls = [
         frame.f_locals
         for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_code is nn.Module._call_impl.__code__  # noqa: SLF001 - each call passes here
+        if frame.f_code is torch_private.module_call.__code__  # each call passes here
     ]
     if not calls:
         return False
@@ -133,7 +134,7 @@ def _called(model: Callable[..., Any]) -> Callable[..., Any] | None:
     if not isinstance(model, nn.Module):
         return model
     own_call = type(model).__call__ is not nn.Module.__call__
-    hooks = vars(model).get("_forward_pre_hooks") or nn.modules.module._global_forward_pre_hooks  # noqa: SLF001 - torch lists them nowhere else
+    hooks = vars(model).get("_forward_pre_hooks") or torch_private.hooks_of_all
     return None if own_call or hooks else model.forward
 
 

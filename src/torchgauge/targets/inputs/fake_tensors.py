@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
+from torchgauge import torch_private
 from torchgauge.errors import InputError
 
 
@@ -20,9 +21,7 @@ def any_fake(tensors: Iterable[torch.Tensor]) -> bool:
 
 def check_mode() -> None:
     """Raise InputError `fake-mode` inside of a FakeTensorMode, in which nothing is computed."""
-    from torch._guards import active_fake_mode
-
-    if active_fake_mode() is not None:
+    if torch_private.active_fake_mode() is not None:
         raise InputError(
             "Nothing can be measured inside of a FakeTensorMode.",
             id="fake-mode",

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.parameter import is_lazy
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from torchgauge import torch_private
 
 _SPARSE = {
     torch.sparse_coo: ("_indices", "_values"),
@@ -51,16 +51,16 @@ def strided(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     Of one that torch.func wraps it is the inner one. A tensor that is not initialised yet, or whose
     layout hides its storage (oneDNN), has none.
     """
-    if is_functorch_wrapped_tensor(tensor):
-        yield from strided(get_unwrapped(tensor))
+    if torch_private.is_of_functorch(tensor):
+        yield from strided(torch_private.unwrapped(tensor))
         return
     if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
         yield tensor  # nearly every tensor, and asked for each one of a model
         return
     if is_lazy(tensor):
         return
-    if is_traceable_wrapper_subclass(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
+    if torch_private.is_wrapper(tensor):
+        for name in tensor.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
             if isinstance(inner := getattr(tensor, name), torch.Tensor):  # not a mesh, for one
                 yield from strided(inner)
     elif tensor.layout in _SPARSE:

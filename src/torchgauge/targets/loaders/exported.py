@@ -22,6 +22,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from torchgauge import torch_private
 from torchgauge.errors import BuildError, InputError
 from torchgauge.files import is_file
 from torchgauge.targets.hygiene.functions import ORIGINAL
@@ -272,9 +273,7 @@ def _scripted(path: Path, device: str) -> tuple[torch.nn.Module, Inputs | None]:
 
 def _packaged(path: Path, _device: str) -> tuple[Callable[..., Any], Inputs | None]:
     """Return what AOTInductor compiled: a library that is called, and tells nothing of layers."""
-    from torch._inductor import aoti_load_package
-
-    return aoti_load_package(str(path)), None
+    return torch_private.aoti_package(str(path)), None
 
 
 _LOADERS: dict[str, Callable[[Path, str], tuple[Any, Inputs | None]]] = {

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import fx, nn
 
+from torchgauge import torch_private
 from torchgauge.targets.hygiene.functions import ORIGINAL
 
 NO_PATH = "(no module path)"
@@ -259,7 +260,7 @@ def _between(
     pairs = zip(before, after, strict=False)
     shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
     common = tuple(frame for frame, _ in shared) or (Frame("", "", "Program"),)
-    if not isinstance(node.target, torch._ops.OperatorBase) or "sym_" in node.name:  # noqa: SLF001
+    if not isinstance(node.target, torch_private.Operator) or "sym_" in node.name:
         return common  # arithmetic of sizes
     path = f"{common[-1].path}.{NO_PATH}".lstrip(".")
     return (*common, Frame(path, path, "Operators"))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-import torch
+from torchgauge import torch_private
 
 Values = dict[str, Any]
 # A traced module that is called twice has a method for each call, one with overloads for each.
@@ -185,7 +185,7 @@ def _region(nodes: list[Any]) -> list[Instruction]:
         return []
     region = _Region()
     region.add(nodes)
-    function = torch._C._create_function_from_graph("between_layers", region.finished())  # noqa: SLF001
+    function = torch_private.graph_function("between_layers", region.finished())
     operands, results = region.operands, region.results
 
     def run(values: Values) -> None:
@@ -206,7 +206,7 @@ class _Region:
     def __init__(self) -> None:
         self.operands: list[str] = []
         self.results: list[str] = []
-        self._graph: Any = torch._C.Graph()  # noqa: SLF001 - the only name it has
+        self._graph: Any = torch_private.ProgramGraph()
         self._copies: dict[str, Any] = {}
         self._written: dict[str, None] = {}
 
@@ -233,7 +233,7 @@ class _Region:
         if len(values) != 1:
             pack = self._graph.create("prim::TupleConstruct", values, 1)
             self._graph.insertNode(pack)
-            pack.output().setType(torch._C.TupleType([value.type() for value in values]))  # noqa: SLF001
+            pack.output().setType(torch_private.TupleType([value.type() for value in values]))
             values = [pack.output()]
         self._graph.registerOutput(values[0])
         return self._graph
@@ -290,7 +290,7 @@ def _written_containers(node: Any) -> Iterator[str]:
     """Yield lists and dictionaries that a node, or what is nested in it, changes."""
     schema = node.schema()
     if schema != "(no schema)":
-        arguments = torch._C.parse_schema(schema).arguments  # noqa: SLF001
+        arguments = torch_private.parse_schema(schema).arguments
         for argument, value in zip(arguments, node.inputs(), strict=False):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and value.type().kind() in ("ListType", "DictType"):
