@@ -473,8 +473,9 @@ LENGTHS = (np.full(2, 4, np.int32), np.array(5, np.int32))
         ("onnx::SimplifiedLayerNormalization", [HIDDEN, floats(32)], {}, ["float32 2x5x32"]),
         ("FusedMatMul", [floats(1, 6, 4, 3), floats(2, 1, 4, 5)], {"transA": 1},
          ["float32 2x6x3x5"]),
-        ("DynamicQuantizeLSTM", [floats(3, 2, 8), quantised(2, 8, 64), quantised(2, 16, 64)],
-         {"hidden_size": 16}, ["float32 3x2x2x16", "float32 2x2x16"]),
+        ("DynamicQuantizeLSTM", [floats(3, 2, 8), quantised(2, 8, 64), quantised(2, 16, 64),
+                                 *[None] * 5, *[floats(2), quantised(2)] * 2],
+         {"hidden_size": 16, "direction": "bidirectional"}, ["float32 3x2x2x16", "float32 2x2x16"]),
         ("MultiHeadAttention", [floats(32)], {"num_heads": 4}, [" None"]),
     ],
 )  # fmt: skip

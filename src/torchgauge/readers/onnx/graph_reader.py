@@ -295,7 +295,7 @@ class Inference:
 
     def __init__(self, model: ModelProto) -> None:
         self.warnings: list[MeasurementWarning] = []
-        self._opsets = opsets(model)
+        self._model, self._opsets = model, opsets(model)
         self._imports = [
             helper.make_opsetid(domain, version) for domain, version in self._opsets.items()
         ]
@@ -360,7 +360,7 @@ class Inference:
             version = self._opsets.get(domain, 1)
             schema = onnx.defs.get_schema(node.op_type, version, domain)
         except onnx.defs.SchemaError:
-            return contrib_types(node, domain, inputs, attributes, self._inferred)
+            return contrib_types(node, domain, inputs, attributes, self._model)
         try:
             types = infer_node_outputs(
                 schema, node, kinds, data, opset_imports=self._imports,
