@@ -314,7 +314,7 @@ class Inference:
             return [constant]
         kinds = self._inferred(node, domain, inputs, attributes)
         values = [Value(kind) for kind in kinds]
-        if domain or node.op_type not in OPERATORS or not all(map(_is_small, kinds)):
+        if domain or node.op_type not in OPERATORS.split() or not all(map(_is_small, kinds)):
             return values
         arrays = [None if value is None else value.data for value in inputs]
         unknown = any(
@@ -322,11 +322,8 @@ class Inference:
         )
         if unknown or not inputs:
             return values
-        with contextlib.suppress(ValueError, IndexError, TypeError, KeyError, OverflowError):
-            results = computed(node.op_type, arrays, attributes)
-            if results is not None and len(results) == len(values):
-                return [_of_array(result) for result in results]
-        return values
+        results = computed(node, arrays, self._opsets.get("", 1))
+        return values if results is None else [_of_array(result) for result in results]
 
     def axis_of_transform(
         self, inputs: Sequence[Value | None], attributes: dict[str, Any]
