@@ -2,10 +2,12 @@
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
-VENV := .venv
+# Another release of torch has an environment of its own, in which torchvision may be compiled for it.
+VENV := .venv$(TORCH:%=-torch-%)
 BIN := $(VENV)/bin
+CONSTRAINTS := $(if $(TORCH),$(VENV)/)constraints.txt
 # Python compiles what is imported; all that is installed would take another 40 s.
-PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+PIP := $(BIN)/pip install --quiet --no-compile --constraint $(CONSTRAINTS)
 RESULTS := torchgauge-results
 SPEEDSCOPE := tests/support/speedscope
 SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torchvision*)
@@ -13,7 +15,7 @@ SETUP := pyproject.toml constraints.txt Makefile $(wildcard tests/support/*torch
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-thorough test-all gpu wheels page bundle browser pictures lint types contract docs bench clean
+.PHONY: demo test test-thorough test-all test-torch gpu wheels page bundle browser pictures lint types contract docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/torchgauge profile examples/resnet18.py:resnet18 --output-dir $(RESULTS)
@@ -24,6 +26,11 @@ test: $(VENV)/dev
 # What `.ci/run` runs: those of `make test`, and the same ground in more cases and end to end.
 test-thorough: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not slow and not gpu and not attack and not browser"
+
+# What `make test` runs, with another release of torch: TORCH=2.14.1. Delete its environment after.
+test-torch:
+	@test -n "$(TORCH)" || { echo "Say which: make test-torch TORCH=2.14.1" >&2; exit 1; }
+	$(MAKE) test TORCH=$(TORCH)
 
 test-all: $(VENV)/integrations
 	$(BIN)/pytest -n 2 -m "not gpu"
@@ -96,7 +103,12 @@ $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; none was found."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/demo: $(VENV)/bin/python $(SETUP)
+.venv-torch-$(TORCH)/constraints.txt: $(VENV)/bin/python constraints.txt
+	sed 's/^torch==.*/torch==$(TORCH)/; /^torchvision==/d' constraints.txt > $@
+
+# pip takes the torchvision that names the release of torch.
+$(VENV)/demo: $(VENV)/bin/python $(CONSTRAINTS) $(SETUP)
+	$(if $(TORCH),$(PIP) torch torchvision)
 	$(PIP) --editable '.[torch]'
 	touch $@
 

@@ -143,7 +143,8 @@ def test_the_action_ends_as_torchgauge_does(runner, code, allowed, ends):
 
 
 @pytest.mark.parametrize(
-    ("given", "installed"), [("", "/action[torch]"), ("torchgauge==1.0", "torchgauge==1.0")]
+    ("given", "installed"),
+    [("", "/action[torch]"), ("torchgauge-profiler==1", "torchgauge-profiler==1")],
 )
 def test_the_action_installs_only_where_it_is_absent(runner, given, installed):
     found = step("Install torchgauge")
@@ -207,7 +208,7 @@ def test_the_gitlab_job_asks_for_a_gate(runner):
     assert gitlab(runner).returncode == 0
     pip, git, gate = runner.calls
     assert pip[:2] == ["pip", "install"]
-    assert pip[2].startswith("torchgauge[torch] @ git+https://")
+    assert pip[2].startswith("torchgauge-profiler[torch] @ git+https://")
     assert git == ["git", "fetch", "origin", "main"]
     start_here()  # as `main` does: an earlier test may have typed in another folder
     options = build().parse_args(gate[1:])

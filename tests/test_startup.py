@@ -122,7 +122,7 @@ def test_measuring_without_torch_names_the_extra():
         "except tg.MissingExtraError as e: print(e.id, e.remedy)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "missing-extra pip install 'torchgauge[torch]'"
+    assert done.stdout.strip() == "missing-extra pip install 'torchgauge-profiler[torch]'"
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def plain(name):
 
 @pytest.mark.thorough
 def test_the_metadata_says_what_the_package_is(facts):
-    assert facts["Name"] == "torchgauge"
+    assert facts["Name"] == "torchgauge-profiler"
     assert facts["License-Expression"] == "Apache-2.0"
     assert facts["License-File"] == "LICENSE"
     assert facts["Author"] == "The torchgauge developers"
@@ -107,7 +107,7 @@ def test_all_has_every_extra_that_users_may_want():
 
     def expanded(name):
         for requirement in extras[name]:
-            own = re.fullmatch(r"torchgauge\[(.*)\]", requirement)
+            own = re.fullmatch(r"torchgauge-profiler\[(.*)\]", requirement)
             yield from (
                 (inner for extra in own[1].split(",") for inner in expanded(extra))
                 if own

@@ -151,7 +151,7 @@ def missing_extra(library: str, extra: str, purpose: str, cause: str = "") -> Mi
         f"{purpose} needs {library}, which {failure}.",
         id="missing-extra",
         cause=cause or f"'{library}' could not be imported.",
-        remedy=f"pip install 'torchgauge[{extra}]'",
+        remedy=f"pip install 'torchgauge-profiler[{extra}]'",
     )
 
 

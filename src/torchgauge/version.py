@@ -11,6 +11,6 @@ def version() -> str:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version("torchgauge")
+        return importlib.metadata.version("torchgauge-profiler")
     except importlib.metadata.PackageNotFoundError:
         return UNINSTALLED

@@ -12,7 +12,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="session")
 def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install torchgauge[browser]")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="pip install torchgauge-profiler[browser]"
+    )
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip("no Chromium is installed (apt-get install chromium)")

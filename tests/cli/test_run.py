@@ -238,7 +238,7 @@ def test_bytes_by_line_name_the_extra_they_need(tmp_path):
     (tmp_path / "plain.py").write_text(PLAIN)
     (tmp_path / "memray.py").write_text("raise ImportError")
     done = run(tmp_path, "--lines", "--memory", "plain.py")
-    assert (done.returncode, "torchgauge[memray]" in done.stderr) == (2, True)
+    assert (done.returncode, "torchgauge-profiler[memray]" in done.stderr) == (2, True)
     assert done.stdout == ""
 
 

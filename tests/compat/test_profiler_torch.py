@@ -227,7 +227,7 @@ def test_nothing_of_it_needs_torch():
         [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert "torchgauge[torch]" in ran.stdout
+    assert "torchgauge-profiler[torch]" in ran.stdout
 
 
 def test_numpy_inputs_of_a_module_become_tensors():

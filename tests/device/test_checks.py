@@ -282,7 +282,7 @@ def test_without_a_driver_there_is_no_gpu_and_a_silent_driver_is_unknown(tmp_pat
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert readings.gpus(SystemFiles(tmp_path)) == Gpus()
     driver = machine(tmp_path, files={"proc/driver/nvidia/version": "NVRM 580"}).files
-    assert "torchgauge[nvidia]" in readings.gpus(driver).unknown
+    assert "torchgauge-profiler[nvidia]" in readings.gpus(driver).unknown
 
 
 def counters(busy, own, processes, **more):

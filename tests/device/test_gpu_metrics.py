@@ -94,7 +94,7 @@ def test_a_gpu_nobody_can_read_is_said_with_the_remedy(monkeypatch):
         found = system.measure(lambda: None, gpus=gpus, duration=0.02, interval=0.01)
     assert found.gpus == ()
     assert [w.id for w in found.warnings] == ["gpu-metrics-absent"]
-    assert "torchgauge[nvidia]" in found.warnings[0].message
+    assert "torchgauge-profiler[nvidia]" in found.warnings[0].message
 
 
 def test_of_a_server_the_gpus_are_read_on_which_it_runs(monkeypatch):

@@ -82,7 +82,7 @@ def test_the_terminal_is_drawn_from_a_record(draw, tmp_path):
 
 @pytest.mark.browser
 def test_all_are_drawn_from_a_record(draw, tmp_path):
-    pytest.importorskip("playwright", reason="pip install torchgauge[browser]")
+    pytest.importorskip("playwright", reason="pip install torchgauge-profiler[browser]")
     if not any(shutil.which(name) for name in draw.BROWSERS):
         pytest.skip("no Chromium is installed (apt-get install chromium)")
     record = pages.with_tree().save(tmp_path / "profile.json")

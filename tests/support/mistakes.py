@@ -93,7 +93,7 @@ MISTAKES = (
     Mistake("profile models.make", "target-unknown", "models.py:make"),
     Mistake("profile model.py:make", "file-missing", "models.py"),
     Mistake("profile models.py:wide", "factory-arguments", "width"),
-    Mistake("profile timm:resnet18", "missing-extra", "torchgauge[timm]", without="timm"),
+    Mistake("profile timm:resnet18", "missing-extra", "torchgauge-profiler[timm]", without="timm"),
     # inputs
     Mistake("profile models.py:bare", "input-missing", "image"),
     Mistake("profile models.py:bare --input imgae=1x3x8x8", "inputs-unfit", "image"),

@@ -20,7 +20,7 @@ from torchgauge.sweeps.job import Entry
 from torchgauge.sweeps.sweep_options import SweepOptions
 from torchgauge.targets.target import TargetRequest
 
-ray_missing = "Ray is not installed: pip install 'torchgauge[ray]'"
+ray_missing = "Ray is not installed: pip install 'torchgauge-profiler[ray]'"
 GRID = {"batch": [1, 2, 4], "precision": ["fp32", "bf16"], "threads": 1}
 
 MODEL = """
@@ -135,4 +135,4 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(MissingExtraError) as caught:
         tg.sweep(len, None, {"batch": 1}, executor="ray")
-    assert "torchgauge[ray]" in caught.value.remedy
+    assert "torchgauge-profiler[ray]" in caught.value.remedy

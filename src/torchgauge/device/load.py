@@ -119,7 +119,7 @@ def gpu_metrics(device: str) -> Iterator[GpuMetrics]:
     try:
         import pynvml
     except ImportError:
-        yield NoGpu("nvidia-ml-py is not installed: pip install 'torchgauge[nvidia]'.")
+        yield NoGpu("nvidia-ml-py is not installed: pip install 'torchgauge-profiler[nvidia]'.")
         return
     with contextlib.ExitStack() as stack:
         try:

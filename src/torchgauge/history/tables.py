@@ -231,7 +231,7 @@ def version(connection: sa.Connection, display_name: str) -> int:
             f"this torchgauge reads up to {LATEST}.",
             id="store-newer",
             cause="A newer torchgauge wrote it.",
-            remedy="pip install --upgrade torchgauge",
+            remedy="pip install --upgrade torchgauge-profiler",
         )
     return number
 

@@ -156,7 +156,7 @@ def _kind_of(schema: str, origin: str) -> type[Saved]:
         f"{origin} has schema {schema}; this torchgauge reads {latest}.",
         id="record-newer",
         cause="It was written by a newer torchgauge.",
-        remedy="pip install --upgrade torchgauge",
+        remedy="pip install --upgrade torchgauge-profiler",
     )
 
 

@@ -213,4 +213,4 @@ def test_a_folder_that_is_none_is_refused(tmp_path, capsys):
 def test_without_the_library_its_extra_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     assert main(["mcp", str(tmp_path)]) == 2
-    assert "torchgauge[mcp]" in capsys.readouterr().err
+    assert "torchgauge-profiler[mcp]" in capsys.readouterr().err

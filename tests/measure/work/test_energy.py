@@ -247,7 +247,7 @@ def test_without_zeus_its_extra_is_named(monkeypatch):
     monkeypatch.setattr(counters.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError) as caught:
         counters.check_available()
-    assert "torchgauge[energy]" in caught.value.remedy
+    assert "torchgauge-profiler[energy]" in caught.value.remedy
 
 
 class Driver:

@@ -324,7 +324,7 @@ def test_an_absent_library_is_named_with_its_extra(library, extra, monkeypatch):
     plan = SendPlan(address=address, protocol=protocol, schedule=[0.0])
     with pytest.raises(MissingExtraError, match=f"{library}.* which is not installed") as raised:
         library_client(plan, address, dialect_named("json"), None, None)
-    assert f"torchgauge[{extra}]" in raised.value.remedy
+    assert f"torchgauge-profiler[{extra}]" in raised.value.remedy
 
 
 @pytest.mark.thorough

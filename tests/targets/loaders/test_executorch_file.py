@@ -54,7 +54,7 @@ def test_without_executorch_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "executorch.extension.pybindings._C", None)
     with pytest.raises(MissingExtraError) as caught:
         load(TargetRequest(PORTABLE, trust=True))
-    assert "torchgauge[executorch]" in caught.value.remedy
+    assert "torchgauge-profiler[executorch]" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

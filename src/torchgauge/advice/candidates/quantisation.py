@@ -42,7 +42,7 @@ def _some_layers(facts: Facts, paths: Sequence[str]) -> str:
 
 def _weights(facts: Facts) -> str | None:
     if not facts.torchao:
-        return "torchao is not installed: pip install 'torchgauge[torchao]'."
+        return "torchao is not installed: pip install 'torchgauge-profiler[torchao]'."
     return _linear(facts)
 
 

@@ -165,7 +165,7 @@ def gpus(files: SystemFiles) -> Gpus:
     try:
         import pynvml
     except ImportError:
-        missing = "nvidia-ml-py is not installed: pip install 'torchgauge[nvidia]'"
+        missing = "nvidia-ml-py is not installed: pip install 'torchgauge-profiler[nvidia]'"
         return Gpus(unknown=missing if driver else "")
     try:
         pynvml.nvmlInit()
