@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 import torch
 from tests.support.fakes import FakeClock
 
+from torchgauge.errors import MeasurementError
 from torchgauge.measure.recording import recording
 from torchgauge.readers.kineto.kineto import read_events
 
@@ -23,15 +25,99 @@ def test_a_torch_without_the_newer_switch_records_the_same(monkeypatch):
             raise TypeError("incompatible constructor arguments")
         return newest(**switches)
 
-    def names():
-        events = read_events(recording.record(lambda: torch.ones(8, 8) @ torch.ones(8, 8)))
-        return {str(name) for name in events.name if str(name).startswith("aten::")}
-
     expected = names()
     monkeypatch.setattr(recording, "_ExperimentalConfig", older)
     assert names() == expected
     assert "aten::matmul" in expected
     assert asked[-1] == {"profile_all_threads": False, "capture_overload_names": False}
+
+
+def names(work=lambda: torch.ones(8, 8) @ torch.ones(8, 8)):
+    """Return the operators that a recording has."""
+    events = read_events(recording.record(work))
+    return {str(name) for name in events.name if str(name).startswith("aten::")}
+
+
+def begin_and_end_the_thread(profiler):
+    thread = threading.Thread(target=profiler.__enter__)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", [torch.profiler.profile, torch.autograd.profiler.profile])
+def test_a_profiler_whose_thread_is_gone_gives_way(kind):
+    lost = kind()
+    begin_and_end_the_thread(lost)
+    assert "aten::matmul" in names()
+    assert "aten::matmul" in names()
+    del lost
+
+
+def test_a_profiler_that_nothing_holds_gives_way_while_other_threads_run():
+    begin_and_end_the_thread(torch.autograd.profiler.profile())
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        assert "aten::matmul" in names()
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_profiler_of_a_thread_that_may_run_is_left_to_it():
+    began, ended = threading.Event(), threading.Event()
+
+    def profiled():
+        with torch.autograd.profiler.profile() as profiler:
+            began.set()
+            ended.wait()
+            torch.ones(3).cos()
+        recorded.append({event.name for event in profiler.function_events})
+
+    recorded = []
+    thread = threading.Thread(target=profiled)
+    thread.start()
+    began.wait()
+    try:
+        with pytest.raises(MeasurementError) as error:
+            recording.record(lambda: None)
+    finally:
+        ended.set()
+        thread.join()
+    assert error.value.id == "profiler-active"
+    assert "in another process" in error.value.remedy
+    assert "aten::cos" in recorded[0]
+
+
+def test_a_recording_that_torch_cannot_end_is_lost_and_the_next_one_is_not(monkeypatch):
+    def refused():
+        monkeypatch.undo()
+        torch.autograd.profiler._disable_profiler()
+        raise RuntimeError("inside torch")
+
+    def work():
+        monkeypatch.setattr(torch.autograd.profiler, "_disable_profiler", refused)
+
+    with pytest.raises(RuntimeError, match="inside torch"):
+        recording.record(work)
+    assert "aten::matmul" in names()
+
+
+def test_a_profiler_that_never_begins_is_an_error_with_a_remedy(monkeypatch):
+    def refused(*arguments, **options):
+        raise RuntimeError("Can't disable Kineto profiler when it's not running")
+
+    for name in ("_prepare_profiler", "_enable_profiler"):
+        monkeypatch.setattr(torch.autograd.profiler, name, refused)
+    with pytest.raises(MeasurementError) as error:
+        recording.record(lambda: None)
+    assert (error.value.id, error.value.remedy) == (
+        "profiler-broken",
+        "Measure in a process of its own.",
+    )
+    monkeypatch.undo()
+    assert "aten::matmul" in names()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from torch import nn
 
-from torchgauge.errors import InputError, MeasurementError
+from torchgauge.errors import InputError
 from torchgauge.forks import Owner
 from torchgauge.measure.interrupts import Interrupts
 from torchgauge.measure.loop import mark
@@ -22,7 +22,7 @@ from torchgauge.measure.loop.out_of_memory import OutOfMemoryWatch
 from torchgauge.measure.loop.schedule import Schedule
 from torchgauge.measure.loop.step_ends import StepEnds
 from torchgauge.measure.recording import capture_limit as capture
-from torchgauge.measure.recording import recording as other_profilers
+from torchgauge.measure.recording.recording import refuse_inside_another, slowing
 from torchgauge.measure.timeline.stamps import Stamps
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.timeline.loop import Captured, Loop
@@ -101,7 +101,7 @@ class Timeline:
 
     def _finish(self, error: BaseException | None) -> None:
         with Interrupts() as interrupts:
-            slowing = other_profilers.slowing()
+            slowing_names = slowing()
             self._oom.finish(error)
             try:
                 with HeldBack():
@@ -113,7 +113,7 @@ class Timeline:
                     requested_steps=self._schedule.requested_steps,
                     budget=self._budget,
                     interrupted=isinstance(error, KeyboardInterrupt),
-                    slowing=slowing,
+                    slowing=slowing_names,
                 )
             finally:
                 uninterrupted(self._leave)
@@ -181,13 +181,7 @@ class Timeline:
 
     def _claim(self) -> None:
         global _active
-        if other := other_profilers.recorder():
-            raise MeasurementError(
-                "A timeline cannot be recorded inside another recording.",
-                id="profiler-active",
-                cause=f"{other} is recording in this process; a second would end it silently.",
-                remedy=f"Leave {other} out, or end it first.",
-            )
+        refuse_inside_another("A timeline cannot be recorded inside another recording.")
         if _active is not None:  # of this thread: those of others have the turn
             raise InputError(
                 "A timeline is active already.",

@@ -20,7 +20,6 @@ import torch
 from torch._C._autograd import _profiler_enabled, _profiler_type
 from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
 from torch.autograd import profiler
-from torch.autograd import profiler as autograd_profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
@@ -33,11 +32,21 @@ from torchgauge.temporary import temporary_folder
 _NSYS = "NSYS_PROFILING_SESSION_ID"
 
 
-def recorder() -> str | None:
-    """Return the name of the torch profiler that records now; None where there is none.
+def refuse_inside_another(refusal: str) -> None:
+    """Raise MeasurementError `profiler-active` where another of torch's profilers records.
 
     Two of them cannot record at once: starting the second would end the first silently.
     """
+    if other := _recorder():
+        raise MeasurementError(
+            refusal,
+            id="profiler-active",
+            cause=f"{other} is recording in this process; a second would end it silently.",
+            remedy=f"Measure outside of {other}; if its thread has ended, in another process.",
+        )
+
+
+def _recorder() -> str | None:
     if not (_profiler_enabled() or profiler._is_profiler_enabled):  # noqa: SLF001 (no public way)
         return None
     kind = str(_profiler_type()).rpartition(".")[2]
@@ -45,13 +54,21 @@ def recorder() -> str | None:
         return "torch.autograd.profiler.emit_nvtx"
     if kind == "ITT":
         return "torch.autograd.profiler.emit_itt"
-    for gc_object in gc.get_objects():
-        if type(gc_object) is torch.profiler.profile and _records(gc_object.profiler):
-            return "torch.profiler.profile"
-    return "torch.autograd.profiler.profile"
+    is_elsewhere = not _profiler_enabled()
+    if is_elsewhere:
+        gc.collect()  # a profiler that is lost may be in a cycle
+    types = {type(one) for one in gc.get_objects() if type(one) in _RECORDERS and _records(one)}
+    if is_elsewhere and (threading.active_count() == 1 or not types):
+        return None  # the thread that began it, or all that could end it, is gone
+    name = "profiler.profile" if profile in types else "autograd.profiler.profile"
+    return f"torch.{name}"
 
 
-def _records(inner: object) -> bool:
+_RECORDERS = (profile, profiler.profile)
+
+
+def _records(recorder: Any) -> bool:
+    inner = getattr(recorder, "profiler", recorder)
     return bool(getattr(inner, "entered", False)) and getattr(inner, "kineto_results", None) is None
 
 
@@ -95,6 +112,8 @@ _NOISE = (
     b"Requested callback is not found",
     b"Leaked callback handle",
     b"no active profiling session found",
+    b"Cancelling current trace request",
+    b"gpuGetDeviceCount failed",
 )
 
 
@@ -141,31 +160,46 @@ class Recorder:
                 profile_all_threads=all_threads, capture_overload_names=shapes
             ),
         }
-        self._profile: profile | autograd_profiler.profile
+        self._new: Callable[[], profile | profiler.profile]
         if cuda or "torch._inductor" in sys.modules or _distributed():
             activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
-            self._profile = profile(activities=activities, **switches)
+            self._new = functools.partial(profile, activities=activities, **switches)
         else:
             # torch.profiler imports the compiler to ask about its CUDA graphs, for 1.5 s.
-            self._profile = autograd_profiler.profile(use_kineto=True, **switches)
+            self._new = functools.partial(profiler.profile, use_kineto=True, **switches)
 
     def start(self) -> None:
-        """Begin. Raises MeasurementError `profiler-active` where another profiler records."""
-        if other := recorder():
-            raise MeasurementError(
-                "A recording cannot start inside another one.",
-                id="profiler-active",
-                cause=f"{other} is recording in this process; a second would end it silently.",
-                remedy=f"Measure outside of {other}.",
-            )
+        """Begin, in place of a recording that no thread can end any more.
+
+        Raises MeasurementError `profiler-active` where another profiler records, and
+        `profiler-broken` where torch cannot be brought to begin.
+        """
+        refuse_inside_another("A recording cannot start inside another one.")
         # Every thousandth free of a block that is older than the recording prints a warning,
         # starting with the first in the process: that one is freed here.
         older = torch.empty(1) if self._memory else None
         _end_forks_early()
         with _quiet():
-            self._profile.__enter__()  # type: ignore[no-untyped-call]
+            self._begin()
             del older
         self._thread = threading.current_thread()
+
+    def _begin(self) -> None:
+        try:
+            self._profile = self._new()
+            self._profile.__enter__()  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            try:
+                _end_lost()
+                self._profile = self._new()
+                self._profile.__enter__()  # type: ignore[no-untyped-call]
+            except RuntimeError as error:
+                raise MeasurementError(
+                    "torch's profiler does not begin a recording.",
+                    id="profiler-broken",
+                    cause=f"An earlier recording was not ended, and it raises {error!r}.",
+                    remedy="Measure in a process of its own.",
+                ) from error
 
     def stop(self) -> None:
         """End it.
@@ -188,7 +222,12 @@ class Recorder:
         if _distributed():
             _let_collectives_end()
         with _quiet():
-            self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            try:
+                self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            except RuntimeError:
+                del self._profile
+                _end_lost()
+                raise
 
     def ends_elsewhere(self) -> bool:
         """Return whether another thread, which is still there, has to stop it."""
@@ -252,12 +291,18 @@ def _end_forks_early() -> None:
 def _end_lost() -> None:
     """End what the process has begun for a recording that its thread cannot end any more.
 
-    The process would crash as it ends. An empty recording takes the lost one's place.
+    The process would crash as it ends. An empty recording takes the lost one's place; torch 2.11
+    prepares none then, but begins one in what is prepared already.
     """
-    autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
+    profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
     if not _profiler_enabled():  # the program's own, which ends as well
-        with _quiet(), autograd_profiler.profile(use_kineto=True):
-            pass
+        empty = profiler.profile(use_kineto=True)
+        with _quiet():
+            try:
+                empty.__enter__()  # type: ignore[no-untyped-call]
+            except RuntimeError:
+                empty._start_trace()  # noqa: SLF001 (no public way)
+            empty.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
 def _distributed() -> bool:
