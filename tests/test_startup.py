@@ -8,10 +8,12 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from benchmarks import startup
 from tests.support import history_runs, records
 from tests.support.paths import ROOT
 
+import torchgauge as tg
 from torchgauge.cli.main import VERBS
 from torchgauge.cli.parser import PlainHelp
 from torchgauge.history.store import Store
@@ -39,6 +41,7 @@ def test_nothing_heavy_is_imported(code):
 # Forked before any verb is imported.
 HELPS = """
 import os, sys
+import torchgauge as tg
 from torchgauge.cli.main import VERBS, main
 for verb in ("", *VERBS):
     child = os.fork()
@@ -218,3 +221,14 @@ def test_what_measures_nothing_works_without_what_linux_alone_has(command, shown
     code, shown, errors = shown_elsewhere[command]
     assert (code, errors) == (0, "")
     assert SHOWING[command][1] in shown
+
+
+def test_measuring_with_an_older_torch_names_the_versions_that_serve(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.7.1+cpu"))
+    with pytest.raises(tg.MeasurementError) as error:
+        tg.measure_size(torch.nn.Linear(1, 1))
+    assert (error.value.id, error.value.message) == (
+        "torch-unsupported",
+        "torch 2.7.1+cpu is too old.",
+    )
+    assert error.value.remedy.endswith("2.11 to 2.14.")

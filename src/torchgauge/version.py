@@ -1,6 +1,10 @@
-"""The version of this torchgauge."""
+"""The version of this torchgauge, and those of torch that it is tested with."""
 
 from __future__ import annotations
+
+from torchgauge.errors import MeasurementError
+
+OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 14)
 
 UNINSTALLED = "0+source"
 """That of a checkout which is on the path and not installed."""
@@ -14,3 +18,10 @@ def version() -> str:
         return importlib.metadata.version("torchgauge-profiler")
     except importlib.metadata.PackageNotFoundError:
         return UNINSTALLED
+
+
+def torch_unsupported(message: str, cause: str) -> MeasurementError:
+    """Return the error for what this version of torch lacks or does otherwise."""
+    oldest, newest = (".".join(map(str, release)) for release in (OLDEST_TORCH, NEWEST_TORCH))
+    remedy = f"Use a torch that torchgauge is tested with: {oldest} to {newest}."
+    return MeasurementError(message, id="torch-unsupported", cause=cause, remedy=remedy)

@@ -10,6 +10,7 @@ from torchgauge.garbage import no_collections
 from torchgauge.progress import Progress, showing
 from torchgauge.signals import HeldBack, restoring
 from torchgauge.turn import turn
+from torchgauge.version import OLDEST_TORCH, torch_unsupported
 
 
 def check_torch() -> None:
@@ -19,13 +20,17 @@ def check_torch() -> None:
 
 
 def require_torch() -> None:
-    """Import torch. Raises MissingExtraError where it is not installed.
+    """Import torch. Raises MissingExtraError where it is absent, MeasurementError where it is old.
 
     Ctrl-C waits for its end: torch's code in C++ aborts the process or goes on with half of NumPy.
     """
     check_torch()
     with HeldBack(), no_collections():
-        import torch  # noqa: F401
+        import torch
+    if torch.__version__ < OLDEST_TORCH:
+        raise torch_unsupported(
+            f"torch {torch.__version__} is too old.", "It lacks what measuring a model needs."
+        )
 
 
 @restoring

@@ -97,7 +97,7 @@ def _software() -> Software:
         torchgauge=version(),
         python=platform.python_version(),
         torch=str(torch.__version__) if torch else "",
-        cuda=(torch.version.cuda or "") if torch else "",
+        cuda=str(torch.version.cuda or "") if torch and cuda else "",
         cudnn=str(torch.backends.cudnn.version() or "") if torch and cuda else "",
         driver=_driver() if cuda else "",
         libraries={name: _version(name) for name in LIBRARIES if name in sys.modules},

@@ -171,3 +171,10 @@ def test_a_collective_that_does_not_end_is_not_waited_for(tmp_path, monkeypatch)
     monkeypatch.setattr(recording.time, "monotonic", lambda: clock.time / 1e9)
     recording._let_collectives_end(tmp_path)
     assert clock.time == pytest.approx(50e6, rel=0.1)
+
+
+def test_lines_of_torchs_own_are_left_out_and_a_users_line_is_not(capfd):
+    with recording._quiet():
+        os.write(2, b"ERROR:2026-01-01 DeviceProperties.cpp:56] gpuGetDeviceCount failed with code")
+        os.write(2, b" 35\nthe user's\n")
+    assert capfd.readouterr().err == "the user's\n"

@@ -21,6 +21,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.signals import replaced, restoring
+from torchgauge.version import torch_unsupported
 
 _SEQUENCE = 2  # of (batch, heads, sequence, features), as torch's own
 _FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default  # noqa: SLF001
@@ -175,11 +176,9 @@ def _store() -> Any:
     try:
         from torch.testing._internal.distributed.fake_pg import FakeStore
     except (ImportError, AttributeError) as error:
-        raise MeasurementError(
+        raise torch_unsupported(
             f"torch {torch.__version__} cannot stand for the ranks of a job.",
-            id="torch-unsupported",
-            cause="It is built without torch.distributed or without its fake process group.",
-            remedy="Use a version of torch that torchgauge was tested with (2.13).",
+            "It is built without torch.distributed or without its fake process group.",
         ) from error
     return FakeStore()
 

@@ -11,7 +11,6 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
 from torchgauge.analyze.parallel.rank_lifetimes import Lifetimes, Storage
-from torchgauge.errors import MeasurementError
 from torchgauge.formulas.operand import Work, tensors
 from torchgauge.formulas.registry import as_work
 from torchgauge.formulas.traffic import bytes_of
@@ -23,6 +22,7 @@ from torchgauge.measure.work.operators import Operator, operator
 from torchgauge.records.parallel.parallel import CollectiveKind, WorkRow
 from torchgauge.records.parallel.rank_memory import Part, StepPhase
 from torchgauge.signals import restoring
+from torchgauge.version import torch_unsupported
 
 _STREAMS: dict[CollectiveKind, str] = {
     "all_gather": "all_gather",
@@ -254,11 +254,9 @@ def noting(ledger: RankLedger) -> Iterator[None]:
     with contextlib.ExitStack() as undo:
         names = [name for name in _PROPAGATION if hasattr(ShardingPropagator, name)]
         if not names:
-            raise MeasurementError(
+            raise torch_unsupported(
                 f"torch {torch.__version__} propagates shardings in a way that is not known.",
-                id="torch-unsupported",
-                cause="Its tensors of the global size cannot be distinguished from a rank's own.",
-                remedy="Use a version of torch that torchgauge was tested with (2.13).",
+                "Its tensors of the global size cannot be distinguished from a rank's own.",
             )
         for name in names:
             replace(undo, ShardingPropagator, name, _suspending(ledger, name))

@@ -1,6 +1,6 @@
 """The private names of torch that counting needs, where no public name serves.
 
-Checked with torch 2.13; one that is missing is said at once, and not as a wrong figure later.
+One that is missing is said at once, and not as a wrong figure later.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from torchgauge.errors import MeasurementError
 from torchgauge.signals import restoring
+from torchgauge.version import torch_unsupported
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -80,11 +80,9 @@ def without_mode(mode: TorchDispatchMode) -> None:
 def _named(owner: Any, name: str) -> Any:
     internal = getattr(owner, name, None)
     if internal is None:
-        raise MeasurementError(
+        raise torch_unsupported(
             f"torch {torch.__version__} has no {name}.",
-            id="torch-unsupported",
-            cause="Costs are counted with an internal of torch that this version lacks.",
-            remedy="Use a version of torch that torchgauge was tested with (2.11 to 2.13).",
+            "Costs are counted with an internal of torch that this version lacks.",
         )
     return internal
 
