@@ -42,7 +42,7 @@ METADATA = aten(
     qscheme _linalg_check_errors _validate_compressed_sparse_indices _print record_stream
     _use_cudnn_ctc_loss _use_miopen_ctc_loss resize resize_as resize_as_sparse _resize_output
     sparse_resize sparse_resize_and_clear set set_data _version requires_grad_ retain_grad
-    _nested_tensor_from_mask_left_aligned
+    _nested_tensor_from_mask_left_aligned shallow_copy_data
     sym_size sym_stride sym_numel sym_storage_offset sym_is_contiguous size stride is_contiguous
     is_non_overlapping_and_dense is_strides_like_format storage_offset numel
     _cslt_sparse_mm_search

@@ -1,11 +1,13 @@
 """The kind of each aten operator by its name, for use without torch.
 
-Names are those of torch 2.13, by its own tags, schemas and kernels; tests compare them with it.
+Names are those of all tested versions of torch, by its own tags, schemas and kernels; tests compare
+them with the installed one.
 Operators with a formula and those in `free` are found there.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from torchgauge.formulas.free import FREE, aten
@@ -75,6 +77,7 @@ COMPOSITE = aten(
     _cufft_clear_plan_cache _cufft_get_plan_cache_max_size _cufft_get_plan_cache_size
     _cufft_set_plan_cache_max_size _debug_has_internal_overlap _dim_arange
     _embedding_bag_sparse_backward _fused_rms_norm _gather_sparse_backward
+    _grid_sampler_2d_cpu_fallback_backward align_as align_tensors align_to refine_names rename
     _has_compatible_shallow_copy_type _is_zerotensor _lu_with_info _nnpack_available
     _pack_padded_sequence_backward _pad_circular _pad_enum _pad_packed_sequence
     _propagate_xla_data _remove_batch_dim _reshape_from_tensor _rowwise_prune
@@ -164,6 +167,10 @@ COMPOSITE_OVERLOADS = aten(
     where.ScalarOther where.ScalarSelf
     """
 )
+# Composite in some versions and builds of torch; others have a kernel.
+SOMETIMES_COMPOSITE = aten("_fused_rms_norm _grid_sampler_2d_cpu_fallback_backward")
+# Overloads that take dimensions by name, of torch 2.11.
+_BY_NAME = re.compile(r"\..*(imname|names_|correction_names)|(cat|logsumexp)\.names")
 # List operators whose base has another name, or none.
 LIST_BASES = {"powsum": "linalg__powsum", "clone": "clone"}
 # Primitives are like the operator of aten that has their name, or this one.
@@ -192,8 +199,8 @@ def kind(name: str) -> Kind:
 
     The order is that of `measure.operators.classify`.
     """
-    forms = _forms(name)
-    composite = name in COMPOSITE_OVERLOADS or any(form in COMPOSITE for form in forms)
+    composite = name in COMPOSITE_OVERLOADS or _BY_NAME.search(name)
+    composite = composite or any(form in COMPOSITE for form in _forms(name))
     return "composite" if composite else kernel_kind(name)
 
 

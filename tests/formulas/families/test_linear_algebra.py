@@ -1,5 +1,6 @@
 import pytest
 import torch
+from tests.support.torch_versions import needs_operator
 from tests.support.vector_calls import aten, estimate_of, work_of
 
 N = 6
@@ -92,3 +93,9 @@ def test_matrix_functions():
     matrices, coefficients = torch.ones(3, 6, 6), torch.ones(2, 3)
     combination = aten._compute_linear_combination.default
     assert work_of(combination, matrices, coefficients).matmul == 2 * (2 * 3 * 36)
+
+
+@needs_operator("aten::linalg_polar")
+def test_polar_factors_and_square_roots_of_matrices():
+    assert estimate_of(aten.linalg_polar.default, TALL) == 16 * 8 * 4**2 + 10 * 4**3
+    assert estimate_of(aten.linalg_matrix_sqrth.default, A) == 2 * 11 * 6**3

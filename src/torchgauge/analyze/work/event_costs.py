@@ -16,7 +16,7 @@ import numpy as np
 from torchgauge.analyze.timeline.attribution import NONE, RECOMPUTE_END, Spans, by_depth
 from torchgauge.analyze.work.categories import COMPILED_GRAPH
 from torchgauge.analyze.work.recorded_work import Texts, free_bytes, recorded_work
-from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, kernel_kind, kind
+from torchgauge.formulas.kinds import COMPOSITE_OVERLOADS, SOMETIMES_COMPOSITE, kernel_kind, kind
 from torchgauge.formulas.saved import saves_result
 from torchgauge.records.trace.events import ABSENT, Coded, Events, Integers, Rows
 
@@ -266,7 +266,7 @@ def _plan(name: str, operator: bool, texts: Texts, overloads: bool) -> _Plan:
         )
         return _Plan(name, OPEN if empty else LEAF, reason="no operator inside it was recorded")
     composite, how = kind(name) == "composite", kernel_kind(name)
-    mixed = not overloads and name in COMPOSITE_OVERLOADS
+    mixed = name in SOMETIMES_COMPOSITE or (not overloads and name in COMPOSITE_OVERLOADS)
     if composite and not mixed:
         return _Plan(name, OPEN)
     if how == "free":

@@ -37,6 +37,8 @@ _register_square(lambda n: 25 * n**3, "linalg_eig")
 _register_square(lambda n: 10 * n**3, "linalg_eigvals", "_linalg_eigvals")
 # Five products for a polynomial of degree 18 (Bader, Blanes and Casas, 2019), without squarings.
 _register_square(lambda n: 10 * n**3, "linalg_matrix_exp")
+# Eigenvectors, as below, and a product.
+_register_square(lambda n: 11 * n**3, "linalg_matrix_sqrth")
 
 
 @formula("aten::_linalg_eigh")
@@ -64,6 +66,13 @@ def pinv(operand: Operand, *_args: Any, **_named: Any) -> Work:
     """The thin singular value decomposition, and a product of 2mn²."""
     m, n = _sizes(operand)
     return _estimate(16 * m * n**2 + 8 * n**3, operand)
+
+
+@formula("aten::linalg_polar")
+def polar(operand: Operand) -> Work:
+    """The thin singular value decomposition, and products of 2mn² and 2n³; m ≥ n."""
+    m, n = _sizes(operand)
+    return _estimate(16 * m * n**2 + 10 * n**3, operand)
 
 
 def _qr(m: float, n: float) -> float:

@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from torchgauge.formulas.families.sparse import is_sparse
 from torchgauge.formulas.free import FREE, STILL, VIEWS
-from torchgauge.formulas.kinds import LIST_BASES, PRIMITIVES
+from torchgauge.formulas.kinds import LIST_BASES, POINTWISE, PRIMITIVES
 from torchgauge.formulas.operand import FREE as NO_WORK
 from torchgauge.formulas.operand import elements_of
 from torchgauge.formulas.promotion import pointwise_work, reduction_work, summed
@@ -119,6 +119,8 @@ def _tagged(function: OpOverload) -> Kind:
             return "reduction"
         if torch.Tag.view_copy in relative.tags:
             return "free"
+    if f"aten::{_base(_name(function))}" in POINTWISE:  # an older torch has not tagged all
+        return "pointwise"
     schema = function._schema  # noqa: SLF001
     values = (*schema.arguments, *schema.returns)
     return "free" if all(_is_plain(value.type) for value in values) else "unknown"
