@@ -51,7 +51,7 @@ def pretended_gpu() -> Iterator[None]:
         compiled = mock.create_autospec(torch.compile, side_effect=lambda model, **_: model)
         replaced(torch, "compile", compiled)
         # Kineto would ask the driver.
-        without = {"use_device": None, "use_cuda": False}
+        without = {"use_device": None}
         replaced(profiler, "__init__", lambda self, *_, **how: record(self, **how | without))
         attach = "_cuda_attach_out_of_memory_observer"
         replaced(torch._C, attach, gpu.observers.append, create=torch.version.cuda is None)

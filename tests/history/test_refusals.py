@@ -241,7 +241,7 @@ def test_an_absent_psycopg_names_its_extra(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == absent else find(name, *a)
     )
-    with pytest.raises(MissingExtraError, match=r"torchgauge\[postgres\]"):
+    with pytest.raises(MissingExtraError, match=r"torchgauge-profiler\[postgres\]"):
         Store.open("postgresql://h/d")
 
 

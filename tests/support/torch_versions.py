@@ -1,12 +1,32 @@
-"""What the installed torch has of what some versions have not."""
+"""What the versions of torch that we are tested with have, where they differ."""
 
 import pytest
 import torch
 
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+
+# Operators that we know by name and not every version has: the first that has it, and the first
+# that has it no more.
+OPERATORS = {
+    "aten::_flash_attention_forward_no_dropout_inplace": ((2, 13), None),
+    "aten::_foreach_clone": ((2, 13), None),
+    "aten::_philox_key_fold_in": ((2, 13), None),
+    "aten::_philox_key_split": ((2, 13), None),
+    "aten::_philox_normal": ((2, 13), None),
+    "aten::_philox_uniform": ((2, 13), None),
+    "aten::_upsample_lanczos2d_aa": ((2, 13), None),
+    "aten::_upsample_lanczos2d_aa_backward": ((2, 13), None),
+    "aten::cholesky": (None, (2, 14)),
+    "aten::linalg_matrix_sqrth": ((2, 14), None),
+    "aten::linalg_polar": ((2, 14), None),
+    "aten::shallow_copy_data": ((2, 14), None),
+}
+
 
 def has_operator(name):
-    """Whether an operator such as "aten::linalg_polar" exists."""
-    return torch._C._dispatch_has_kernel(name)
+    """Whether this torch has an operator that we know, such as "aten::linalg_polar"."""
+    since, until = OPERATORS.get(name, (None, None))
+    return (since is None or since <= RELEASE) and (until is None or until > RELEASE)
 
 
 def needs_operator(name):

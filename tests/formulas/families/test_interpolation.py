@@ -1,5 +1,6 @@
 import pytest
 import torch
+from tests.support.torch_versions import needs_operator
 from tests.support.vector_calls import aten, estimate_of, vector_of, work_of
 
 from torchgauge.formulas.registry import find
@@ -56,12 +57,22 @@ def test_folding_adds_every_column():
     assert vector_of(aten.col2im.default, *call) == 36
 
 
-def test_enlarging_does_not_widen_an_antialiasing_filter():
+@pytest.mark.parametrize(
+    ("name", "taps"),
+    [
+        ("bilinear2d", 2),
+        ("bicubic2d", 4),
+        pytest.param("lanczos2d", 6, marks=needs_operator("aten::_upsample_lanczos2d_aa")),
+    ],
+)
+def test_enlarging_does_not_widen_an_antialiasing_filter(name, taps):
     small = torch.ones(1, 1, 4, 4)
-    for name, taps in (("bilinear2d", 2), ("bicubic2d", 4), ("lanczos2d", 6)):
-        resize = getattr(aten, f"_upsample_{name}_aa").default
-        # Along the width 4·8 outputs, then along the height 8·8.
-        assert estimate_of(resize, small, [8, 8], False) == 2 * taps * (4 * 8 + 8 * 8)
+    resize = getattr(aten, f"_upsample_{name}_aa").default
+    # Along the width 4·8 outputs, then along the height 8·8.
+    assert estimate_of(resize, small, [8, 8], False) == 2 * taps * (4 * 8 + 8 * 8)
+
+
+def test_the_gradient_of_an_antialiasing_filter():
     back = (torch.ones(1, 1, 8, 8), [8, 8], [1, 1, 4, 4], False)
     assert estimate_of(aten._upsample_bilinear2d_aa_backward.default, *back) == 2 * 2 * 96
 

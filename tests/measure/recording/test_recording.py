@@ -45,7 +45,8 @@ def begin_and_end_the_thread(profiler):
 
 
 @pytest.mark.parametrize("kind", [torch.profiler.profile, torch.autograd.profiler.profile])
-def test_a_profiler_whose_thread_is_gone_gives_way(kind):
+def test_a_profiler_whose_thread_is_gone_gives_way(kind, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # but for pytest's own
     lost = kind()
     begin_and_end_the_thread(lost)
     assert "aten::matmul" in names()

@@ -238,7 +238,7 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch, tmp_path):
         lambda: tg.convert_trace(source, "parquet", tmp_path / "out"),
         lambda: tg.read_trace(source, cache=True),
     ):
-        with pytest.raises(MissingExtraError, match=r"torchgauge\[parquet\]"):
+        with pytest.raises(MissingExtraError, match=r"torchgauge-profiler\[parquet\]"):
             way()
     assert {one.name for one in tmp_path.iterdir()} == {"trace.json"}
     assert SUFFIX.endswith(".parquet")

@@ -138,5 +138,5 @@ def test_a_missing_library_names_its_extra(name, log, monkeypatch):
     for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(tg.MissingExtraError, match=rf"torchgauge\[{name}\]"):
+    with pytest.raises(tg.MissingExtraError, match=rf"torchgauge-profiler\[{name}\]"):
         log()

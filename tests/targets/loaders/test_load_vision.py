@@ -126,7 +126,7 @@ def test_an_absent_library_is_named(
     for name in list(sys.modules):
         if name.partition(".")[0] == library:
             monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtraError, match=rf"torchgauge\[{library}\]"):
+    with pytest.raises(MissingExtraError, match=rf"torchgauge-profiler\[{library}\]"):
         load(TargetRequest(spec))
 
 

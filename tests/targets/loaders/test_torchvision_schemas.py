@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.support.paths import SUPPORT
@@ -38,10 +39,16 @@ print(len(names), [name for name in names if not hasattr(torch.ops.torchvision, 
     assert missing == "[]"
 
 
+@pytest.mark.parametrize("compiled_operators_load", [False, True])
 def test_installing_writes_a_line_that_every_interpreter_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compiled_operators_load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    done = SimpleNamespace(returncode=0 if compiled_operators_load else 1)
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: done)
     runpy.run_path(str(SUPPORT / "install_torchvision_schemas.py"), run_name="__main__")
+    if compiled_operators_load:
+        assert not list(tmp_path.iterdir())
+        return
     assert (tmp_path / "torchvision_schemas.pth").read_text() == "import torchvision_schemas\n"
     assert (tmp_path / "torchvision_schemas.py").is_file()

@@ -245,7 +245,7 @@ class PipelineStep:
         kwargs = {name: value for name, value in self.inputs.kwargs.items() if name != TARGET}
         if TARGET in self.inputs.kwargs and any(stage.is_last for stage in self._stages):
             kwargs[TARGET] = self.inputs.kwargs[TARGET]
-        with _agreed(self.returned):
+        with _agreed(self._stages, self.returned):
             self.schedule.step(*args, **kwargs, return_outputs=False)
         begin("optimizer")
         self.optimizer.step()
@@ -270,7 +270,7 @@ def stage_modules(schedule: Any) -> nn.Module:
 
 
 @restoring
-def _agreed(returned: set[int]) -> Iterator[None]:
+def _agreed(stages: list[Any], returned: set[int]) -> Iterator[None]:
     """Have each stage take the shapes that it was given, which it else asks of its neighbours.
 
     Storages of the gradients that it exchanges with them are added to `returned`.
@@ -280,15 +280,18 @@ def _agreed(returned: set[int]) -> Iterator[None]:
     from torch.distributed.pipelining import stage
 
     pipelining: Any = stage  # neither the vote nor its modes are public
-
-    def vote(voter: Any, *_: Any, **__: Any) -> SimpleNamespace:
-        if pipelining.InferenceMode.needs_dynamic(voter._user_meta, True):  # noqa: SLF001
+    modes = getattr(pipelining, "InferenceMode", None)
+    for own in stages:
+        # Before torch 2.13 only the shapes of inputs were needed.
+        if modes.needs_dynamic(own._user_meta, True) if modes else own.inputs_meta is None:  # noqa: SLF001
             raise InputError(
-                f"Stage {voter.stage_index} of the pipeline does not know its shapes.",
+                f"Stage {own.stage_index} of the pipeline does not know its shapes.",
                 id="pipeline-shapes-missing",
                 cause="It would ask the stages before it, which are not run.",
                 remedy="Give PipelineStage its input_args and output_args.",
             )
+
+    def vote(*_: Any, **__: Any) -> SimpleNamespace:
         return SimpleNamespace(item=lambda: 1)
 
     def noting(original: Any) -> Any:
