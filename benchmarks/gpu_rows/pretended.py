@@ -103,6 +103,7 @@ class _Gpu:
                 "_lazy_call": lambda call, **_: call(),
             },
             memory: {"_snapshot": lambda *_, **__: _snapshot(), "_record_memory_history": _bound},
+            torch.accelerator: {"current_accelerator": None},
             torch.cuda.nvtx: dict.fromkeys(("mark", "range_push", "range_pop"), 0),
         }  # fmt: skip
         if importlib.util.find_spec("pynvml") is not None:

@@ -22,11 +22,20 @@ OPERATORS = {
     "aten::shallow_copy_data": ((2, 14), None),
 }
 
+# scan calls its function once more, for the shapes of what it returns.
+SCAN_CALLS_MORE = RELEASE < (2, 13)
+
 
 def has_operator(name):
     """Whether this torch has an operator that we know, such as "aten::linalg_polar"."""
     since, until = OPERATORS.get(name, (None, None))
     return (since is None or since <= RELEASE) and (until is None or until > RELEASE)
+
+
+def since(*release):
+    """Return the mark of a test of what a torch has that is this new."""
+    text = ".".join(map(str, release))
+    return pytest.mark.skipif(release > RELEASE, reason=f"torch has it since {text}")
 
 
 def needs_operator(name):

@@ -28,6 +28,7 @@ from torchgauge.targets.inputs.batching import misfit
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training, TrainingStep
+from torchgauge.version import TORCH_DERIVES_IN_INFERENCE
 
 T = TypeVar("T")
 
@@ -80,10 +81,11 @@ def _first(failures: dict[GradMode, ModelError]) -> ModelError:
 
 @restoring
 def _gradients_requested() -> Iterator[list[bool]]:
-    """Yield a list that is not empty once the block has turned gradients on, outside of torch.func.
+    """Yield a list that is not empty once the block has turned gradients on for itself.
 
-    What torch.func derives has gradients in inference mode as well.
+    What a newer torch.func derives has gradients in inference mode as well, and is not noted.
     """
+    derives = torch.__version__ >= TORCH_DERIVES_IN_INFERENCE
     requests: list[bool] = []
     originals: tuple[tuple[Any, str], ...] = (
         (torch.enable_grad, "__enter__"),
@@ -96,7 +98,7 @@ def _gradients_requested() -> Iterator[list[bool]]:
             caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - of one frame
             for_user = not caller.startswith("torch.") or caller.startswith(_FOR_CALLERS)
             turns_on = function is not set_grad_enabled or True in (*args, *kwargs.values())
-            if for_user and turns_on and torch_private.functorch_level() is None:
+            if for_user and turns_on and not (derives and torch_private.functorch_level() is not None):
                 requests.append(True)
             return function(*args, **kwargs)
 
