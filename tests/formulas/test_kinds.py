@@ -23,6 +23,8 @@ def test_every_operator_of_aten_is_of_the_kind_that_torch_says():
     for full, function in overloads():
         if function is None or "out" in full.partition(".")[2]:
             continue
+        if "Dimname" in str(function._schema):  # of torch 2.11: the work is that of other overloads
+            continue
         wanted = classify(function)
         if kind(full) != SAME.get(wanted, wanted) and full not in SOMETIMES_COMPOSITE:
             differ[full] = (kind(full), wanted)

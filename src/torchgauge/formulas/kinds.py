@@ -7,7 +7,6 @@ Operators with a formula and those in `free` are found there.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from torchgauge.formulas.free import FREE, aten
@@ -169,8 +168,6 @@ COMPOSITE_OVERLOADS = aten(
 )
 # Composite in some versions and builds of torch; others have a kernel.
 SOMETIMES_COMPOSITE = aten("_fused_rms_norm _grid_sampler_2d_cpu_fallback_backward")
-# Overloads that take dimensions by name, of torch 2.11.
-_BY_NAME = re.compile(r"\..*(imname|names_|correction_names)|(cat|logsumexp)\.names")
 # List operators whose base has another name, or none.
 LIST_BASES = {"powsum": "linalg__powsum", "clone": "clone"}
 # Primitives are like the operator of aten that has their name, or this one.
@@ -199,8 +196,8 @@ def kind(name: str) -> Kind:
 
     The order is that of `measure.operators.classify`.
     """
-    composite = name in COMPOSITE_OVERLOADS or _BY_NAME.search(name)
-    composite = composite or any(form in COMPOSITE for form in _forms(name))
+    forms = _forms(name)
+    composite = name in COMPOSITE_OVERLOADS or any(form in COMPOSITE for form in forms)
     return "composite" if composite else kernel_kind(name)
 
 

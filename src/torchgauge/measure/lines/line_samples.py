@@ -10,23 +10,20 @@ import signal
 import sysconfig
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import Any
-
-import torch
 
 from torchgauge.analyze.timeline.line_times import Spot
 from torchgauge.errors import MeasurementError
 from torchgauge.folders import PACKAGE
 from torchgauge.measure.step import Step
-from torchgauge.measure.work.internals import never_compiled
+from torchgauge.measure.work.internals import TORCH_FOLDER, never_compiled
 from torchgauge.signals import restoring
 
 # Each with its separator: torchvision is not torch.
 _TORCHGAUGE = str(PACKAGE) + os.sep
-_TORCH = str(Path(torch.__file__).parent) + os.sep
+_TORCH = TORCH_FOLDER + os.sep
 _LIBRARIES = tuple(
     {_TORCH, _TORCHGAUGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
 )

@@ -6,22 +6,19 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import nn
 
 from torchgauge.analyze.timeline.call_tree import MODEL, Call, CallTree
 from torchgauge.measure.loop.loader_waits import in_loader
 from torchgauge.measure.recording.modules import Modules
 from torchgauge.measure.timeline.ranges import Ranges
-from torchgauge.measure.work.internals import graph_task, never_compiled
+from torchgauge.measure.work.internals import graph_task, is_torchs, never_compiled
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.targets import members
 
-_TORCH = str(Path(torch.__file__).parent)
 NAMED = 5  # threads that a warning names; it counts the others
 
 
@@ -72,7 +69,7 @@ def listed(names: list[str]) -> str:
 
 def _in_torch(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_filename.startswith(_TORCH):
+        if is_torchs(frame):
             return True
         frame = frame.f_back
     return False

@@ -23,7 +23,7 @@ from torch.autograd import profiler
 from torch.profiler import ProfilerActivity, profile
 
 from torchgauge.errors import MeasurementError
-from torchgauge.forks import Owner
+from torchgauge.forks import Owner, translating
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.signals import restoring, started
 from torchgauge.temporary import temporary_folder
@@ -47,21 +47,17 @@ def refuse_inside_another(refusal: str) -> None:
 
 
 def _recorder() -> str | None:
-    if not (_profiler_enabled() or profiler._is_profiler_enabled):  # noqa: SLF001 (no public way)
+    is_here = _profiler_enabled()
+    if not (is_here or profiler._is_profiler_enabled):  # noqa: SLF001 (no public way)
         return None
     kind = str(_profiler_type()).rpartition(".")[2]
-    if kind == "NVTX":
-        return "torch.autograd.profiler.emit_nvtx"
-    if kind == "ITT":
-        return "torch.autograd.profiler.emit_itt"
-    is_elsewhere = not _profiler_enabled()
-    if is_elsewhere:
-        gc.collect()  # a profiler that is lost may be in a cycle
+    if kind in ("NVTX", "ITT"):
+        return f"torch.autograd.profiler.emit_{kind.lower()}"
+    gc.collect()  # a profiler that is lost may be in a cycle
     types = {type(one) for one in gc.get_objects() if type(one) in _RECORDERS and _records(one)}
-    if is_elsewhere and (threading.active_count() == 1 or not types):
+    if not is_here and (threading.active_count() == 1 or not types):
         return None  # the thread that began it, or all that could end it, is gone
-    name = "profiler.profile" if profile in types else "autograd.profiler.profile"
-    return f"torch.{name}"
+    return f"torch.{'' if profile in types else 'autograd.'}profiler.profile"
 
 
 _RECORDERS = (profile, profiler.profile)
@@ -180,26 +176,18 @@ class Recorder:
         older = torch.empty(1) if self._memory else None
         _end_forks_early()
         with _quiet():
-            self._begin()
+            try:
+                self._begin()
+            except RuntimeError:
+                with translating(_broken):
+                    _end_lost()
+                    self._begin()
             del older
         self._thread = threading.current_thread()
 
     def _begin(self) -> None:
-        try:
-            self._profile = self._new()
-            self._profile.__enter__()  # type: ignore[no-untyped-call]
-        except RuntimeError:
-            try:
-                _end_lost()
-                self._profile = self._new()
-                self._profile.__enter__()  # type: ignore[no-untyped-call]
-            except RuntimeError as error:
-                raise MeasurementError(
-                    "torch's profiler does not begin a recording.",
-                    id="profiler-broken",
-                    cause=f"An earlier recording was not ended, and it raises {error!r}.",
-                    remedy="Measure in a process of its own.",
-                ) from error
+        self._profile = self._new()
+        self._profile.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         """End it.
@@ -286,6 +274,15 @@ def _end_forks_early() -> None:
 
     if hasattr(libc, "on_exit"):  # glibc
         os.register_at_fork(after_in_child=end_early)
+
+
+def _broken(error: BaseException) -> MeasurementError:
+    return MeasurementError(
+        "torch's profiler does not begin a recording.",
+        id="profiler-broken",
+        cause=f"An earlier recording was not ended, and it raises {error!r}.",
+        remedy="Measure in a process of its own.",
+    )
 
 
 def _end_lost() -> None:
