@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torchgauge.errors import MeasurementError
+from torchgauge.version import torch_unsupported
 
 # Our name, the module and torch's own name in it, the first release of 2.3, 2.5, 2.7, 2.9, 2.11 and
 # 2.13 that has it, and what it is for. A module alone is one whose names are read or replaced.
@@ -86,11 +86,9 @@ def __getattr__(name: str) -> Any:
         owner = importlib.import_module(module)
         value = functools.reduce(getattr, filter(None, path.split(".")), owner)
     except (ImportError, AttributeError) as error:
-        raise MeasurementError(
+        raise torch_unsupported(
             f"torch {torch.__version__} has no {place.rstrip(':').replace(':', '.')}.",
-            id="torch-unsupported",
-            cause=f"It is a private name, needed for this: {purpose}.",
-            remedy="Use a version of torch that torchgauge was tested with (2.11 to 2.13).",
+            f"It is a private name, needed for this: {purpose}.",
         ) from error
     globals()[name] = value
     return value

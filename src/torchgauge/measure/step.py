@@ -85,7 +85,7 @@ def _gradients_requested() -> Iterator[list[bool]]:
 
     What a newer torch.func derives has gradients in inference mode as well, and is not noted.
     """
-    derives = torch.__version__ >= TORCH_DERIVES_IN_INFERENCE
+    derived_anyway = torch.__version__ >= TORCH_DERIVES_IN_INFERENCE
     requests: list[bool] = []
     originals: tuple[tuple[Any, str], ...] = (
         (torch.enable_grad, "__enter__"),
@@ -98,7 +98,8 @@ def _gradients_requested() -> Iterator[list[bool]]:
             caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - of one frame
             for_user = not caller.startswith("torch.") or caller.startswith(_FOR_CALLERS)
             turns_on = function is not set_grad_enabled or True in (*args, *kwargs.values())
-            if for_user and turns_on and not (derives and torch_private.functorch_level() is not None):
+            is_derived = derived_anyway and torch_private.functorch_level() is not None
+            if for_user and turns_on and not is_derived:
                 requests.append(True)
             return function(*args, **kwargs)
 

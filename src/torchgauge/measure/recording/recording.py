@@ -54,7 +54,7 @@ def _recorder() -> str | None:
     if kind in ("NVTX", "ITT"):
         return f"torch.autograd.profiler.emit_{kind.lower()}"
     gc.collect()  # a profiler that is lost may be in a cycle
-    types = {type(one) for one in gc.get_objects() if type(one) in _RECORDERS and _records(one)}
+    types = {type(item) for item in gc.get_objects() if type(item) in _RECORDERS and _records(item)}
     if not is_here and (threading.active_count() == 1 or not types):
         return None  # the thread that began it, or all that could end it, is gone
     return f"torch.{'' if profile in types else 'autograd.'}profiler.profile"
