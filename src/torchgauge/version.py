@@ -22,6 +22,13 @@ def version() -> str:
         return UNINSTALLED
 
 
+def torch_release() -> tuple[int, ...]:
+    """Return the release of the installed torch, such as (2, 13)."""
+    import torch
+
+    return tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 def torch_unsupported(message: str, cause: str) -> MeasurementError:
     """Return the error for what this version of torch lacks or does otherwise."""
     oldest, newest = (".".join(map(str, release)) for release in (OLDEST_TORCH, NEWEST_TORCH))

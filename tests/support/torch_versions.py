@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+from torchgauge.version import torch_release
+
+RELEASE = torch_release()
 
 # Operators that we know by name and not every version has: the first that has it, and the first
 # that has it no more.

@@ -10,7 +10,7 @@ from torchgauge.garbage import no_collections
 from torchgauge.progress import Progress, showing
 from torchgauge.signals import HeldBack, restoring
 from torchgauge.turn import turn
-from torchgauge.version import OLDEST_TORCH, torch_unsupported
+from torchgauge.version import OLDEST_TORCH, torch_release, torch_unsupported
 
 
 def check_torch() -> None:
@@ -27,7 +27,7 @@ def require_torch() -> None:
     check_torch()
     with HeldBack(), no_collections():
         import torch
-    if torch.__version__ < OLDEST_TORCH:
+    if torch_release() < OLDEST_TORCH:
         raise torch_unsupported(
             f"torch {torch.__version__} is too old.", "It lacks what measuring a model needs."
         )

@@ -28,7 +28,7 @@ from torchgauge.targets.inputs.batching import misfit
 from torchgauge.targets.inputs.inputs import Inputs
 from torchgauge.targets.placement import Placement
 from torchgauge.targets.training.training import Phase, Training, TrainingStep
-from torchgauge.version import TORCH_DERIVES_IN_INFERENCE
+from torchgauge.version import TORCH_DERIVES_IN_INFERENCE, torch_release
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def _gradients_requested() -> Iterator[list[bool]]:
 
     What a newer torch.func derives has gradients in inference mode as well, and is not noted.
     """
-    derived_anyway = torch.__version__ >= TORCH_DERIVES_IN_INFERENCE
+    derived_anyway = torch_release() >= TORCH_DERIVES_IN_INFERENCE
     requests: list[bool] = []
     originals: tuple[tuple[Any, str], ...] = (
         (torch.enable_grad, "__enter__"),

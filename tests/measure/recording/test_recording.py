@@ -79,8 +79,8 @@ def test_a_profiler_of_a_thread_that_may_run_is_left_to_it():
     recorded = []
     thread = threading.Thread(target=profiled)
     thread.start()
-    began.wait()
     try:
+        assert began.wait(60)
         with pytest.raises(MeasurementError) as error:
             recording.record(lambda: None)
     finally:

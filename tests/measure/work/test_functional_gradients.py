@@ -7,7 +7,7 @@ from torch import nn
 import torchgauge as tg
 from torchgauge.measure.memory import memory
 from torchgauge.targets.builds.source import Source
-from torchgauge.version import TORCH_DERIVES_IN_INFERENCE
+from torchgauge.version import TORCH_DERIVES_IN_INFERENCE, torch_release
 
 
 class PerSample(nn.Module):
@@ -47,7 +47,7 @@ def test_per_sample_gradients():
     # The bias's gradients are the losses' own, a number for each row, seen four times.
     measured = memory.measure(Source.of_object(model, x).open())
     assert measured.peak == parameters + inputs + gradients + 4 * 3 + 4 * 3
-    derives = torch.__version__ >= TORCH_DERIVES_IN_INFERENCE  # before, it returns zeros there
+    derives = torch_release() >= TORCH_DERIVES_IN_INFERENCE  # before, it returns zeros there
     assert measured.grad_mode == ("inference_mode" if derives else "no_grad")
 
 

@@ -298,7 +298,7 @@ def _end_lost() -> None:
             try:
                 empty.__enter__()  # type: ignore[no-untyped-call]
             except RuntimeError:
-                empty._start_trace()  # noqa: SLF001 (no public way)
+                empty._start_trace()  # type: ignore[no-untyped-call]  # noqa: SLF001
             empty.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
 
