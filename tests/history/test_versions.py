@@ -9,9 +9,8 @@ from tests.support import history_runs as runs
 from torchgauge.errors import StoreError
 from torchgauge.history import tables
 from torchgauge.history.imports import entries
-from torchgauge.history.migrations import LATEST
 from torchgauge.history.store import Store
-from torchgauge.history.tables import layers, metadata, metrics, yardsticks
+from torchgauge.history.tables import LATEST, layers, metadata, metrics, yardsticks
 from torchgauge.records.run import Facts
 
 
@@ -27,7 +26,7 @@ def layer_rows(store):
 
 
 def test_a_new_store_is_what_the_program_reads(store):
-    """The migrations make the tables that `tables.py` describes, column for column."""
+    """The database has the tables that `tables.py` describes, column for column."""
 
     def described(connection):
         found = inspect(connection)

@@ -1,10 +1,11 @@
-"""The tables of a store as this version reads and writes them; `migrations/` makes them."""
+"""The tables of a store as this version reads and writes them, and the steps to its versions."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
+from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -13,7 +14,6 @@ from torchgauge.errors import StoreError
 from torchgauge.history import connection as connections
 from torchgauge.history.connection import Place, reading, writing
 from torchgauge.history.faults import fault, translated_errors
-from torchgauge.history.migrations import LATEST, STEPS
 from torchgauge.history.retention import patiently
 
 metadata = sa.MetaData()
@@ -99,6 +99,18 @@ windows = sa.Table(
     sqlite_with_rowid=False,
 )
 
+
+class Migration(NamedTuple):
+    """What brings a store to the next version, and back without losing a run."""
+
+    up: Callable[[sa.Connection], object]
+    down: Callable[[sa.Connection], object]
+
+
+# From one version to the next. Once a version is released its step is never edited: the first then
+# holds the tables as they are now, and the next change is the next step.
+STEPS = (Migration(metadata.create_all, metadata.drop_all),)
+LATEST = len(STEPS)
 
 _TABLE = sa.Table(
     "torchgauge_store", sa.MetaData(), sa.Column("version", sa.Integer, nullable=False)
