@@ -10,4 +10,5 @@ def test_a_cuda_that_torch_was_built_for_is_named_only_where_there_is_a_gpu(monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert environment._software().cuda == ""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91900)
     assert environment._software().cuda == "13.0"

@@ -179,7 +179,10 @@ def _fsdp_dimensions(module: nn.Module) -> set[str | None]:
     names: set[str | None] = set()
     for submodule in module.modules():
         if _FSDP2 in _names(submodule):
-            for group in submodule._get_fsdp_state()._fsdp_param_groups:  # type: ignore[operator]  # noqa: SLF001
+            state: Any = submodule._get_fsdp_state()  # type: ignore[operator]  # noqa: SLF001
+            # torch 2.11 has one group at most.
+            several = vars(state).get("_fsdp_param_groups")
+            for group in several or filter(None, [state._fsdp_param_group]):  # noqa: SLF001
                 names |= set(group.mesh_info.mesh.mesh_dim_names or (None,))
     return names
 
