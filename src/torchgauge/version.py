@@ -6,7 +6,7 @@ from torchgauge.errors import MeasurementError
 
 OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 14)
 # The first whose torch.func derives in inference mode; before, its gradients are zeros there.
-TORCH_DERIVES_IN_INFERENCE = (2, 13)
+TORCH_DERIVES_IN_INFERENCE = (2, 12)
 
 UNINSTALLED = "0+source"
 """That of a checkout which is on the path and not installed."""

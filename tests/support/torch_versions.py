@@ -10,14 +10,14 @@ RELEASE = torch_release()
 # Operators that we know by name and not every version has: the first that has it, and the first
 # that has it no more.
 OPERATORS = {
-    "aten::_flash_attention_forward_no_dropout_inplace": ((2, 13), None),
-    "aten::_foreach_clone": ((2, 13), None),
-    "aten::_philox_key_fold_in": ((2, 13), None),
-    "aten::_philox_key_split": ((2, 13), None),
-    "aten::_philox_normal": ((2, 13), None),
-    "aten::_philox_uniform": ((2, 13), None),
-    "aten::_upsample_lanczos2d_aa": ((2, 13), None),
-    "aten::_upsample_lanczos2d_aa_backward": ((2, 13), None),
+    "aten::_flash_attention_forward_no_dropout_inplace": ((2, 12), None),
+    "aten::_foreach_clone": ((2, 12), None),
+    "aten::_philox_key_fold_in": ((2, 12), None),
+    "aten::_philox_key_split": ((2, 12), None),
+    "aten::_philox_normal": ((2, 12), None),
+    "aten::_philox_uniform": ((2, 12), None),
+    "aten::_upsample_lanczos2d_aa": ((2, 12), None),
+    "aten::_upsample_lanczos2d_aa_backward": ((2, 12), None),
     "aten::cholesky": (None, (2, 14)),
     "aten::linalg_matrix_sqrth": ((2, 14), None),
     "aten::linalg_polar": ((2, 14), None),
@@ -25,7 +25,7 @@ OPERATORS = {
 }
 
 # scan calls its function once more, for the shapes of what it returns.
-SCAN_CALLS_MORE = RELEASE < (2, 13)
+SCAN_CALLS_MORE = RELEASE < (2, 12)
 
 
 def has_operator(name):

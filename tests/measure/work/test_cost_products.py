@@ -198,7 +198,7 @@ CUDA = {
 
 
 @pytest.mark.parametrize(
-    "kernel", ["flash", "efficient", "cudnn", pytest.param("overrideable", marks=since(2, 13))]
+    "kernel", ["flash", "efficient", "cudnn", pytest.param("overrideable", marks=since(2, 12))]
 )
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_kernels_of_gpus_on_meta(kernel, causal):
