@@ -50,18 +50,11 @@ REDUCTION = aten(
     """
 )
 
-# Views by their schema, and the copies of views by torch's tag.
-MOVING = aten(
+# Views by their schema; the copies of all these are named after them.
+MOVING = FREE | aten(
     """
-    _conj_copy _fw_primal _fw_primal_copy _indices_copy _make_dual _make_dual_copy
-    _neg_view_copy _nested_get_values _nested_get_values_copy _nested_view_from_buffer
-    _nested_view_from_buffer_copy _nested_view_from_jagged _nested_view_from_jagged_copy
-    _reshape_alias_copy _sparse_broadcast_to _sparse_broadcast_to_copy _values_copy
-    alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy
-    detach_copy diagonal_copy expand_copy indices_copy lift_fresh_copy permute_copy
-    row_indices_copy select_copy slice_copy slice_inverse split_copy split_with_sizes_copy
-    squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy values_copy
-    view_as_complex_copy view_as_real_copy view_copy
+    _fw_primal _make_dual _nested_get_values _nested_view_from_buffer _nested_view_from_jagged
+    _sparse_broadcast_to slice_inverse
     """
 )
 
@@ -206,7 +199,7 @@ def kernel_kind(name: str) -> Kind:
     forms = _forms(name)
     if any(map(find, forms)):
         return "formula"
-    if any(form in FREE or form in MOVING for form in forms):
+    if any(form in FREE or form.removesuffix("_copy") in MOVING for form in forms):
         return "free"
     if name.startswith("aten::_foreach_"):
         return "lists"
