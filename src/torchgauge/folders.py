@@ -77,19 +77,6 @@ def users_folder(variable: str, *usual: str) -> Path | None:
     return home.joinpath(*usual) if has_home else None
 
 
-def cache_folder() -> Path:
-    """Return the user's cache of torchgauge. Raises InputError `output-unwritable` without one."""
-    cache = users_folder("XDG_CACHE_HOME", ".cache")
-    if cache is None:
-        raise InputError(
-            "There is no folder for files that can be made again.",
-            id="output-unwritable",
-            cause="HOME and XDG_CACHE_HOME are not set.",
-            remedy="Set one of them, or name the file of a page: -o page.html --open.",
-        )
-    return cache / "torchgauge"
-
-
 def state_folder() -> Path | None:
     """Return the user's folder for what is kept from run to run; None without a home.
 

@@ -8,7 +8,6 @@ OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 14)
 # The first whose torch.func derives in inference mode; before, its gradients are zeros there.
 TORCH_DERIVES_IN_INFERENCE = (2, 12)
 
-DISTRIBUTION = "torchgauge-profiler"
 UNINSTALLED = "0+source"
 """That of a checkout which is on the path and not installed."""
 
@@ -18,7 +17,7 @@ def version() -> str:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version(DISTRIBUTION)
+        return importlib.metadata.version("torchgauge-profiler")
     except importlib.metadata.PackageNotFoundError:
         return UNINSTALLED
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO
 
 from torchgauge.signals import HeldBack, restoring
 
@@ -22,13 +22,12 @@ NOWHERE, PIPE = subprocess.DEVNULL, subprocess.PIPE
 def start_worker(
     script: Path,
     *arguments: str,
-    python: str = sys.executable,
     variables: Mapping[str, str] = MappingProxyType({}),
     stdin: int = PIPE,
     stdout: int = PIPE,
     stderr: int | IO[bytes] = NOWHERE,
 ) -> subprocess.Popen[bytes]:
-    """Start a script of ours in a new process of a Python; `end_worker` ends it.
+    """Start a script of ours in a new process of this Python; `end_worker` ends it.
 
     By its path, without its folder on sys.path: `-m` would import torchgauge before the process
     has the sys.path of this one, which it is to take from what it is sent.
@@ -36,7 +35,6 @@ def start_worker(
     Args:
         script: The file to run.
         arguments: Its command line.
-        python: The interpreter.
         variables: Added to the environment of this process.
         stdin: Where it reads from: a pipe, or NOWHERE.
         stdout: Where it writes to.
@@ -46,7 +44,7 @@ def start_worker(
         OSError: No process is to be had.
     """
     return subprocess.Popen(
-        [python, "-P", str(script), *arguments],
+        [sys.executable, "-P", str(script), *arguments],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -80,9 +78,18 @@ def end_worker(child: subprocess.Popen[bytes]) -> None:
 
 
 @restoring
-def worker(script: Path, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def worker(
+    script: Path,
+    *arguments: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    stdin: int = PIPE,
+    stdout: int = PIPE,
+    stderr: int | IO[bytes] = NOWHERE,
+) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a new process as `start_worker` makes it; it is gone after the block."""
-    child = start_worker(script, *arguments, **options)
+    child = start_worker(
+        script, *arguments, variables=variables, stdin=stdin, stdout=stdout, stderr=stderr
+    )
     try:
         yield child
     finally:

@@ -15,10 +15,7 @@ ASKED = {
     "torchgauge pro": {"profile"},
     "torchgauge ": {*VERBS},
     "torchgauge history pr": {"prune"},
-    "torchgauge gate --base": {
-        *("--base-ref", "--base-env", "--base-target", "--baseline"),
-        *("--base-python", "--base-requirements"),
-    },
+    "torchgauge gate --base": {"--base-ref", "--base-env", "--base-target", "--baseline"},
     "torchgauge gate --base-env ": {"this", "build"},
     "torchgauge history export --format ": {"jsonl", "csv"},
     "torchgauge --completion ": {"bash", "zsh", "fish"},

@@ -67,12 +67,6 @@ def _state(tmp_path, monkeypatch):
         (["m.py:make", "--base-ref", "main", "--blocks", "2"], "option-invalid"),
         (["m.py:make", "--baseline", "none.json"], "file-missing"),
         (["m.py:make", "--base-ref", "main", "--format", "json"], "option-conflict"),
-        (["m.py:make", "--base-python", "python", "--baseline", "run.json"], "option-conflict"),
-        (["m.py:make", "--base-requirements", "r.txt", "--calibrate"], "option-conflict"),
-        (
-            ["m.py:make", "--base-ref", "main", "--base-env", "build", "--base-python", "python"],
-            "option-conflict",
-        ),
         (
             ["m.py:make", "--base-ref", "main", "--format", "speedscope", "--output-dir", "."],
             "format-unfit",
@@ -105,87 +99,6 @@ def test_a_disk_that_fills_up_meanwhile_costs_no_verdict(tmp_path, monkeypatch, 
         assert json.loads(said.out)["outcome"] == "fail"
     else:
         assert said.out.startswith("✗ FAIL")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "asked"),
-    [
-        (["--base-python", "p"], ("base (p)", None, None, "p", None)),
-        (["--base-requirements", "r"], ("base (r)", None, None, None, "r")),
-        (["--base-ref", "v1", "--base-python", "p"], ("base (v1 in p)", "v1", None, "p", None)),
-        (["--base-target", "a", "--base-python", "p"], ("base (p)", None, "a", "p", None)),
-    ],
-)
-def test_the_base_may_be_in_another_environment(monkeypatch, arguments, asked):
-    bases = []
-
-    def gated(_request, base, *_):
-        environment = base.environment
-        made_of = environment.python, environment.requirements
-        bases.append((base.label, base.ref, base.target, *made_of))
-        return SAVED
-
-    monkeypatch.setattr(gates, "gate_targets", gated)
-    assert main(["gate", "m.py:make", *arguments]) == 3
-    assert bases == [asked]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "asked"),
-    [
-        (["m.py:make", "--base-python", "p"], ("m.py:make", "m.py:make", "p")),
-        (["m.py:old", "m.py:new", "--base-python", "p"], ("m.py:old", "m.py:new", "p")),
-    ],
-)
-def test_a_comparison_may_be_with_another_environment(monkeypatch, arguments, asked):
-    sides = []
-
-    def compared(request, base, **_):
-        sides.append((base.target, request.spec, base.environment.python))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gates, "compare_targets", compared)
-    assert main(["compare", *arguments]) == 130
-    assert sides == [asked]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "id"),
-    [(["m.py:make"], "argument-missing"), (["r.json", "--base-python", "p"], "option-conflict")],
-)
-def test_a_comparison_needs_two_sides(arguments, id, capsys):
-    assert main(["compare", *arguments]) == 2
-    assert f"[{id}]" in capsys.readouterr().err
-
-
-def raising(error):
-    def fails(*_, **__):
-        raise error
-
-    return fails
-
-
-@pytest.mark.parametrize(
-    ("ends", "code"),
-    [
-        (lambda *_: msgspec.structs.replace(SAVED, outcome="pass"), 0),
-        (lambda *_: SAVED, 1),
-        (lambda *_: msgspec.structs.replace(SAVED, outcome="inconclusive"), 125),
-        (lambda *_: msgspec.structs.replace(SAVED, outcome="not comparable"), 125),
-        (raising(InputError("No such factory.", id="factory-raised")), 125),
-        (raising(RuntimeError("a defect")), 125),
-        (raising(KeyboardInterrupt()), 130),
-    ],
-)
-def test_git_bisect_is_told_good_bad_or_skipped(monkeypatch, ends, code):
-    monkeypatch.setattr(gates, "gate_targets", ends)
-    assert main(["gate", "m.py:make", "--base-ref", "good", "--bisect-exit"]) == code
-
-
-def test_a_mistyped_option_makes_no_commit_bad():
-    assert (
-        main(["gate", "m.py:make", "--base-ref", "good", "--bisect-exit", "--blokcs", "3"]) == 125
-    )
 
 
 FAILED = MeasurementWarning(id="forward-raised", message="It raised.", failed=True, traceback="T\n")
@@ -395,27 +308,3 @@ def _four_children(process):
                 return children
         time.sleep(0.1)
     raise AssertionError("The four processes of a block never came.")
-
-
-SLOW_COMMIT = 11
-
-
-@pytest.mark.slow
-def test_git_bisect_finds_the_slow_commit_among_sixteen(tmp_path):
-    folder = tmp_path / "project"
-    folder.mkdir()
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    for number in range(1, 17):
-        extra = "sum(i * i for i in range(40_000))" if number >= SLOW_COMMIT else "pass"
-        write(folder, extra=f"{extra}  # {number}")
-        commit(folder, f"change {number}")
-    git(folder, "tag", "good", "HEAD~15")
-    git(folder, "bisect", "start", "HEAD", "good")
-    command = [sys.executable, "-m", "torchgauge", "gate", "--base-ref", "good", "--bisect-exit"]
-    options = ["--metric", "latency", "--tolerance", "latency:30%:100%", "--blocks", "3"]
-    done = subprocess.run(
-        ["git", "bisect", "run", *command, *options, "gated_net.py:make"],
-        cwd=folder, capture_output=True, text=True, timeout=3600, env=QUIET, check=True,
-    )  # fmt: skip
-    assert "is the first bad commit" in done.stdout
-    assert f"change {SLOW_COMMIT}\n" in done.stdout.partition("is the first bad commit")[2]

@@ -67,7 +67,7 @@ def test_every_verb_has_its_usage_in_one_line(verb):
 @pytest.mark.parametrize(
     ("verb", "missing"),
     [("trace", "FILE|DIR"), ("snapshot", "FILE"), ("report", "RUN"), ("sweep", "TARGET"),
-     ("count", "TARGET"), ("compare", "A"), ("history", "ACTION"), ("profile", "TARGET"),
+     ("count", "TARGET"), ("compare", "A, B"), ("history", "ACTION"), ("profile", "TARGET"),
      ("advise", "TARGET"), ("run", "script.py")],
 )  # fmt: skip
 def test_a_verb_without_what_it_needs_says_what_that_is(verb, missing, capsys):

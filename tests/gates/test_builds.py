@@ -8,7 +8,6 @@ from torchgauge.gates import builds as target_gate
 from torchgauge.gates.builds import request_build, revision_build, side_request
 from torchgauge.gates.gate_options import BaseRequest, GateOptions
 from torchgauge.progress import Silent
-from torchgauge.targets.builds.home import Home
 from torchgauge.targets.builds.revision import Revision
 from torchgauge.targets.target import TargetRequest
 
@@ -28,8 +27,7 @@ def program(tmp_path):
 
 def test_a_revision_has_the_record_of_its_own_program(program, tmp_path):
     root, tree = tmp_path / "now", tmp_path / "base"
-    revision = Revision("main", "0" * 40, root, tree)
-    build = revision_build(request_build(program), revision, Home.current())
+    build = revision_build(request_build(program), Revision("main", "0" * 40, root, tree))
     assert build.source.target.spec == str(tree / "model.pte")
     assert build.source.target.etrecord == tree / "model.etrecord"
 
@@ -56,7 +54,7 @@ def test_a_gate_and_a_comparison_of_outputs_drop_the_record_for_a_model(program,
 
     monkeypatch.setattr(compared_outputs, "ask", ask)
     with pytest.raises(KeyboardInterrupt):
-        compared_outputs.with_outputs(None, program, BaseRequest(target=MODEL), Silent())
+        compared_outputs.with_outputs(None, program, MODEL, Silent())
     (source,) = asked
     assert (source.target.spec, source.target.etrecord) == (MODEL, None)
     assert source.other.target == program

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 
+import msgspec
 import numpy as np
 from tests.support import servings
 from tests.support.serving_levels import requests
@@ -161,3 +162,28 @@ def _serve(order, chosen, due, took, ends, workers, room):
         number = waiting.pop() if order == "lifo" else waiting.pop(0)
         ends[number] = begin + took[number]
         heapq.heappush(free, ends[number])
+
+
+def untold(*records, served_by=None):
+    """Return the levels of records of load as one, of an endpoint that tells no service times."""
+    bare = {"batch": (), "service": ()}
+    levels = [
+        msgspec.structs.replace(level, requests=msgspec.structs.replace(level.requests, **bare))
+        for record in records
+        for level in record.levels
+    ]
+    served_by = served_by or ServedBy(kind="endpoint")
+    return servings.serving(levels, served_by=served_by, service_times=None)
+
+
+def unlimited_record(rate, count=400, seconds=0.01):
+    """Return a record of load on a server in which no request waits for another."""
+    draw = random.Random(0)
+    due = list(itertools.accumulate(draw.expovariate(rate) for _ in range(count)))
+    last = [moment + seconds for moment in due]
+    level = Level(
+        arrivals=Arrivals(kind="poisson", rate=float(rate)), duration=due[-1],
+        window=(0.0, due[-1]), requests=requests(due, last, sent=due, first=last), count=count,
+        fates={"done": count},
+    )  # fmt: skip
+    return servings.serving([level])

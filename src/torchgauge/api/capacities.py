@@ -10,7 +10,7 @@ from torchgauge.records.serving.capacity_plan import CapacityPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Literal
 
     from torchgauge.analyze.capacity.capacity_options import CapacityOptions
     from torchgauge.analyze.capacity.verification import Planned
@@ -24,6 +24,7 @@ def plan_capacity(
     tokens: Sequence[tuple[int, int]] = (), token_budget: int = 2048, row: str = "", seed: int = 0,
     verify: Callable[..., Any] | str | None = None, inputs: Any = None,
     load: Mapping[str, Any] | None = None, progress: bool | None = None,
+    queues: Literal["one", "bound", "random"] | None = None,
 ) -> CapacityPlan:  # fmt: skip
     """Estimate how many workers meet the goals at a rate, by simulation of measured service times.
 
@@ -31,7 +32,7 @@ def plan_capacity(
     predictions beside its levels too, and none where these contradict one queue in order.
 
     Args:
-        record: A sweep, a load whose server names its times, a generation, a profile; or its path.
+        record: A sweep, a load, a generation, a profile; or its path.
         rate: Requests per second; None: that of `schedule`.
         arrivals: "poisson", "constant", or "gamma:CV" with the coefficient of variation of gaps.
         schedule: Seconds of recorded requests in ascending order, in place of `arrivals`.
@@ -51,6 +52,7 @@ def plan_capacity(
         load: More of that load, as of `measure_serving`: `{"body": "request.json"}`, and by
             `{"arrivals": "times.txt"}` the file of `schedule`, in whose place it is Poisson.
         progress: Show progress; None does so on a terminal.
+        queues: "one" of all workers, connections "bound" to each, "random"; None: as measured.
 
     Raises InputError `goal-invalid`, `goal-unfit`, `option-invalid`, `arrivals-unknown`,
     `rate-missing`, `no-service-times`, `row-unknown`, `row-missing`, `batch-unmeasured`,
@@ -70,7 +72,7 @@ def plan_capacity(
         rate=rate, arrivals=arrivals, recorded=tuple(schedule), max_batch=max_batch, seed=seed,
         goals=parse_goals(goals) if goals.strip() else (), max_delay=max_delay, workers=workers,
         failures=failures, tune=tune, price=price, tokens=tuple(tokens), row=row,
-        token_budget=token_budget,
+        token_budget=token_budget, queues=queues,
     )  # fmt: skip
     plan = capacity_request(record, options, progress=progress)
     if verify is None:

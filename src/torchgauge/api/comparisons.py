@@ -30,7 +30,6 @@ def compare(
     *,
     train: Training | bool | None = None,
     blocks: int | None = None,
-    base_python: str | Path | None = None,
     progress: bool | None = None,
 ) -> Comparison | TraceDiff | Growth:
     """Compare two records, or the files that hold them: every metric, layers, operators, kernels.
@@ -38,8 +37,7 @@ def compare(
     Times are judged only on the same machine, software and settings, with six or more processes on
     each side (`processes=10`); exact figures always if the inputs are the same. Two pairs (model,
     inputs) are run in turn, in `blocks` of four fresh processes that get them by value; with
-    `train` a training step of them; the baseline by the interpreter `base_python` of another
-    environment, where it is given. Two generations are compared shape by shape, two records of
+    `train` a training step of them. Two generations are compared shape by shape, two records of
     load level by level. For two traces,
     or folders with the ranks' files, the result is what got slower, for two memory snapshots what
     grew.
@@ -56,11 +54,9 @@ def compare(
         ['same']
     """
     if isinstance(baseline, tuple) and isinstance(current, tuple):
-        from torchgauge.api.gates import comparison_of, gate_models
-        from torchgauge.gates.gate_options import GateOptions
+        from torchgauge.api.gates import compare_models
 
-        options = GateOptions.of_comparison(blocks)
-        return comparison_of(gate_models(baseline, current, train, options, progress, base_python))
+        return compare_models(baseline, current, train=train, blocks=blocks, progress=progress)
     if isinstance(baseline, tuple) or isinstance(current, tuple):
         from torchgauge.gates.gate_options import model_and_record
 

@@ -24,16 +24,19 @@ if TYPE_CHECKING:
     from torchgauge.targets.target import TargetRequest
     from torchgauge.targets.training.training import Training
 
-    Model = tuple[Callable[..., Any], Any]
-    Saved = Generation | Profile | Serving | str | Path
-
 STORED_PROCESSES = 10
 CALIBRATION_BLOCKS = 10
 
 
 def gate(
-    baseline: Saved | list[Generation | Serving | str | Path] | Model,
-    current: Saved | Model,
+    baseline: Generation
+    | Profile
+    | Serving
+    | str
+    | Path
+    | list[Generation | Serving | str | Path]
+    | tuple[Callable[..., Any], Any],
+    current: Generation | Profile | Serving | str | Path | tuple[Callable[..., Any], Any],
     *,
     metrics: Sequence[str] = (),
     tolerance: str | Sequence[str] = (),
@@ -41,13 +44,11 @@ def gate(
     train: Training | bool | None = None,
     blocks: int | None = None,
     max_blocks: int = MOST_BLOCKS,
-    base_python: str | Path | None = None,
     progress: bool | None = None,
 ) -> Verdict:
     """Judge whether `current` is worse than `baseline`: pass, fail, inconclusive, not comparable.
 
-    Two pairs (model, inputs) are run in turn, in fresh processes that get them by value; the
-    baseline by the interpreter `base_python` of another environment, where it is given. Two
+    Two pairs (model, inputs) are run in turn, in fresh processes that get them by value. Two
     records, or the files that hold them, are compared as they are, records of load level by level,
     generations shape by shape; of both `baseline` may be a list of three or more runs, which show
     how far runs differ.
@@ -69,12 +70,17 @@ def gate(
         return gate_records(baseline, current, options)
     if not isinstance(baseline, tuple) or not isinstance(current, tuple):
         raise model_and_record("A model cannot be gated against a record.")
-    return gate_models(baseline, current, train, options, progress, base_python)
+    return _gate_models(baseline, current, train, options, progress)
 
 
 def gate_records(
-    baseline: Saved | Sequence[Generation | Serving | str | Path],
-    current: Saved,
+    baseline: Generation
+    | Profile
+    | Serving
+    | str
+    | Path
+    | Sequence[Generation | Serving | str | Path],
+    current: Generation | Profile | Serving | str | Path,
     options: GateOptions,
     labels: tuple[str, str] | None = None,
 ) -> Verdict:
@@ -183,12 +189,12 @@ def gate_targets(
 
 def compare_targets(
     request: TargetRequest,
-    base: BaseRequest,
+    baseline: str,
     *,
     blocks: int | None = None,
     progress: bool | None = None,
 ) -> Comparison:
-    """Compare a target with another, or in two environments, in turn in `blocks` of four processes.
+    """Compare two targets on this machine, run in turn in `blocks` of four processes.
 
     Of ONNX files, and of a model beside its own, the outputs are compared as well. Raises what
     loading and running raise.
@@ -197,38 +203,46 @@ def compare_targets(
     from torchgauge.gates.builds import gate_targets as gated
     from torchgauge.gates.builds import with_outputs
 
-    options = GateOptions.of_comparison(blocks)
+    options, base = GateOptions.of_comparison(blocks), BaseRequest(target=baseline)
     with measuring(progress) as display:
-        comparison = comparison_of(gated(request, base, options, display))
-        return with_outputs(comparison, request, base, display)
+        comparison = _compared(gated(request, base, options, display))
+        return with_outputs(comparison, request, baseline, display)
 
 
-def gate_models(
-    baseline: Model,
-    current: Model,
-    train: Training | bool | None,
-    options: GateOptions,
-    progress: bool | None,
-    base_python: str | Path | None,
-) -> Verdict:
-    """Gate two pairs (model, inputs), the baseline by another interpreter if one is given.
+def compare_models(
+    baseline: tuple[Callable[..., Any], Any],
+    current: tuple[Callable[..., Any], Any],
+    *,
+    train: Training | bool | None = None,
+    blocks: int | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Compare two pairs (model, inputs), run in turn in `blocks` of four processes.
 
     Raises InputError `gate-sides`, and what running raises.
     """
+    options = GateOptions.of_comparison(blocks)
+    return _compared(_gate_models(baseline, current, train, options, progress))
+
+
+def _gate_models(
+    baseline: tuple[Callable[..., Any], Any],
+    current: tuple[Callable[..., Any], Any],
+    train: Training | bool | None,
+    options: GateOptions,
+    progress: bool | None,
+) -> Verdict:
     require_torch()
     from torchgauge.gates.builds import object_build
     from torchgauge.gates.paired_gate import gate_builds
-    from torchgauge.targets.builds.environments import Environment, environment_home
 
-    build = object_build("current", current, train)
-    environment = Environment(None if base_python is None else str(base_python))
-    with measuring(progress) as display, environment_home(environment, by_value=True) as home:
-        base = object_build("baseline", baseline, train, home)
+    sides = ("baseline", baseline), ("current", current)
+    base, build = (object_build(name, pair, train) for name, pair in sides)
+    with measuring(progress) as display:
         return gate_builds(base, build, options, display)
 
 
-def comparison_of(verdict: Verdict) -> Comparison:
-    """Return the comparison of two builds with the warnings of their gate."""
+def _compared(verdict: Verdict) -> Comparison:
     assert verdict.comparison is not None  # noqa: S101 - a gate of two builds has one
     return msgspec.structs.replace(verdict.comparison, warnings=verdict.all_warnings)
 
@@ -244,8 +258,9 @@ def calibrate(
     require_torch()
     from torchgauge.gates.builds import request_build
     from torchgauge.gates.host_calibration import calibrate as calibrated
+    from torchgauge.gates.host_calibration import check_blocks
 
-    GateOptions.of_comparison(blocks)  # which refuses too few
+    check_blocks(blocks)
     build = request_build(request)
     with measuring(progress) as display:
         return calibrated(build, blocks, display)

@@ -75,7 +75,9 @@ def _loaded(
 
     subject = target or plan.target.spec
     is_endpoint = isinstance(subject, str) and "://" in subject
-    verifying = verifying_load(plan, None if is_endpoint else usable_cores())
+    # Behind the record's own address there are as many workers as were measured.
+    workers = plan.times.workers if is_endpoint and not target else None
+    verifying = verifying_load(plan, None if is_endpoint else usable_cores(), workers)
     arrivals = plan.arrivals.kind
     if arrivals == "gamma":
         arrivals = f"gamma:{plan.arrivals.variation:g}"  # type: ignore[assignment]

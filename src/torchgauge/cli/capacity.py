@@ -30,7 +30,7 @@ Estimate how many workers a rate of requests needs, by simulation of measured se
 RECORD is a sweep over batches, a record of load, a generation or a profile. Nothing is run but the
 simulation, and with --verify the load that would show it wrong. Of a record of load the plan has
 predictions beside its levels too, and is refused where these show that its server is not one queue
-in order.
+in order. Of a server that tells no service times they are inferred from when it answered.
 """
 NOT_VERIFIED = ("verify-nothing", "verify-unfit")
 FORMS = ("json", "text", "csv", "brief", "markdown", "html")
@@ -116,6 +116,12 @@ def _add_workers(group: argparse._ArgumentGroup) -> None:
         metavar="failure:N",
         dest="failures",
         help="meet the goals with N workers less too",
+    )
+    group.add_argument(
+        "--queues",
+        choices=("one", "bound", "random"),
+        help="one queue, connections bound to workers, or requests that are spread at random "
+        "(default: as measured; if unknown, from the first to the second)",
     )
     group.add_argument(
         "--tune", action="store_true", help="try batches and delays too, and show the best"
@@ -227,7 +233,7 @@ def _capacity_options(options: argparse.Namespace) -> CapacityOptions:
     goals = " ".join(options.goals or ())
     names = (
         *("rate", "arrivals", "max_batch", "max_delay", "workers", "failures", "tune", "price"),
-        *("tokens", "token_budget", "row", "seed"),
+        *("tokens", "token_budget", "row", "seed", "queues"),
     )
     return CapacityOptions(
         recorded=tuple(sorted(recorded_times(file))),

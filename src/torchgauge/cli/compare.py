@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Literal, cast
 from torchgauge.cli import formats
 from torchgauge.cli.options.numbers import positive, whole_number
 from torchgauge.cli.options.target import (
-    add_environment,
     add_run_options,
     add_runtime_options,
     add_training_options,
-    base_environment,
     run_request,
 )
 from torchgauge.cli.output import command_argument, prints_to_stderr
-from torchgauge.errors import ExitCode, InputError, option_conflict
+from torchgauge.errors import ExitCode, InputError
 from torchgauge.files import is_file
 
 if TYPE_CHECKING:
     from torchgauge.records.comparison import Comparison
     from torchgauge.records.snapshot import Growth
     from torchgauge.records.trace.trace_diff import TraceDiff
-    from torchgauge.targets.builds.environments import Environment
 
 DESCRIPTION = """\
 Compare two saved runs, two traces or two targets: figures, layers, operators and kernels.
@@ -33,7 +30,6 @@ Compare two saved runs, two traces or two targets: figures, layers, operators an
   torchgauge compare before.json after.json --html page.html
   torchgauge compare before.json after.json --format markdown --output-dir DIR
   torchgauge compare models.py:small models.py:large
-  torchgauge compare models.py:small --base-python OTHER/bin/python
   torchgauge compare before.trace.json.gz after.trace.json.gz
   torchgauge compare before.pickle after.pickle
 
@@ -48,12 +44,7 @@ for CI.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this verb."""
     parser.add_argument("baseline", metavar="A", help="the run before, or a target")
-    parser.add_argument(
-        "target",
-        metavar="B",
-        nargs="?",
-        help="the run after, or a target (default: A, run by this environment)",
-    )
+    parser.add_argument("target", metavar="B", help="the run after, or a target")
     parser.add_argument(
         "--top",
         type=positive,
@@ -65,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rank", type=whole_number, metavar="R", help="of traces, the rank that is compared"
     )
     run_group = parser.add_argument_group("what is run, of two targets")
-    add_environment(run_group)
     add_run_options(run_group)
     run_group.add_argument(
         "--blocks", type=positive, metavar="K", help="blocks of four processes (default: 8)"
@@ -79,21 +69,11 @@ def run(options: argparse.Namespace) -> int:
     """Compare, show, write; return the exit code."""
     from torchgauge.readers.tables import evidence
 
-    environment = base_environment(options)
-    if environment.label:
-        options.target = options.target or options.baseline
-    elif options.target is None:
-        options.parser.error("the following arguments are required: B")
     kind = evidence(options.baseline, options.target)
-    if environment.label and (kind or _is_saved_run(options.baseline)):
-        raise option_conflict(
-            f"{environment.label} runs a target, and {options.baseline} is a record.",
-            "Name a target, or leave --base-python and --base-requirements out.",
-        )
     if kind is not None:
         return _compare_recordings(kind, options)
     formats.check(options, "Comparison")
-    comparison = _compared(options, environment)
+    comparison = _compared(options)
     written = formats.write_or_show(
         comparison,
         options,
@@ -130,10 +110,9 @@ def _compare_recordings(kind: Literal["trace", "snapshot"], options: argparse.Na
     return ExitCode.DONE if kind == "snapshot" else _code(cast("TraceDiff", record))
 
 
-def _compared(options: argparse.Namespace, environment: Environment) -> Comparison:
+def _compared(options: argparse.Namespace) -> Comparison:
     from torchgauge.api.comparisons import compare
     from torchgauge.api.gates import compare_targets
-    from torchgauge.gates.gate_options import BaseRequest
 
     saved = [_is_saved_run(side) for side in (options.baseline, options.target)]
     if all(saved):
@@ -148,8 +127,7 @@ def _compared(options: argparse.Namespace, environment: Environment) -> Comparis
             f"torchgauge profile {command_argument(target)} --processes 10 --output-dir results",
         )
     with prints_to_stderr():
-        base = BaseRequest(target=options.baseline, environment=environment)
-        return compare_targets(run_request(options), base, blocks=options.blocks)
+        return compare_targets(run_request(options), options.baseline, blocks=options.blocks)
 
 
 def _is_saved_run(argument: str) -> bool:

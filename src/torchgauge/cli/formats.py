@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchgauge.cli.output import emit, print_view, tell
 from torchgauge.errors import InputError, option_conflict
 from torchgauge.files import check_replaceable, check_writable, write_atomically
-from torchgauge.folders import cache_folder, display_path, typed
+from torchgauge.folders import display_path, typed, users_folder
 from torchgauge.records import rendering
 
 if TYPE_CHECKING:
@@ -221,7 +221,15 @@ def _page_to_open(stem: str) -> Path:
 
     Raises InputError `output-unwritable` without a folder for it.
     """
-    folder = cache_folder()
+    cache = users_folder("XDG_CACHE_HOME", ".cache")
+    if cache is None:
+        raise InputError(
+            "There is no folder for the page.",
+            id="output-unwritable",
+            cause="HOME and XDG_CACHE_HOME are not set.",
+            remedy="Name the file: -o page.html --open.",
+        )
+    folder = cache / "torchgauge"
     check_writable(folder)
     return folder / f"{stem}.html"
 

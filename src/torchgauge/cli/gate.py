@@ -9,13 +9,11 @@ from torchgauge.cli import formats, output
 from torchgauge.cli.options.numbers import positive
 from torchgauge.cli.options.store import add_store_option, stored_baseline
 from torchgauge.cli.options.target import (
-    add_environment,
     add_run_options,
     add_runtime_options,
     add_target,
     add_threshold,
     add_training_options,
-    base_environment,
     run_request,
     settle,
 )
@@ -30,7 +28,6 @@ Gate a model against another build of it, and name the layers that got worse.
 
   torchgauge gate --base-ref main TARGET       a git revision, in a work tree of its own
   torchgauge gate --base-target A TARGET       two targets that are both here
-  torchgauge gate --base-python OTHER/bin/python TARGET   the same in another environment
   torchgauge gate --baseline run.json TARGET   a saved run, of the same machine and software
   torchgauge gate --baseline history TARGET    the newest comparable run of the history
   torchgauge gate --calibrate TARGET           how far this host's timings scatter; it is kept
@@ -65,7 +62,6 @@ def _against(base: argparse._ArgumentGroup) -> None:
         help="run the revision in this environment (default), or build what it requires",
     )
     base.add_argument("--base-target", metavar="A", help="another target")
-    add_environment(base)
     base.add_argument(
         "--baseline",
         action="append",
@@ -104,11 +100,6 @@ def _add_gate_options(group: argparse._ArgumentGroup) -> None:
         dest="everything",
         help="measure times even where a counted figure has failed",
     )
-    group.add_argument(
-        "--bisect-exit",
-        action="store_true",
-        help="end as `git bisect run` asks: 0 pass, 1 fail, 125 undecided or not measured",
-    )
     group.add_argument("--blocks", type=positive, metavar="K", help="blocks of four processes")
     group.add_argument(
         "--max-blocks", type=positive, metavar="K", help="blocks at most (default: 40)"
@@ -117,14 +108,12 @@ def _add_gate_options(group: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Gate, show, write; return the exit code."""
-    build = options.base_ref or options.base_target  # which may be in another environment too
-    environment = None if build else options.base_python or options.base_requirements
     against = [options.base_ref, options.base_target, options.baseline, options.calibrate or None]
-    if sum(side is not None for side in (*against, environment)) != 1:
+    if sum(side is not None for side in against) != 1:
         target = output.command_argument(options.target or options.model_path or "TARGET")
         raise option_conflict(
             "Say what to gate against, once.",
-            "Give --base-ref, --base-target, --base-python, --baseline or --calibrate, as in\n"
+            f"Give --base-ref, --base-target, --baseline or --calibrate, as in\n"
             f"torchgauge gate --base-ref HEAD {target}",
         )
     limits = settle(options)
@@ -151,7 +140,7 @@ def _gate(options: argparse.Namespace, limits: tuple[Limit, ...]) -> int:
             baseline = stored_baseline(options)
             verdict = gate_stored(baseline, run_request(options), parsed_options)
         else:
-            base = BaseRequest(options.base_ref, options.base_target, base_environment(options))
+            base = BaseRequest(options.base_ref, options.base_target, options.base_env)
             verdict = gate_targets(run_request(options), base, parsed_options)
     with Interrupts() as interrupts:  # what was measured is written before a Ctrl-C ends it
         written = formats.write_or_show(

@@ -42,11 +42,6 @@ VERBS = {
 # Options that print and exit.
 PRINTING = {"-h", "--help", "--version", "--completion"}
 
-BISECT = "--bisect-exit"
-# What `git bisect run` takes for good, bad, and the end of it; SKIPPED for no answer.
-BISECTED = {ExitCode.DONE: 0, ExitCode.THRESHOLD: 1, ExitCode.INTERRUPTED: 130}
-SKIPPED = 125
-
 # Verbs that show no progress: they take a moment, or run a script that prints for itself.
 SHORT = ("run", "history", "serve", "report", "mcp")
 
@@ -104,22 +99,10 @@ def build(chosen: Collection[str] = tuple(VERBS)) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code, as `git bisect run` has it where asked to."""
+    """Run the command line and return the exit code."""
     take_any_text()
     start_here()
     command_arguments = sys.argv[1:] if arguments is None else arguments
-    if BISECT not in command_arguments:
-        return _ended(command_arguments)
-    try:
-        return BISECTED.get(ExitCode(_ended(command_arguments)), SKIPPED)
-    except Exception:  # noqa: BLE001 - git would take a defect's exit code for a bad commit
-        import traceback
-
-        traceback.print_exc()
-        return SKIPPED
-
-
-def _ended(command_arguments: Sequence[str]) -> int:
     owner = Owner()
     options = argparse.Namespace(json="--json" in command_arguments)
     try:

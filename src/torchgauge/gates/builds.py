@@ -20,9 +20,8 @@ from torchgauge.progress import Progress
 from torchgauge.records.comparison import Comparison
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.records.verdict import Verdict
-from torchgauge.targets.builds.environments import environment_home, revision_packages
 from torchgauge.targets.builds.home import Home
-from torchgauge.targets.builds.revision import Revision, checked_out
+from torchgauge.targets.builds.revision import Revision, checked_out, with_environment
 from torchgauge.targets.builds.source import Source
 from torchgauge.targets.runtimes.runtime_options import in_runtime, is_program
 from torchgauge.targets.target import TargetRequest
@@ -33,12 +32,10 @@ ModelWithInputs = tuple[Callable[..., Any], Any]
 PAIR = 2
 
 
-def request_build(
-    request: TargetRequest, label: str = "current", home: Home | None = None
-) -> Build:
-    """Return the build that a request names, for a process that is like this one, or at `home`."""
+def request_build(request: TargetRequest, label: str = "current") -> Build:
+    """Return the build that a request names, for a process that is like this one."""
     source, options = Source.of_request(request), LatencyOptions(train=requested_training(request))
-    return Build(source, options, home, label, request.spec)
+    return Build(source, options, None, label, request.spec)
 
 
 def side_request(request: TargetRequest, spec: str) -> TargetRequest:
@@ -55,9 +52,7 @@ def side_request(request: TargetRequest, spec: str) -> TargetRequest:
     return dataclasses.replace(request, spec=spec, etrecord=request.etrecord if program else None)
 
 
-def object_build(
-    label: str, pair: ModelWithInputs, train: Training | bool | None, home: Home | None = None
-) -> Build:
+def object_build(label: str, pair: ModelWithInputs, train: Training | bool | None) -> Build:
     """Return the build of a model with its inputs. Raises InputError `gate-sides`."""
     if len(pair) != PAIR:
         raise InputError(
@@ -66,11 +61,11 @@ def object_build(
             remedy="Give (model, inputs).",
         )
     source = Source.of_object(*pair, training=bool(train))
-    return Build(source, LatencyOptions(train=Training.resolve(train)), home, label)
+    return Build(source, LatencyOptions(train=Training.resolve(train)), None, label)
 
 
-def revision_build(current: Build, revision: Revision, home: Home) -> Build:
-    """Return the same build as the revision has it, at a home that is led there."""
+def revision_build(current: Build, revision: Revision) -> Build:
+    """Return the same build as the revision has it."""
     request = current.source.target
     assert isinstance(request, TargetRequest)  # noqa: S101 - `request_build` made it
     weights, etrecord = (
@@ -85,7 +80,7 @@ def revision_build(current: Build, revision: Revision, home: Home) -> Build:
     if options.train is not None and isinstance(options.train.loss, NamedLoss):
         loss = NamedLoss(revision.target(options.train.loss.spec))
         options = dataclasses.replace(options, train=dataclasses.replace(options.train, loss=loss))
-    return Build(source, options, home, current.label, current.spec)
+    return Build(source, options, revision.home, f"base ({revision.ref})", current.spec)
 
 
 def gate_targets(
@@ -93,25 +88,15 @@ def gate_targets(
 ) -> Verdict:
     """Return the verdict on a target. Raises what checking out, loading and running raise."""
     current = request_build(request)
-    if base.environment.requirements is not None:
-        progress.start(f"installing {base.environment.requirements}")
-    with environment_home(base.environment) as home:
-        if base.ref is not None:
-            return _gate_revision(base, current, home or Home.current(), options, progress)
-        side = side_request(request, base.target or request.spec)
-        return gate_builds(request_build(side, base.label, home), current, options, progress)
-
-
-def _gate_revision(
-    base: BaseRequest, current: Build, home: Home, options: GateOptions, progress: Progress
-) -> Verdict:
-    assert base.ref is not None  # noqa: S101 - `gate_targets` has seen it
+    if base.target is not None:
+        base_build = request_build(side_request(request, base.target), "base")
+        return gate_builds(base_build, current, options, progress)
+    assert base.ref is not None  # noqa: S101 - `BaseRequest` has one of the two
     progress.start(f"checking out {base.ref}")
-    with checked_out(base.ref, current.spec) as revision:
-        home = revision.led(home)
-        if base.environment.build:
-            home = dataclasses.replace(home, path=(revision_packages(revision), *home.path))
-        base_build = revision_build(current._replace(label=base.label), revision, home)
+    with checked_out(base.ref, request.spec) as revision:
+        if base.environment == "build":
+            revision = with_environment(revision)
+        base_build = revision_build(current, revision)
         current = current._replace(home=Home.current(foreign=str(revision.tree)))
         notes = tuple(
             MeasurementWarning(id="base-note", message=note, probe="gate")
@@ -132,15 +117,15 @@ TOLERANCE = 1e-3
 
 
 def with_outputs(
-    comparison: Comparison, request: TargetRequest, base: BaseRequest, progress: Progress
+    comparison: Comparison, request: TargetRequest, baseline: str, progress: Progress
 ) -> Comparison:
     """Return the comparison with how far the outputs differ, where a side runs in its own runtime.
 
     Both run in a process of their own on the same inputs, those of the model in torch. What fails
     is a warning: the times hold without it.
     """
-    sides = [side_request(request, spec) for spec in (base.target or request.spec, request.spec)]
-    if base.environment.label or not any(in_runtime(side.spec) for side in sides):
+    sides = [side_request(request, spec) for spec in (baseline, request.spec)]
+    if not any(in_runtime(side.spec) for side in sides):
         return comparison
     sides.sort(key=lambda side: in_runtime(side.spec))
     first, other = map(Source.of_request, sides)

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 from torchgauge.analyze.gate.limits import parse_limit
 from torchgauge.analyze.gate.tolerances import USUAL_METRICS, default_tolerance, parse_tolerance
 from torchgauge.errors import InputError, option_conflict, option_invalid
 from torchgauge.records.metric import METRICS, metric
 from torchgauge.records.verdict import Limit, Tolerance
-from torchgauge.targets.builds.environments import Environment
 
 USUAL_BLOCKS = 8
 MOST_BLOCKS = 40
 LEAST_BLOCKS = 3
+BaseEnvironment = Literal["this", "build"]
 
 
 @dataclasses.dataclass(frozen=True)
 class BaseRequest:
-    """The build to gate against: of a git revision, another target, another environment."""
+    """The build that a target is gated against: a git revision of it, or another target.
+
+    `environment` "build" installs what the revision requires into an environment of its own.
+    Raises InputError `option-conflict` where it names neither.
+    """
 
     ref: str | None = None
     target: str | None = None
-    environment: Environment = dataclasses.field(default_factory=Environment)
+    environment: BaseEnvironment = "this"
 
-    @property
-    def label(self) -> str:
-        """What the base is called."""
-        parts = " in ".join(filter(None, (self.ref, self.environment.label)))
-        return f"base ({parts})" if parts else "base"
+    def __post_init__(self) -> None:
+        if self.ref is None and self.target is None:
+            raise option_conflict(
+                "There is nothing to gate against.",
+                "Give --base-ref REF, --base-target TARGET or --baseline run.json.",
+            )
 
 
 def model_and_record(message: str) -> InputError:

@@ -77,13 +77,12 @@ def gate_builds(
     """
     began = time.monotonic()
     records = (first_look(base, progress), first_look(current, progress, options.limits))
-    compared = compare(*records, labels=(base.label, current.label), in_turn=True)
+    compared = compare(*records, labels=(base.label, current.label), across_models=True)
     limits = (judge_limit(limit, records[1]) for limit in options.limits)
     exact = (*_exact(compared, options), *limits)
     gate = _Gate(records, options, compared, exact, notes)
     timing = options.of_kind(timing=True)
-    always = options.time_always or (base.home is not None and base.home.python)
-    if timing and (always or overall(exact) != "fail"):
+    if timing and (options.time_always or overall(exact) != "fail"):
         gate.time(base, current, progress)
     elif timing:
         gate.warn("not-timed", "An exact metric failed, so nothing was timed; --all times anyway.")

@@ -135,7 +135,7 @@ def test_another_model_is_not_compared_unless_on_purpose(changes, parameters, co
     assert judgements(found, "latency") == (judgement,)
     assert any(change.change for change in found.changes) == comparable
     assert bool(found.layers) == comparable
-    assert compare(*sides, noise=QUIET, in_turn=True).timing_comparable
+    assert compare(*sides, noise=QUIET, across_models=True).timing_comparable
 
 
 def test_what_one_side_did_not_record_is_no_change():

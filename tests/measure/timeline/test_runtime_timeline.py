@@ -127,12 +127,9 @@ def test_a_model_and_its_file_return_the_same(path, tmp_path):
         "    return net.eval(), torch.ones(1, 3, 8, 8)\n"
     )
     from torchgauge.api.gates import compare_targets
-    from torchgauge.gates.gate_options import BaseRequest
     from torchgauge.targets.target import TargetRequest
 
-    compared = compare_targets(
-        TargetRequest(str(path)), BaseRequest(target=f"{model}:make"), blocks=3
-    )
+    compared = compare_targets(TargetRequest(str(path)), f"{model}:make", blocks=3)
     assert compared.outputs is not None
     assert compared.outputs.passed, compared.outputs.reason
     assert {"body.0", "body.2", "head"} <= {place.name for place in compared.layers}

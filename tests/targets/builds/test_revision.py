@@ -1,5 +1,6 @@
 """Git revisions in work trees of their own: real repositories, made here."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from torchgauge.errors import InputError
-from torchgauge.targets.builds.environments import revision_packages
-from torchgauge.targets.builds.home import Home, foreign_module
-from torchgauge.targets.builds.revision import checked_out
+from torchgauge.targets.builds.home import foreign_module
+from torchgauge.targets.builds.revision import checked_out, with_environment
 
 
 def git(folder, *arguments):
@@ -68,12 +68,12 @@ def test_paths_lead_into_the_work_tree(repository, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", entries)
     monkeypatch.chdir(repository / "package")
     with checked_out("old") as revision:
-        tree, home = revision.tree, revision.led(Home.current())
-        assert home.path == (
+        tree = revision.tree
+        assert revision.home.path == (
             str(tree), str(packages), str(elsewhere), str(tree / "package"), str(tree / "src"),
         )  # fmt: skip
-        assert home.folder == str(tree / "package")
-        assert home.foreign == str(repository)
+        assert revision.home.folder == str(tree / "package")
+        assert revision.home.foreign == str(repository)
 
 
 def test_torchgauge_and_the_environment_stay_though_they_are_in_the_repository(
@@ -107,7 +107,7 @@ def test_the_repository_is_that_of_the_targets_file(repository, monkeypatch, tmp
     monkeypatch.chdir(tmp_path)
     with checked_out("old", f"{repository}/model.py:make") as revision:
         assert revision.target("project/model.py:make") == f"{revision.tree}/model.py:make"
-        assert revision.led(Home.current()).folder == str(tmp_path)
+        assert revision.home.folder == str(tmp_path)
 
 
 def test_what_was_not_committed_is_said(repository):
@@ -219,8 +219,14 @@ def test_a_check_out_within_the_project_is_not_the_other_build(repository, monke
         made = types.ModuleType("based")
         made.__file__ = str(revision.tree / "model.py")
         monkeypatch.setitem(sys.modules, "based", made)
-        assert foreign_module(Path(revision.led(Home.current()).foreign)) is None
+        assert foreign_module(Path(revision.home.foreign)) is None
         assert foreign_module(revision.tree) == ("based", made.__file__)
+
+
+def test_an_environment_that_is_not_described_cannot_be_built(repository):
+    with pytest.raises(InputError) as caught, checked_out("old") as revision:
+        with_environment(revision)
+    assert caught.value.id == "base-env-empty"
 
 
 @pytest.mark.slow
@@ -233,16 +239,12 @@ def test_an_environment_of_the_revisions_own(repository):
     git(repository, "add", "-A")
     git(repository, "commit", "--quiet", "-m", "packaged")
     with checked_out("HEAD") as revision:
-        packages = revision_packages(revision)
-        assert Path(packages, "model.py").read_text() == "VALUE = 'new'\n"
-        for name in ("setup.py", "requirements.txt"):
-            (revision.tree / name).unlink()
-        with pytest.raises(InputError, match="installing into it failed") as caught:
-            revision_packages(revision)
-        assert "at least one requirement" in caught.value.cause
+        built = with_environment(revision)
+        assert built.home.path[0] == str(built.packages)
+        assert (built.packages / "model.py").read_text() == "VALUE = 'new'\n"
         (revision.tree / "requirements.txt").write_text("no such requirement at all\n")
         with pytest.raises(InputError) as caught:
-            revision_packages(revision)
+            with_environment(revision)
     assert caught.value.id == "base-env-failed"
     assert "no such requirement" in caught.value.cause
-    assert packages.startswith(str(revision.tree.parent))
+    assert os.fspath(built.packages).startswith(str(revision.tree.parent))

@@ -19,11 +19,11 @@ from torchgauge.analyze.capacity.simulation import (
     at_random,
     drawn,
     highest_rate,
-    simulate,
+    simulate_queues,
 )
 from torchgauge.analyze.statistics.autocorrelation import autocorrelation_time, cautious
 from torchgauge.errors import InputError
-from torchgauge.records.serving.capacity_plan import LARGEST_BATCH, ServiceTimes
+from torchgauge.records.serving.capacity_plan import LARGEST_BATCH, Queues, ServiceTimes
 
 Indices = npt.NDArray[np.int64]
 
@@ -61,6 +61,8 @@ class BatchModel:
         stretch: Batches in a row that resemble each other; without it, as measured.
         drift: By how much the speed differs between parts of the measurement, as a relative
             standard deviation; without it, as measured.
+        queues: From which queues workers take. Unknown ones are "bound", and in half of the
+            resamples "one".
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class BatchModel:
         order: Sequence[int] = (),
         stretch: int = 0,
         drift: float | None = None,
+        queues: Queues = "one",
     ) -> None:
+        self.queues = queues
         self.seconds = dict(sorted(seconds.items()))
         self.overhead = overhead
         self.order = np.array(order, dtype=np.int64)
@@ -99,7 +103,7 @@ class BatchModel:
                 "The batches of the record contradict their order.",
                 "The order names other batches than those that have times.",
             )
-        return cls(seconds, times.overhead, times.order)
+        return cls(seconds, times.overhead, times.order, queues=times.queues)
 
     @property
     def uncertain(self) -> bool:
@@ -114,7 +118,8 @@ class BatchModel:
     def run(self, arrivals: Floats, workers: Workers, seed: int) -> Outcome:
         """Simulate requests that arrive at these seconds, in batches of measured sizes."""
         workers = replace(workers, max_batch=min(workers.max_batch, self.largest_batch))
-        served = simulate(arrivals, self._services(seed, workers.max_batch), workers)
+        services = self._services(seed, workers.max_batch)
+        served = simulate_queues(arrivals, services, workers, self.queues, seed)
         return Outcome(served.ends - arrivals + self.overhead, served.busy, served.batches)
 
     def _services(self, seed: int, largest: int) -> list[Iterator[float]]:
@@ -168,7 +173,7 @@ class BatchModel:
 
     def effort(self, workers: Workers) -> float:
         """Return how many requests can be simulated in the time of one of a batch."""
-        if workers.count == workers.max_batch == 1:
+        if workers.places == workers.max_batch == 1:
             return ONE_BY_ONE
         return 1 + PER_LARGER * (workers.max_batch - 1)
 
@@ -194,7 +199,10 @@ class BatchModel:
             picked = {int(size): values[order == size] for size in np.unique(order)}
             seconds = self.seconds | picked
         seconds = {size: speed * values for size, values in seconds.items()}
-        return BatchModel(seconds, self.overhead, order.tolist(), self.stretch, self.drift)
+        queues = self.queues
+        if queues == "unknown":
+            queues = "bound" if generator.integers(2) else "one"
+        return BatchModel(seconds, self.overhead, order.tolist(), self.stretch, self.drift, queues)
 
 
 def _stretch(values: Floats) -> int:

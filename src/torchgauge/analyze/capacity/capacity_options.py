@@ -8,6 +8,7 @@ import math
 
 from torchgauge.analyze.serving.arrival_kinds import arrival_kind, unknown_arrivals
 from torchgauge.errors import InputError, option_invalid
+from torchgauge.records.serving.capacity_plan import Queues
 from torchgauge.records.serving.level import Arrivals
 from torchgauge.records.serving.requests import Goal
 
@@ -34,6 +35,7 @@ class CapacityOptions:
         token_budget: Positions that an iteration of a language model computes at most.
         row: Settings of a sweep's row to plan for, such as "bf16"; empty: the fastest.
         seed: Of what is drawn.
+        queues: From which queues workers take; None: as measured, or unknown.
         effort: How much is simulated: 1 is usual.
 
     Raises InputError `option-invalid`, `arrivals-unknown`, `rate-missing`, `goal-unfit`.
@@ -54,6 +56,7 @@ class CapacityOptions:
     token_budget: int = 2048
     row: str = ""
     seed: int = 0
+    queues: Queues | None = None
     effort: float = 1.0
 
     def __post_init__(self) -> None:

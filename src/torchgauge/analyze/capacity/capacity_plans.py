@@ -5,21 +5,29 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
 
 import msgspec
+import numpy as np
 
 from torchgauge.analyze.capacity import plan_findings
 from torchgauge.analyze.capacity.batch_model import BatchModel
 from torchgauge.analyze.capacity.capacity_options import MOST_WORKERS, CapacityOptions
 from torchgauge.analyze.capacity.knee import headroom, knee
 from torchgauge.analyze.capacity.prediction import Predictor, judged
-from torchgauge.analyze.capacity.server_model import ServerModel
+from torchgauge.analyze.capacity.server_model import MODEL_ERROR, ServerModel
 from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.analyze.capacity.token_model import TokenModel
-from torchgauge.errors import InputError
+from torchgauge.errors import InputError, option_invalid
 from torchgauge.records.environment import Environment
-from torchgauge.records.serving.capacity_plan import CapacityPlan, PlannedSetting, ServiceTimes
-from torchgauge.records.serving.requests import GoalResult, verdict_of_all
+from torchgauge.records.record import Interval
+from torchgauge.records.serving.capacity_plan import (
+    CapacityPlan,
+    PlannedSetting,
+    Queues,
+    ServiceTimes,
+)
+from torchgauge.records.serving.requests import Estimate, GoalVerdict, verdict_of_all
 from torchgauge.records.target import TargetDescription
 
 # Settings beside the one that is needed.
@@ -28,6 +36,8 @@ NEIGHBOURS = 2
 DELAYS = (0.0, 0.5, 1.0, 2.0)
 # How much of the usual is simulated of a setting that is tried.
 TUNING_EFFORT = 0.15
+# Likewise where intervals reach from one kind of queues to another, which is more than chance.
+UNKNOWN_EFFORT = 0.3
 HOUR, MILLION = 3600.0, 1e6
 
 Note = Callable[[str], object]
@@ -39,20 +49,27 @@ class Planner:
     def __init__(
         self, times: ServiceTimes, options: CapacityOptions, note: Note = lambda _: None
     ) -> None:
+        times = msgspec.structs.replace(times, queues=options.queues or times.queues)
+        if times.queues == "unknown":
+            options = dataclasses.replace(options, effort=UNKNOWN_EFFORT * options.effort)
         self.times, self.options, self.note = times, options, note
         self.rate = options.offered
         self.model = model_of(times, options)
         if times.tokens:
             shapes = options.tokens or times.shapes
             self.times = msgspec.structs.replace(times, shapes=shapes)
-        self.predictor = Predictor(self.model, options)
+        self.predictor = Predictor(self.model, options, max(times.error, MODEL_ERROR))
         self.max_batch = _max_batch(times, options, self.model.largest_batch)
         delay = times.max_delay if options.max_delay is None else options.max_delay
         self.max_delay = (delay or 0.0) if self.max_batch > 1 and not times.tokens else 0.0
 
-    def workers(self, count: int) -> Workers:
-        """Return `count` workers as the options set them."""
-        return Workers(count, self.max_batch, self.max_delay, self.times.collects)
+    def workers(
+        self, count: int, max_batch: int | None = None, max_delay: float | None = None
+    ) -> Workers:
+        """Return `count` workers as the options set them, or with these batches."""
+        largest = self.max_batch if max_batch is None else max_batch
+        delay = self.max_delay if max_delay is None else max_delay
+        return Workers(count, largest, delay, self.times.collects, self.times.at_once)
 
     def plan(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan."""
@@ -75,10 +92,18 @@ class Planner:
             fewer = [setting for setting in settings if setting.workers == needed.workers - 1]
             failure = fewer[0] if fewer else self.setting(needed.workers - 1)
         plan = msgspec.structs.replace(
-            plan, needed=needed, settings=tuple(settings), failure=failure, front=front
+            plan,
+            needed=needed,
+            fewest_workers=self._fewest_workers(needed),
+            idle_latency=self._estimate(
+                lambda m: self.times.overhead + 1 / m.highest_rate(Workers())
+            ),
+            highest_rate=self._estimate(lambda model: model.highest_rate(self.workers(1))),
+            settings=tuple(settings),
+            failure=failure,
+            front=front,
         )
-        worker_rate = self.model.highest_rate(self.workers(1))
-        return plan_findings.with_findings(plan, self.options, worker_rate)
+        return plan_findings.with_findings(plan, self.options)
 
     def empty(self, target: TargetDescription, environment: Environment) -> CapacityPlan:
         """Return the plan without any setting."""
@@ -134,27 +159,48 @@ class Planner:
         With workers that may fail, those that are left meet them too. Without goals the queue stays
         finite. None if no number of workers is enough.
         """
-        if self.options.workers is not None:
-            count: int | None = self.options.workers if self._met(self.options.workers) else None
-        else:
-            count = self._count()
-        return None if count is None else self.setting(count, interval=True)
+        count = self.options.workers or self._count()
+        if count is None or (self.options.workers and self._verdict(count) != "met"):
+            return None
+        return self.setting(count, interval=True)
 
     def _count(self) -> int | None:
         """Return the fewest workers that are enough; None where even very many are not."""
-        failures = self.options.failures
-        # Twice as many as all could keep busy with single requests, and some: no request waits.
-        single = 1 / self.model.highest_rate(Workers(1, 1))
-        start = self._start()
-        plenty = 2 * math.ceil(min(self.rate * single, MOST_WORKERS)) + 30
-        begin, limit = start + failures, min(MOST_WORKERS, max(plenty, 2 * start) + failures)
+        begin, limit = self._range()
         if begin > limit or not self._likely(limit):
             return None
         likely = smallest_enough(self._likely, begin, limit)
         # A limit in the interval of so many workers lies in that of fewer too.
-        if not (self._met(likely) or self._met(limit)):
+        if "met" not in (self._verdict(likely), self._verdict(limit)):
             return None
-        return smallest_enough(self._met, likely, limit)
+        return smallest_enough(lambda count: self._verdict(count) == "met", likely, limit)
+
+    def _range(self) -> tuple[int, int]:
+        """Return the fewest workers whose queue stays finite, and so many that no request waits."""
+        failures, start = self.options.failures, self._start()
+        # Twice as many as all could keep busy with single requests, and some; of several queues
+        # some have requests that wait, however many there are.
+        single = 1 / self.model.highest_rate(Workers(1, 1))
+        times = 2 if self.times.queues == "one" else 20
+        plenty = times * math.ceil(min(self.rate * single, MOST_WORKERS)) + 30
+        return start + failures, min(MOST_WORKERS, max(plenty, 2 * start) + failures)
+
+    def _fewest_workers(self, needed: PlannedSetting | None) -> int | None:
+        """Return the fewest workers of which no goal is missed for sure; None if all miss one."""
+        begin, limit = self._range()
+        limit = limit if needed is None else needed.workers
+        if self.options.workers or begin > limit or self._verdict(limit) == "missed":
+            return None
+        return smallest_enough(lambda count: self._verdict(count) != "missed", begin, limit)
+
+    def _estimate(self, figure: Callable[[ServerModel], float]) -> Estimate:
+        """Return a figure of the server, and between which it lies in 95 % of the resamples."""
+        value, interval = figure(self.model), None
+        if self.predictor.resamples:
+            values = [value, *map(figure, self.predictor.resamples)]
+            low, high = np.quantile(values, (0.025, 0.975)).tolist()
+            interval = Interval(low=min(low, value), high=max(high, value))
+        return Estimate(value=value, interval=interval, how="estimated")
 
     def _likely(self, count: int) -> bool:
         """Return whether those that failures leave seem enough, by a quick simulation."""
@@ -165,21 +211,21 @@ class Planner:
             not self.options.goals or headroom(values, self.options.goals) >= 0
         )
 
-    def _met(self, count: int) -> bool:
+    def _verdict(self, count: int) -> GoalVerdict:
         """Return whether whole intervals meet the goals, of those that failures leave too."""
-        for number in {count - self.options.failures, count}:
-            prediction = self.predictor.predict(self.workers(number), self.rate)
-            if prediction is None or not _good(judged(self.options.goals, prediction)):
-                return False
-        return True
+        numbers = {count - self.options.failures, count}
+        predictions = [self.predictor.predict(self.workers(n), self.rate) for n in numbers]
+        if None in predictions:
+            return "missed"
+        goals = self.options.goals
+        return verdict_of_all([r for part in predictions for r in judged(goals, part)]) or "met"
 
     def _front(self, planned: Sequence[PlannedSetting]) -> tuple[PlannedSetting, ...]:
         """Return those that meet the goals and no other beats in knee, latency and workers at once.
 
         Those that are planned already keep their figures, of longer simulations.
         """
-        collects = self.times.collects
-        by_setting = {Workers(s.workers, s.max_batch, s.max_delay, collects): s for s in planned}
+        by_setting = {self.workers(s.workers, s.max_batch, s.max_delay): s for s in planned}
         numbers = sorted({setting.workers for setting in planned})
         sizes = {2**power for power in range(self.model.largest_batch.bit_length())}
         sizes |= {self.max_batch, self.model.largest_batch}
@@ -188,19 +234,15 @@ class Planner:
         if self.times.tokens:
             delays = {0.0}
         options = dataclasses.replace(self.options, effort=TUNING_EFFORT * self.options.effort)
-        predictor = Predictor(self.model, options)
+        predictor = Predictor(self.model, options, self.predictor.error)
         candidates = [
-            Workers(number, size, delay, collects)
+            self.workers(number, size, delay)
             for number in numbers
             for size in sorted(sizes)
             for delay in (sorted(delays) if size > 1 else [0.0])
         ]
         settings = [by_setting.get(w) or self._planned(w, predictor=predictor) for w in candidates]
-        return unbeaten(s for s in settings if s.stable and _good(s.goals))
-
-
-def _good(results: Sequence[GoalResult]) -> bool:
-    return verdict_of_all(results) in ("met", None)
+        return unbeaten(s for s in settings if s.stable and s.verdict in ("met", None))
 
 
 def smallest_enough(is_enough: Callable[[int], bool], begin: int, limit: int) -> int:
@@ -237,8 +279,12 @@ def unbeaten(settings: Iterable[PlannedSetting]) -> tuple[PlannedSetting, ...]:
 def model_of(times: ServiceTimes, options: CapacityOptions) -> ServerModel:
     """Return the model of a server that has these service times.
 
-    Raises InputError `goal-unfit`, `request-too-long`, `no-service-times`.
+    Raises InputError `goal-unfit`, `request-too-long`, `no-service-times`, `option-invalid`.
     """
+    kinds = () if times.tokens else get_args(Queues)
+    if options.queues is not None and options.queues not in kinds:
+        expected = ", ".join(kinds) or "in turn, as requests to a language model go"
+        raise option_invalid(f"Queues are {options.queues}, not {expected}.", "Leave them out.")
     if times.tokens:
         return TokenModel.from_times(times, options.tokens, options.token_budget)
     if not any(part.seconds for part in times.batches):

@@ -28,14 +28,9 @@ def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Es
     highest = predictor.model.highest_rate(workers)
     if not goals or not math.isfinite(highest):
         return None
-
-    def room(load: float) -> float:
-        values = predictor.values(predictor.model, workers, load * highest, resampling=True)
-        return headroom(values, goals)
-
     over, under = FULLEST, 0.0
     for load in LOADS:
-        if room(load) >= 0:
+        if _room(predictor, workers, load * highest) >= 0:
             under = load
             break
         over = load
@@ -43,7 +38,8 @@ def knee(predictor: Predictor, workers: Workers, *, interval: bool = True) -> Es
         return None
     for _ in range(HALVINGS):
         middle = (under + over) / 2
-        under, over = (middle, over) if room(middle) >= 0 else (under, middle)
+        enough = _room(predictor, workers, middle * highest) >= 0
+        under, over = (middle, over) if enough else (under, middle)
     rate, error = _corrected(predictor, workers, (under + over) / 2 * highest)
     if not interval or not predictor.resamples:
         reason = "" if interval else "Only that of the chosen setting has an interval."
@@ -80,13 +76,17 @@ def _corrected(predictor: Predictor, workers: Workers, rate: float) -> tuple[flo
 def _slope(predictor: Predictor, workers: Workers, rate: float) -> float:
     """Return by how much the headroom changes with the rate, from two short simulations."""
     below, above = (
-        headroom(
-            predictor.values(predictor.model, workers, rate * (1 + side), resampling=True),
-            predictor.options.goals,
-        )
-        for side in (-SLOPE_STEP, SLOPE_STEP)
+        _room(predictor, workers, rate * (1 + side)) for side in (-SLOPE_STEP, SLOPE_STEP)
     )
     return (above - below) / (2 * SLOPE_STEP * rate)
+
+
+def _room(
+    predictor: Predictor, workers: Workers, rate: float, model: ServerModel | None = None
+) -> float:
+    """Return the headroom that a short simulation shows, of the measured server or a resample."""
+    values = predictor.values(model or predictor.model, workers, rate, resampling=True)
+    return headroom(values, predictor.options.goals)
 
 
 def figure_of(goal: Goal) -> Figure:
@@ -109,17 +109,12 @@ def _of_resamples(predictor: Predictor, workers: Workers, rate: float) -> list[f
     A server that is so many times as fast has its knee there; what is left of the difference is
     taken off by the slope of the headroom, which near the highest rate is a line.
     """
-    measured = predictor.model
-
-    def room(server: ServerModel, load_rate: float) -> float:
-        values = predictor.values(server, workers, load_rate, resampling=True)
-        return headroom(values, predictor.options.goals)
-
-    own, slope = room(measured, rate), _slope(predictor, workers, rate)
+    highest = predictor.model.highest_rate(workers)
+    own, slope = _room(predictor, workers, rate), _slope(predictor, workers, rate)
     rates = []
     for model in predictor.resamples:
-        moved = rate * model.highest_rate(workers) / measured.highest_rate(workers)
-        difference = room(model, moved) - own if slope < 0 else 0.0
+        moved = rate * model.highest_rate(workers) / highest
+        difference = _room(predictor, workers, moved, model) - own if slope < 0 else 0.0
         near = moved - difference / slope if slope < 0 else moved
         rates.append(max(0.5 * moved, min(1.5 * moved, near)))
     return rates

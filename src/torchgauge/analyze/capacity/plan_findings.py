@@ -24,15 +24,14 @@ OUTSIDE = ("call", "sweep", "profile", "generation")
 UNCERTAIN, NARROW = 0.15, 0.1
 
 
-def with_findings(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> CapacityPlan:
-    """Return the plan with its findings and warnings; `worker_rate` is the highest of one."""
-    findings = tuple(_findings(plan, options, worker_rate))
+def with_findings(plan: CapacityPlan, options: CapacityOptions) -> CapacityPlan:
+    """Return the plan with its findings and warnings."""
+    findings = tuple(_findings(plan, options))
     return msgspec.structs.replace(plan, findings=findings, warnings=tuple(_warnings(plan)))
 
 
-def _findings(
-    plan: CapacityPlan, options: CapacityOptions, worker_rate: float
-) -> Iterator[Finding]:
+def _findings(plan: CapacityPlan, options: CapacityOptions) -> Iterator[Finding]:
+    worker_rate = plan.highest_rate.value if plan.highest_rate is not None else math.inf
     needed, failure = plan.needed, plan.failure
     rate = options.offered
     if needed is None:
@@ -103,6 +102,13 @@ def _none(plan: CapacityPlan, options: CapacityOptions, worker_rate: float) -> t
 
 def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
     setting = plan.needed or next((s for s in plan.settings if s.stable), None)
+    if plan.times.source == "answers":
+        yield MeasurementWarning(
+            id="times-inferred",
+            message="The server tells no service times: they are inferred from when it answered. "
+            "That other workers are like it is assumed.",
+            remedy="Run the load that would refute it: --verify URL, of as many workers.",
+        )
     if plan.times.source in OUTSIDE:
         yield MeasurementWarning(
             id="times-outside-server",
@@ -110,7 +116,7 @@ def _warnings(plan: CapacityPlan) -> Iterator[MeasurementWarning]:
             "and answering them take none of the model's cores.",
             remedy=_in_the_server(plan, setting),
         )
-    if setting is not None and setting.latency is not None:
+    if setting is not None and setting.latency is not None and plan.times.queues != "unknown":
         yield from _uncertain(setting.latency, sum(len(p.seconds) for p in plan.times.batches))
     if plan.discipline == "continuous":
         cache = [part for part in plan.times.tokens if part.stage == "decode"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.server_model import (
+    MODEL_ERROR,
     Figure,
     Outcome,
     ServerModel,
@@ -80,8 +81,10 @@ class Predictor:
     it makes the interval.
     """
 
-    def __init__(self, model: ServerModel, options: CapacityOptions) -> None:
-        self.model, self.options = model, options
+    def __init__(
+        self, model: ServerModel, options: CapacityOptions, error: float = MODEL_ERROR
+    ) -> None:
+        self.model, self.options, self.error = model, options, error
         self._predictions: dict[tuple[Workers, float], Prediction | None] = {}
         self.fractions = sorted(
             {*FRACTIONS, *(g.fraction for g in options.goals if g.fraction is not None)}
@@ -115,7 +118,7 @@ class Predictor:
             outcome.batches,
             *(None if part is None else part[begin:] for part in (outcome.ttft, outcome.tpot)),
         )
-        busy = outcome.busy / (workers.count * seconds) if seconds > 0 else 0.0
+        busy = outcome.busy / (workers.places * seconds) if seconds > 0 else 0.0
         return steady, busy * rate / simulated_rate
 
     def requests(self, workers: Workers, rate: float, *, resampling: bool = False) -> int:
@@ -175,7 +178,7 @@ class Predictor:
         outcome, utilization, count, (values, errors) = run
         factors = self._factors(workers, rate, values)
         estimates = {
-            figure: _estimate(value, factors[figure], errors[figure])
+            figure: _estimate(value, factors[figure], errors[figure], self.error)
             for figure, value in values.items()
         }
         distributions = {
@@ -222,7 +225,7 @@ class Predictor:
         )
 
 
-def _estimate(value: float, factors: Floats, error: float) -> Estimate:
+def _estimate(value: float, factors: Floats, error: float, model_error: float) -> Estimate:
     """Return a figure with the interval that resamples and the simulation leave it."""
     if not len(factors):
         reason = "Too few service times were measured for an interval."
@@ -237,7 +240,8 @@ def _estimate(value: float, factors: Floats, error: float) -> Estimate:
     low, high = np.quantile(factors[np.isfinite(factors)], (0.025, 0.975), method="weibull")
     below = math.hypot(math.log(min(1.0, low)), NORMAL * error)
     above = math.hypot(math.log(max(1.0, high)), NORMAL * error)
-    interval = with_model_error(value, value * math.exp(-below), value * math.exp(above))
+    ends = value * math.exp(-below), value * math.exp(above)
+    interval = with_model_error(value, *ends, model_error)
     return Estimate(value=value, interval=interval, how="estimated")
 
 

@@ -17,7 +17,7 @@ from torchgauge.analyze.serving.rate_trials import one_by_one
 from torchgauge.records.record import Interval
 from torchgauge.records.serving.capacity_plan import Check
 from torchgauge.records.serving.level import Level
-from torchgauge.records.serving.requests import Estimate
+from torchgauge.records.serving.requests import Estimate, Requests
 
 # How far simulation and server differ beside the service times (how a batch fills while the server
 # wakes, and the like): of 40 levels of servers whose batches took given times 95 % were within
@@ -72,10 +72,10 @@ class ServerModel(Protocol):
         """Return the server as another measurement of the same length might have shown it."""
 
 
-def with_model_error(value: float, low: float, high: float) -> Interval:
+def with_model_error(value: float, low: float, high: float, error: float = MODEL_ERROR) -> Interval:
     """Return the interval of a simulated figure between these ends, with what the model errs."""
     below, above = (
-        math.hypot(math.log(end / value), math.log1p(MODEL_ERROR)) if value > 0 < end else 0.0
+        math.hypot(math.log(end / value), math.log1p(error)) if value > 0 < end else 0.0
         for end in (min(low, value), max(high, value))
     )
     return Interval(low=value * math.exp(-below), high=value * math.exp(above))
@@ -117,6 +117,19 @@ def checks(model: ServerModel, level: Level, workers: Workers, seed: int = 0) ->
         if steady.sum() * (1 - fraction) >= 5
         and len(times := [part[steady] for run in runs if (part := run.times(metric)) is not None])
     )
+
+
+def known_columns(requests: Requests, *names: str) -> Floats:
+    """Return columns of the requests that have all of these, in the order of the first."""
+    rows = zip(*(getattr(requests, name) for name in names), strict=False)
+    values = sorted(row for row in rows if None not in row)
+    return np.array(values, dtype=np.float64).reshape(-1, len(names)).T
+
+
+def met_idle(sent: Floats, last: Floats) -> npt.NDArray[np.bool_]:
+    """Return which requests were sent when all earlier ones were answered."""
+    answered: npt.NDArray[np.bool_] = sent[1:] >= np.maximum.accumulate(last)[:-1]
+    return np.append(np.ones(len(sent[:1]), dtype=np.bool_), answered)
 
 
 def _answered(level: Level) -> tuple[Floats, dict[str, Floats], npt.NDArray[np.bool_]]:

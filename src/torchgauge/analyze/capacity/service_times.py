@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from torchgauge.analyze.capacity.answered_times import inferred_times
 from torchgauge.analyze.capacity.batch_model import BatchModel
-from torchgauge.analyze.capacity.capacity_options import CapacityOptions
+from torchgauge.analyze.capacity.server_model import known_columns, met_idle
 from torchgauge.analyze.capacity.simulation import Floats, Workers
 from torchgauge.analyze.generation.predictions import cache_bytes
 from torchgauge.analyze.generation.stage_points import fitted_cells
@@ -46,7 +47,7 @@ def service_times(record: Record, row: str = "") -> ServiceTimes:
             remedy="Leave --row out.",
         )
     if isinstance(record, Serving):
-        return _of_serving(record)
+        return next(ways_to_batch(record))
     if isinstance(record, Generation):
         return _of_generation(record)
     if isinstance(record, Profile) and record.latency is not None:
@@ -68,31 +69,33 @@ def _of_serving(serving: Serving) -> ServiceTimes:
     times, served = serving.service_times, serving.served_by
     if times is None or not times.batches:
         batches, order = of_requests(level.requests for level in serving.levels)
-        if not batches:
-            message = "This server does not say how long it computes: there are no service times."
-            raise _none(message)
         times = ServiceTimes(
             source="call" if served.kind == "call" else "server", batches=batches, order=order,
             max_batch=served.max_batch, max_delay=served.max_delay, workers=served.workers or 1,
         )  # fmt: skip
-    largest = times.max_batch or times.batches[-1].batch
+    largest = times.max_batch or max((part.batch for part in times.batches), default=1)
     overhead = times.overhead or _overhead(serving, largest, times.max_delay)
     return replace(times, max_batch=largest, overhead=overhead)
 
 
-def ways_to_batch(serving: Serving, options: CapacityOptions) -> Iterator[ServiceTimes]:
+def ways_to_batch(
+    serving: Serving, max_batch: int | None = None, max_delay: float | None = None
+) -> Iterator[ServiceTimes]:
     """Yield the service times of a record with each way in which its server may batch.
 
-    An endpoint does not tell whether its delay begins when a worker collects. How long that is was
-    said with its load or with the plan; else it is as long as requests waited that met the server
-    idle, or these spent that time elsewhere.
+    Of a server that tells none they are inferred. An endpoint does not tell whether its delay
+    begins when a worker collects. How long that is was said with its load or with the plan; else it
+    is as long as requests waited that met the server idle, or these spent that time elsewhere.
     """
     times = _of_serving(serving)
-    largest = max(times.max_batch or 1, options.max_batch or 1)
+    known_delay = max_delay if times.max_delay is None else times.max_delay
+    if not times.batches:
+        yield from inferred_times(serving, known_delay)
+        return
+    largest = max(times.max_batch or 1, max_batch or 1)
     if serving.served_by.kind != "endpoint" or times.batches[-1].batch == 1:
         yield times
         return
-    known_delay = options.max_delay if times.max_delay is None else times.max_delay
     for delay in (0.0, times.overhead) if known_delay is None else (known_delay,):
         overhead = _overhead(serving, largest, delay)
         for collects in (False, True) if delay else (False,):
@@ -108,21 +111,10 @@ def _overhead(serving: Serving, max_batch: int | None, max_delay: float | None) 
     none where batches have one request.
     """
     delay = (max_delay or 0.0) if (max_batch or 1) > 1 else 0.0
-    outside = []
+    outside: list[float] = []
     for level in serving.levels:
-        requests = level.requests
-        rows = sorted(
-            (sent, last, took)
-            for sent, last, took in zip(
-                requests.sent, requests.last, requests.service, strict=False
-            )
-            if sent is not None and last is not None and took is not None
-        )
-        answered = 0.0
-        for sent, last, took in rows:
-            if sent >= answered:
-                outside.append(last - sent - took)
-            answered = max(answered, last)
+        sent, last, took = known_columns(level.requests, "sent", "last", "service")
+        outside += (last - sent - took)[met_idle(sent, last)].tolist()
     return max(0.0, statistics.median(outside) - delay) if outside else 0.0
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from torchgauge import units
+from torchgauge.analyze.capacity.answered_times import distance, judge_inferred
 from torchgauge.analyze.capacity.batch_model import BatchModel
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
 from torchgauge.analyze.capacity.capacity_plans import Planner
-from torchgauge.analyze.capacity.server_model import FAR_OF_PLAN, ServerModel, checks, unlike
+from torchgauge.analyze.capacity.server_model import (
+    FAR_OF_PLAN,
+    ServerModel,
+    checks,
+    known_columns,
+    unlike,
+)
 from torchgauge.analyze.capacity.service_times import cells_of_row, service_times, ways_to_batch
-from torchgauge.analyze.capacity.simulation import Floats, Workers
+from torchgauge.analyze.capacity.simulation import Workers
 from torchgauge.analyze.capacity.token_model import TokenModel
 from torchgauge.errors import InputError
 from torchgauge.records.generation.generation import Generation
@@ -66,9 +71,11 @@ def plan(
     reason = ""
     if isinstance(record, Serving):
         note("the levels of load")
-        ways = ways_to_batch(record, options)
+        ways = ways_to_batch(record, options.max_batch, options.max_delay)
         attempts = [(way, *level_checks(record, way, options.seed)) for way in ways]
-        times, all_checks, reason = min(attempts, key=lambda way: _distance(way[1]))
+        times, all_checks, reason = min(attempts, key=lambda way: distance(way[1]))
+        if times.source == "answers":
+            times, reason = judge_inferred(attempts)
         if record.served_by.max_delay is None and options.max_delay is None:
             of_delay = _of_delay(times.max_delay)
     planner = Planner(times, options, note)
@@ -78,12 +85,6 @@ def plan(
     planned = planner.plan(target, record.environment)
     warnings = (*planned.warnings, *of_delay, *_of_other_rows(record, times, options.row))
     return msgspec.structs.replace(planned, checks=all_checks, warnings=warnings)
-
-
-def _distance(all_checks: tuple[Check, ...]) -> float:
-    """Return by how much predictions are off, as the sum of logarithms of ratios."""
-    ratios = (check.measured.value / check.predicted.value for check in all_checks)
-    return sum(abs(math.log(ratio)) for ratio in ratios if ratio > 0)
 
 
 def _of_delay(delay: float | None) -> Iterator[MeasurementWarning]:
@@ -153,12 +154,15 @@ class VerifyingLoad(NamedTuple):
     rate: float
 
 
-def verifying_load(plan: CapacityPlan, cores: int | None) -> VerifyingLoad:
+def verifying_load(
+    plan: CapacityPlan, cores: int | None, workers: int | None = None
+) -> VerifyingLoad:
     """Return the load to run on a machine with `cores`; one is left to who sends.
 
     Fewer workers have their share of the rate, and a prediction of their own. An endpoint (`cores`
-    None) has those that were planned. Raises InputError `verify-unfit` for a plan without a stable
-    setting, and of continuous batching for requests of several lengths or a target.
+    None) has `workers`, by default those that were planned. Raises InputError `verify-unfit` for a
+    plan without a stable setting, and of continuous batching for requests of several lengths or a
+    target.
     """
     setting = plan.needed or next((s for s in plan.settings if s.stable), None)
     if setting is None:
@@ -168,9 +172,8 @@ def verifying_load(plan: CapacityPlan, cores: int | None) -> VerifyingLoad:
         raise unfit("The reference server has no continuous batching.", remedy)
     if len(plan.times.shapes) > 1:
         raise unfit("Its requests have several lengths.", "Give one pair of --tokens.")
-    if cores is None:
-        return VerifyingLoad(setting, setting.workers, setting.rate)
-    workers = min(setting.workers, max(1, cores - 1))
+    available = workers if cores is None else max(1, cores - 1)
+    workers = min(setting.workers, available or setting.workers)
     return VerifyingLoad(setting, workers, setting.rate * workers / setting.workers)
 
 
@@ -296,23 +299,19 @@ def _shed(level: Level) -> str:
 
 
 def _overtaken(level: Level, workers: Workers) -> str:
-    requests = level.requests
-    rows = [
-        (sent, last - took, took)
-        for sent, last, took in zip(requests.sent, requests.last, requests.service, strict=False)
-        if sent is not None and last is not None and took is not None
-    ]
-    if len(rows) < FEWEST_REQUESTS:
+    sent, last, took = known_columns(level.requests, "sent", "last", "service")
+    if len(sent) < FEWEST_REQUESTS:
         return ""
-    sent, began, took = np.array(sorted(rows)).T
+    began = last - took
     # By so much a begin may seem earlier: the way of the answer, readings of two clocks, and what
     # a client that is late to send is late to read.
     late = 0.0 if level.client is None else level.client.lateness_p99 or 0.0
     slack = max(EARLIER, MARGIN * float(np.median(took)), LATE * late)
-    latest = np.maximum.accumulate(began)
-    early = began < latest - slack
+    begins_last = began >= np.maximum.accumulate(began)
+    latest = np.maximum.accumulate(np.where(begins_last, np.arange(len(began)), 0))
+    early = began < began[latest] - slack
     # Of requests that were sent together, any may be first.
-    sent_later = sent > sent[np.maximum.accumulate(_argmax_so_far(began))] + EARLIER
+    sent_later = sent > sent[latest] + EARLIER
     share = float((early & sent_later).mean())
     if share <= EARLIER_SHARE:
         return ""
@@ -321,9 +320,3 @@ def _overtaken(level: Level, workers: Workers) -> str:
         f"At {level.label} {units.percent(share)} of the requests began before one that was sent "
         f"earlier: the server does not keep their order{several}."
     )
-
-
-def _argmax_so_far(values: Floats) -> npt.NDArray[np.int64]:
-    """Return, for each position, where the largest value up to it is."""
-    is_record = values >= np.maximum.accumulate(values)
-    return np.where(is_record, np.arange(len(values)), 0)

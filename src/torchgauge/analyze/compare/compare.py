@@ -9,13 +9,7 @@ import msgspec
 
 from torchgauge.analyze.compare.compare_locations import ComparedLocations, compare_locations
 from torchgauge.analyze.compare.compared_memory import WITHIN_SPREAD, measured_differently, spread
-from torchgauge.analyze.compare.differences import (
-    MODEL,
-    differences,
-    other_model,
-    side_of,
-    without_objections,
-)
+from torchgauge.analyze.compare.differences import MODEL, differences, other_model, side_of
 from torchgauge.analyze.gate.evidence import disturbed, few_samples
 from torchgauge.analyze.gate.stored import HostNoise, corrected, min_repeats, uncalibrated, welch
 from torchgauge.analyze.latency.metrics_by_process import by_process
@@ -39,22 +33,20 @@ def compare(
     *,
     labels: tuple[str, str] = ("baseline", "current"),
     noise: HostNoise | None = None,
-    in_turn: bool = False,
+    across_models: bool = False,
 ) -> Comparison:
     """Return what changed between two records; exact metrics first.
 
     `noise` is what sessions of this host differ by; None stands for a host that was never
     calibrated, of which a floor of 20 % is assumed. Times are judged between the same machine,
     software and settings alone; elsewhere both are shown, without a change. Of two models nothing
-    is judged. Builds that run `in_turn` on one machine may differ in all of these: their models or
-    environments are what is compared.
+    is judged unless they are compared on purpose (`across_models`).
     """
     differing = differences(
         (baseline.target, current.target), (baseline.environment, current.environment)
     )
-    differing = (
-        without_objections(differing) if in_turn else (*other_model(baseline, current), *differing)
-    )
+    if not across_models:
+        differing = (*other_model(baseline, current), *differing)
     noise = noise or uncalibrated()
     circumstances = _Circumstances(baseline, current, differing, noise)
     figures_by_name = (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-import msgspec
+from collections.abc import Iterator
 
 from torchgauge.records.comparison import Difference, Side
 from torchgauge.records.environment import Environment, Machine, Settings, Software
@@ -40,16 +38,6 @@ def differences(
         *_target(*targets),
     ]
     return tuple(sorted(differing, key=lambda difference: not difference.timing))
-
-
-def without_objections(differing: Sequence[Difference]) -> tuple[Difference, ...]:
-    """Return the differences where environments are what is compared: they forbid nothing."""
-    return tuple(
-        msgspec.structs.replace(difference, timing=False, work=False)
-        if difference.part in ("software", "settings")
-        else difference
-        for difference in differing
-    )
 
 
 def other_model(baseline: Profile, current: Profile) -> tuple[Difference, ...]:

@@ -21,7 +21,6 @@ from torchgauge.targets.runtimes.runtime_options import (
 
 if TYPE_CHECKING:
     from torchgauge.records.verdict import Limit
-    from torchgauge.targets.builds.environments import Environment
     from torchgauge.targets.target import TargetRequest
 
 
@@ -45,28 +44,6 @@ def add_threshold(group: argparse._ArgumentGroup, examples: str = THRESHOLDS) ->
         help=f"limits such as {examples}; exit code 3 if one is exceeded, "
         "4 if one cannot be decided",
     )
-
-
-def add_environment(group: argparse._ArgumentGroup) -> None:
-    """Declare in which other environment the base runs."""
-    group.add_argument(
-        "--base-python",
-        metavar="PYTHON",
-        help="the interpreter of another environment, which runs the base: OTHER/bin/python",
-    )
-    group.add_argument(
-        "--base-requirements",
-        metavar="FILE",
-        help="run the base in an environment of what this file asks pip for; it is kept",
-    )
-
-
-def base_environment(options: argparse.Namespace) -> Environment:
-    """Return the environment of the base. Raises InputError `option-conflict`."""
-    from torchgauge.targets.builds.environments import Environment
-
-    build = getattr(options, "base_env", "this") == "build"
-    return Environment(options.base_python, options.base_requirements, build)
 
 
 # Of every command that opens a model.

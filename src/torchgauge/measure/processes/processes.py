@@ -2,6 +2,8 @@
 
 A child leads a process group of its own (Linux), which a terminal's Ctrl-C does not reach: this
 process passes it on. Elsewhere it reaches both, and the child takes the first only (see `child`).
+
+A temporary folder for messages between this process and a fresh one.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -111,11 +112,11 @@ def ask(
     longest = time_limit(options)
     limit = longest if limit is None else min(limit, longest)
     with fresh_folder() as folder:
-        python = write_request(folder / "request", (source, options, work), home)
+        write_request(folder / "request", (source, options, work), home)
         if server is not None and server.serves(home, variables):
             end = server.run(folder, limit)
         else:
-            end = _run(folder, limit, python, variables)
+            end = _run(folder, limit, variables)
         return answer_of(kind, end, folder, limit)
 
 
@@ -143,20 +144,17 @@ def answer_of(kind: type[T], end: ChildEnd, folder: Path, limit: float) -> tuple
 
 def write_request(
     path: Path, request: Request[Any, Any] | tuple[Source, None, None], home: Home | None = None
-) -> str:
+) -> None:
     """Write what a child reads: where its code lives, the settings, what to measure and how.
 
-    In another environment a target that is loaded there has that environment's own settings, as it
-    has for the user. Returns the interpreter that is to run the child. Raises InputError
-    `not-picklable`; OSError where it cannot be written.
+    Raises InputError `not-picklable`; OSError where it cannot be written.
     """
     home = home or Home.current()
-    own_settings = home.python and request[0].is_request
     # Three pickles, in the order in which the child can read them: see `child`.
     with path.open("wb") as file:
         place = {"path": list(home.path), "folder": home.folder, "foreign": home.foreign}
         cloudpickle.dump(place, file)
-        cloudpickle.dump({} if own_settings else settings.read(), file)
+        cloudpickle.dump(settings.read(), file)
         try:
             with deeper(recursion_limit()):
                 cloudpickle.dump(request, file)
@@ -169,17 +167,15 @@ def write_request(
                 cause=text_of(error),
                 remedy="Use processes=1, or name it as file.py:factory on the command line.",
             ) from error
-    return home.python or sys.executable
 
 
-def _run(folder: Path, limit: float, python: str, variables: Mapping[str, str]) -> ChildEnd:
+def _run(folder: Path, limit: float, variables: Mapping[str, str]) -> ChildEnd:
     # What the user's model prints must not land in our standard output (it may be JSON). A file
     # for its errors, because a pipe stays open as long as any process that the model started.
     with (
         (folder / "stderr").open("wb") as stderr,
         worker(
             *(CHILD, str(folder), str(os.getpid()), "answer"),
-            python=python,
             variables=variables,
             stdin=NOWHERE,
             stdout=NOWHERE,

@@ -42,7 +42,7 @@ ASK_LIMIT = 300.0
 
 
 class Build(NamedTuple):
-    """One side of a comparison: its target, how it is run, where it runs, its name.
+    """One side of a comparison: its target, how it is run, where its code lives, its name.
 
     `spec` is the target as the user wrote it, which a work tree's path must not hide. `variables`
     are added to the environment of its processes.
@@ -192,7 +192,7 @@ def waiting(
     `child-failed` where the server died.
     """
     folder.mkdir()
-    python = write_request(folder / "request", (build.source, build.options, None), build.home)
+    write_request(folder / "request", (build.source, build.options, None), build.home)
     if server is not None:
         forked = server.start(folder)
         try:
@@ -205,7 +205,6 @@ def waiting(
         (folder / "stderr").open("wb") as stderr,
         worker(
             *(CHILD, str(folder), str(os.getpid()), "wait"),
-            python=python,
             variables=build.variables,
             stderr=stderr,
         ) as child,

@@ -16,6 +16,11 @@ LARGEST_BATCH = 65_536
 """Requests of the largest batch that is believed: a server may name any."""
 
 
+Queues = Literal["one", "bound", "random", "unknown"]
+"""Whether workers take from one queue, or each has its own: of the connections bound to it, or of
+what comes to it at random."""
+
+
 class BatchTimes(Record, frozen=True, kw_only=True):
     """Seconds that a batch of `batch` requests took, one value per batch that ran."""
 
@@ -46,8 +51,9 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
     """Service times of one worker.
 
     Attributes:
-        source: Where they are from: "server" (its own clock under load), "call" (the client's clock
-            around calls), "sweep", "profile", "generation" or "file".
+        source: Where they are from: "server" (its own clock under load), "answers" (when a server
+            answered a load that tells none), "call" (the client's clock around calls), "sweep",
+            "profile", "generation" or "file".
         batches: By batch size, ascending.
         order: The sizes of all batches in the order in which they ran; empty: size after size.
         tokens: Of prefill and decode, for continuous batching.
@@ -59,9 +65,12 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
         collects: Whether these begin when a free worker takes the batch's first request, as in
             LitServe and Ray Serve; else when that came, as in Triton.
         workers: Workers that shared the load when these were measured.
+        at_once: Requests that each takes at once, as fast as one alone.
+        queues: From which queues several take.
+        error: By how much simulations of the levels are off on average, where times are inferred.
     """
 
-    source: Literal["server", "call", "sweep", "profile", "generation", "file"]
+    source: Literal["server", "answers", "call", "sweep", "profile", "generation", "file"]
     batches: tuple[BatchTimes, ...] = ()
     order: tuple[int, ...] = ()
     tokens: tuple[TokenTimes, ...] = ()
@@ -72,6 +81,9 @@ class ServiceTimes(Record, frozen=True, kw_only=True):
     max_delay: float | None = None
     collects: bool = False
     workers: int = 1
+    at_once: int = 1
+    queues: Queues = "one"
+    error: float = 0.0
     how: How = "measured"
 
 
@@ -148,6 +160,10 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
         failures: Workers that may fail while the goals are met.
         token_budget: Positions that an iteration computes at most, of continuous batching.
         needed: The setting that meets them with the fewest workers; None where none does.
+        fewest_workers: The fewest that may be enough: fewer miss a goal for sure. None where none
+            are, and where a number was given.
+        idle_latency: Seconds of a request that no other delays.
+        highest_rate: Requests per second that a worker answers at most.
         settings: Every setting that was simulated around it, in order of workers.
         failure: What is left of `needed` with a worker less, at the same rate.
         front: With `--tune`: the settings that no other beats in knee, latency and workers at once.
@@ -167,6 +183,9 @@ class CapacityPlan(Exported, frozen=True, kw_only=True):
     failures: int = 0
     token_budget: int | None = None
     needed: PlannedSetting | None = None
+    fewest_workers: int | None = None
+    idle_latency: requests.Estimate | None = None
+    highest_rate: requests.Estimate | None = None
     settings: tuple[PlannedSetting, ...] = ()
     failure: PlannedSetting | None = None
     front: tuple[PlannedSetting, ...] = ()

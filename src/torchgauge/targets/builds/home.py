@@ -1,4 +1,4 @@
-"""Where a build runs: its interpreter, and paths that it needs before it can import the code."""
+"""Where a build's code lives: paths that a fresh process needs before it can import the code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ CHECKED_OUT = "torchgauge-base-"  # how the folders of revisions begin
 class Home:
     """The `sys.path` and working folder of a process, and where none of its modules may be from.
 
-    `foreign` is the folder of the other build, "" where there is none to keep apart from. `python`
-    is the interpreter of another environment, "" for this one.
+    `foreign` is the folder of the other build, "" where there is none to keep apart from.
     """
 
     path: tuple[str, ...]
     folder: str
     foreign: str = ""
-    python: str = ""
 
     @staticmethod
     def current(foreign: str = "") -> Home:

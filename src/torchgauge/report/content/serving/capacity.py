@@ -16,6 +16,7 @@ from torchgauge.report.notebook import serving_charts
 LABEL = 13
 SOURCES = {
     "server": "the server's own clock under load",
+    "answers": "when a load was answered, by a server that tells none",
     "call": "calls of the target, one after the other",
     "sweep": "a sweep of batch sizes",
     "profile": "a profile, one call a request",
@@ -23,9 +24,15 @@ SOURCES = {
     "file": "a file",
 }
 DISCIPLINES = {
-    "batches": "one queue, workers take batches",
-    "one by one": "one queue, workers take single requests",
+    "batches": "workers take batches",
+    "one by one": "workers take single requests",
     "continuous": "continuous batching, requests go to the workers in turn",
+}
+QUEUES = {
+    "one": "one queue",
+    "bound": "connections are bound to a worker",
+    "random": "requests go to the workers at random",
+    "unknown": "one queue, or connections are bound to a worker: figures show the latter",
 }
 TONES: dict[str, doc.Tone] = {"met": "good", "missed": "bad", "unclear": "doubtful"}
 NO_END = "queue grows without end"
@@ -132,7 +139,15 @@ def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     yield "service times", ", ".join(parts)
     budget = "" if plan.token_budget is None else f", {plan.token_budget:,} positions at once"
     collects = ", a delay begins when a worker takes the first" if times.collects else ""
-    yield "server", DISCIPLINES[plan.discipline] + budget + collects
+    yield "server", discipline_text(plan) + budget + collects
+    if plan.idle_latency is not None and plan.highest_rate is not None:
+        bounds, rate_text = plan.highest_rate.interval, words.rate(plan.highest_rate.value)
+        within = "" if bounds is None else f"  {words.rate(bounds.low)} … {words.rate(bounds.high)}"
+        latency_text = f"{units.time(plan.idle_latency.value, 3)}{_within(plan.idle_latency)}"
+        yield (
+            "a worker",
+            f"{latency_text} of a request alone, {rate_text}{within} requests/s at most",
+        )
     if plan.failures:
         yield "headroom", f"{plan.failures:,} worker{'s' * (plan.failures != 1)} may fail"
     rate = "" if plan.arrivals.rate is None else f"{words.rate(plan.arrivals.rate)} requests/s, "
@@ -145,9 +160,28 @@ def _facts(plan: CapacityPlan) -> Iterator[tuple[str, str]]:
     yield "machine", f"{machine.cpu}, {machine.cpu_quota or machine.usable_cores:g} cores"
 
 
+def discipline_text(plan: CapacityPlan) -> str:
+    """Return in which order requests are taken: "one queue, workers take batches"."""
+    text = DISCIPLINES[plan.discipline]
+    if plan.discipline == "continuous":
+        return text
+    at_once = f", {plan.times.at_once:,} at once each" * (plan.times.at_once > 1)
+    return f"{QUEUES[plan.times.queues]}, {text}{at_once}"
+
+
 def _shapes(shapes: Sequence[tuple[int, int]]) -> str:
     texts = [f"{prompt:,} + {answer:,}" for prompt, answer in shapes]
     return f"{', '.join(texts)} tokens of prompt and answer{', in turn' * (len(shapes) > 1)}"
+
+
+def workers_text(plan: CapacityPlan) -> str:
+    """Return how many workers are needed, from those that may be enough: "2 to 3"."""
+    enough = plan.needed.workers if plan.needed is not None else 0
+    return (
+        f"{plan.fewest_workers:,} to {enough:,}"
+        if (plan.fewest_workers or enough) < enough
+        else f"{enough:,}"
+    )
 
 
 def in_short(plan: CapacityPlan) -> Iterator[tuple[str, doc.Detailed]]:
@@ -157,7 +191,7 @@ def in_short(plan: CapacityPlan) -> Iterator[tuple[str, doc.Detailed]]:
         reason = plan.refused or next((finding.title for finding in plan.findings), "")
         yield "workers", doc.Detailed("unknown" if plan.refused else "none", f"  {reason}")
         return
-    yield "workers", doc.Detailed(f"{needed.workers:,}", f"  {setting_name(needed)}")
+    yield "workers", doc.Detailed(workers_text(plan), f"  {setting_name(needed)}")
     for label, metric, fraction in WAITS:
         if (figure := words.estimate_of(needed, metric, fraction)) is not None:
             yield label, doc.Detailed(units.time(figure.value, 3), _within(figure))

@@ -142,7 +142,7 @@ def _facts(plan: CapacityPlan) -> Iterator[list[str]]:
         yield ["goals", ", ".join(map(words.goal, plan.goals)), ""]
     workers = f"{plan.times.workers:,} worker{'s' * (plan.times.workers != 1)}"
     yield ["service times", capacity.SOURCES[plan.times.source], f"{plan.times.how} with {workers}"]
-    yield ["discipline", capacity.DISCIPLINES[plan.discipline], ""]
+    yield ["discipline", capacity.discipline_text(plan), ""]
 
 
 def arrivals_text(arrivals: Arrivals) -> str:
@@ -158,7 +158,9 @@ def _figures(plan: CapacityPlan) -> Iterator[dict[str, str]]:
             note = "no setting that was simulated meets the goals"
             yield _card("workers needed", units.UNKNOWN, note, "")
         return
-    yield _card("workers needed", f"{needed.workers:,}", capacity.setting_name(needed), "estimated")
+    yield _card(
+        "workers needed", capacity.workers_text(plan), capacity.setting_name(needed), "estimated"
+    )
     yield from _latency_cards(needed)
     if needed.knee is not None:
         ends = needed.knee.interval
@@ -274,7 +276,7 @@ def method(plan: CapacityPlan) -> dict[str, Any]:
         ["Capacity", [*WORDS]],
         ["How a figure is known", [*page_method.KINDS]],
         ["Simulation", [
-            ["discipline", capacity.DISCIPLINES[plan.discipline], ""],
+            ["discipline", capacity.discipline_text(plan), ""],
             ["arrivals", arrivals_text(plan.arrivals), f"seed {plan.arrivals.seed}"],
             ["service times", capacity.SOURCES[plan.times.source], plan.times.how],
             ["overhead", units.time(plan.times.overhead, 3), "a request, outside of its batch"],
