@@ -27,7 +27,8 @@ test: $(VENV)/dev
 test-thorough: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not slow and not gpu and not attack and not browser"
 
-# What `make test` runs, with another release of torch: TORCH=2.14.1. Delete its environment after.
+# What `make test` runs, with another release of torch: TORCH=2.14.1. `make clean TORCH=2.14.1` deletes
+# its environment, of 6 GB where torch brings CUDA.
 test-torch:
 	@test -n "$(TORCH)" || { echo "Say which: make test-torch TORCH=2.14.1" >&2; exit 1; }
 	$(MAKE) test TORCH=$(TORCH)

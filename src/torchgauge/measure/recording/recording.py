@@ -277,6 +277,7 @@ def _end_forks_early() -> None:
 
 
 def _broken(error: BaseException) -> MeasurementError:
+    profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
     return MeasurementError(
         "torch's profiler does not begin a recording.",
         id="profiler-broken",
