@@ -9,13 +9,14 @@ import pytest
 import torch
 from tests.support.fakes import FakeClock
 
+from torchgauge import torch_private
 from torchgauge.errors import MeasurementError
 from torchgauge.measure.recording import recording
 from torchgauge.readers.kineto.kineto import read_events
 
 
 def test_a_torch_without_the_newer_switch_records_the_same(monkeypatch):
-    newest = recording._ExperimentalConfig
+    newest = torch_private.RecordingConfig
     asked = []
 
     def older(**switches):
@@ -26,7 +27,7 @@ def test_a_torch_without_the_newer_switch_records_the_same(monkeypatch):
         return newest(**switches)
 
     expected = names()
-    monkeypatch.setattr(recording, "_ExperimentalConfig", older)
+    monkeypatch.setattr(torch_private, "RecordingConfig", older)
     assert names() == expected
     assert "aten::matmul" in expected
     assert asked[-1] == {"profile_all_threads": False, "capture_overload_names": False}
@@ -118,7 +119,12 @@ def test_a_profiler_that_never_begins_is_an_error_with_a_remedy(monkeypatch):
         "Measure in a process of its own.",
     )
     monkeypatch.undo()
+    waits = threading.Event()
+    thread = threading.Thread(target=waits.wait, daemon=True)
+    thread.start()  # another thread, which could have begun a recording
     assert "aten::matmul" in names()
+    waits.set()
+    thread.join()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

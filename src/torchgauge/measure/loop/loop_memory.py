@@ -44,7 +44,7 @@ class LoopMemoryWatch(internals.DispatchMode):
     """
 
     def __init__(self, modules: LoopModules, kind: Callable[[], str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._modules = modules
         self._kind = kind
         self._thread = threading.get_ident()
@@ -87,7 +87,7 @@ class LoopMemoryWatch(internals.DispatchMode):
         self._step = ended
         self._begin_step()
         with observed(self):
-            self.__enter__()  # type: ignore[no-untyped-call]
+            self.__enter__()
             self.on = True
             try:
                 yield

@@ -43,7 +43,7 @@ class LiveBytes(internals.DispatchMode):
     """
 
     def __init__(self, existing: Iterable[torch.Tensor], *, workspaces: bool = True) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.lives = BlockLifetimes()
         self.unknown: set[str] = set()
         self._workspaces = workspaces

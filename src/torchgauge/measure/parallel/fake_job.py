@@ -16,16 +16,12 @@ from typing import Any
 import torch
 from torch import distributed as dist
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
-from torch.distributed.tensor.placement_types import _StridedShard
 
+from torchgauge import torch_private
 from torchgauge.errors import InputError, MeasurementError
 from torchgauge.signals import replaced, restoring
-from torchgauge.version import torch_unsupported
 
 _SEQUENCE = 2  # of (batch, heads, sequence, features), as torch's own
-_FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default  # noqa: SLF001
-_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default  # noqa: SLF001
 
 
 @restoring
@@ -35,9 +31,7 @@ def ring_attention() -> Iterator[None]:
     It knows CUDA's kernels only, and gathers whole sequences for any other. Attention that has no
     ring raises InputError `attention-unsupported`.
     """
-    from torch.distributed.tensor.experimental._context_parallel import _attention
-
-    torchs: Any = _attention
+    torchs: Any = torch_private.ring_attention
     style = torchs._ContextParallel  # noqa: SLF001 - what both of its interfaces call
     originals = style.sdpa_output_fn, style.flex_input_fn
     by_ring = False
@@ -60,7 +54,7 @@ def ring_attention() -> Iterator[None]:
         by_ring = False
         return originals[0](*args, **kwargs)
 
-    handlers = {_FORWARD: forward, _BACKWARD: backward}
+    handlers = {torch_private.attention: forward, torch_private.attention_backward: backward}
     style.sdpa_output_fn = leave
     style.flex_input_fn = lambda *_args, **_kwargs: _refuse("flex_attention gathers in its own way")
     torchs.custom_ops.update(handlers)
@@ -92,8 +86,8 @@ def _on_shards(ring: Any, function: Any, args: Any, kwargs: Any) -> Any:
     for result in ring(spec.mesh.get_group(), _SEQUENCE, function, **local):
         shape = list(result.shape)
         shape[_SEQUENCE] *= spec.mesh.size()
-        meta = TensorMeta(torch.Size(shape), result.stride(), result.dtype)
-        global_spec = DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta)
+        meta = torch_private.TensorMeta(torch.Size(shape), result.stride(), result.dtype)
+        global_spec = torch_private.DTensorSpec(spec.mesh, spec.placements, tensor_meta=meta)
         sharded.append(DTensor(result, global_spec, requires_grad=False))  # type: ignore[no-untyped-call]
     return tuple(sharded)
 
@@ -126,7 +120,10 @@ def with_distinct_specs(propagate: Callable[[Any, Any], None]) -> Callable[[Any,
             flags = {
                 spec.use_strided_shard_as_shard_order: spec
                 for spec in schema.args_spec
-                if any(isinstance(placement, _StridedShard) for placement in spec.placements)
+                if any(
+                    isinstance(placement, torch_private.StridedShard)
+                    for placement in spec.placements
+                )
             }
             last, specs = schema, SimpleNamespace(args_spec=tuple(flags.values()))
         propagate(strategy, specs)
@@ -135,7 +132,6 @@ def with_distinct_specs(propagate: Callable[[Any, Any], None]) -> Callable[[Any,
 
 
 _FLAG = "_propagate_use_strided_shard_flag"
-_GROUPED = torch.ops.aten._grouped_mm.default  # noqa: SLF001 - an operator
 
 
 @restoring
@@ -145,9 +141,7 @@ def fake_job(dims: tuple[tuple[str, int], ...], rank: int) -> Iterator[Any]:
     The default process group is the job's until the block ends, which is why this belongs into a
     process of its own. Raises MeasurementError `torch-unsupported`, `process-group-exists`.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    store = _store()
+    store = torch_private.FakeStore()
     if dist.is_initialized():
         raise MeasurementError(
             "This process belongs to a process group already.",
@@ -165,22 +159,11 @@ def fake_job(dims: tuple[tuple[str, int], ...], rank: int) -> Iterator[Any]:
             tuple(length for _, length in dims),
             mesh_dim_names=tuple(name for name, _ in dims),
         )
-        with _adapted(), ring_attention(), FakeTensorMode(allow_non_fake_inputs=True):
+        with _adapted(), ring_attention(), torch_private.FakeTensorMode(allow_non_fake_inputs=True):
             yield mesh
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def _store() -> Any:
-    try:
-        from torch.testing._internal.distributed.fake_pg import FakeStore
-    except (ImportError, AttributeError) as error:
-        raise torch_unsupported(
-            f"torch {torch.__version__} cannot stand for the ranks of a job.",
-            "It is built without torch.distributed or without its fake process group.",
-        ) from error
-    return FakeStore()
 
 
 @contextlib.contextmanager
@@ -189,16 +172,14 @@ def _adapted() -> Iterator[None]:
 
     What it would do for each rank and parameter is done once.
     """
-    from torch._subclasses import fake_impls
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.fsdp._fully_shard import _fsdp_param
-    from torch.distributed.tensor import _sharding_prop
     from torch.nn.parallel import distributed
+
+    chunks, sharding = torch_private.sharded_parameter, torch_private.sharding
 
     def with_values(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            with unset_fake_temporarily():
+            with torch_private.unset_fake():
                 return function(*args, **kwargs)
 
         return call
@@ -214,13 +195,13 @@ def _adapted() -> Iterator[None]:
         for name in ("_verify_param_shape_across_processes", "_sync_module_states"):
             if hasattr(distributed, name):
                 replace(undo, distributed, name, lambda *_args, **_kwargs: None)
-        if hasattr(_fsdp_param, "_chunk_with_empty"):
-            replace(undo, _fsdp_param, "_chunk_with_empty", Chunks)
-        if (propagate := getattr(_sharding_prop, _FLAG, None)) is not None:
-            replace(undo, _sharding_prop, _FLAG, with_distinct_specs(propagate))
-        shapes = fake_impls.op_implementations_dict
-        if shapes.setdefault(_GROUPED, _grouped_shape) is _grouped_shape:
-            undo.callback(shapes.pop, _GROUPED)
+        if hasattr(chunks, "_chunk_with_empty"):
+            replace(undo, chunks, "_chunk_with_empty", Chunks)
+        if (propagate := getattr(sharding, _FLAG, None)) is not None:
+            replace(undo, sharding, _FLAG, with_distinct_specs(propagate))
+        shapes, grouped = torch_private.fake_shapes, torch_private.grouped_product
+        if shapes.setdefault(grouped, _grouped_shape) is _grouped_shape:
+            undo.callback(shapes.pop, grouped)
         yield
 
 
@@ -233,10 +214,7 @@ def _grouped_shape(
     mode: Any, _: Any, a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
     """Return what a product of groups gives, in dtypes too that only its kernels take."""
-    from torch import _meta_registrations
-
-    shapes: Any = _meta_registrations
     if a.dtype is torch.bfloat16 or bias is not None:
         return NotImplemented
     with mode:
-        return shapes._create_grouped_mm_output_tensor(a, b, offs, out_dtype)  # noqa: SLF001
+        return torch_private.grouped_shape(a, b, offs, out_dtype)

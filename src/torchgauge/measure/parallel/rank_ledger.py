@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
+from torchgauge import torch_private
 from torchgauge.analyze.parallel.rank_lifetimes import Lifetimes, Storage
 from torchgauge.formulas.operand import Work, tensors
 from torchgauge.formulas.registry import as_work
@@ -43,7 +43,7 @@ class RankLedger(internals.DispatchMode):
     """Notes what one rank allocates, computes and sends, on fake tensors and on real ones."""
 
     def __init__(self, groups: collectives.Groups, layer: CurrentLayer, returned: set[int]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.lifetimes = Lifetimes()
         self.collectives = collectives.Collectives(groups)
         self.phase: StepPhase = "forward"
@@ -140,7 +140,7 @@ class RankLedger(internals.DispatchMode):
 
     def _unwraps(self, types: tuple[Any, ...]) -> bool:
         if types not in self._unwrapped:
-            self._unwrapped[types] = any(map(is_traceable_wrapper_subclass_type, types))
+            self._unwrapped[types] = any(map(torch_private.is_wrapper_class, types))
         return self._unwrapped[types]
 
     def _note_storages(self, name: str, args: Any, outputs: Any) -> None:
@@ -249,17 +249,21 @@ def noting(ledger: RankLedger) -> Iterator[None]:
     DTensor finds shardings by running operators on fake tensors of the global size, which no rank
     holds: what it does meanwhile is left out. Raises MeasurementError `torch-unsupported`.
     """
-    from torch.distributed.tensor._sharding_prop import ShardingPropagator
-
     with contextlib.ExitStack() as undo:
-        names = [name for name in _PROPAGATION if hasattr(ShardingPropagator, name)]
+        names = [
+            name
+            for name in _PROPAGATION
+            if hasattr(torch_private.sharding.ShardingPropagator, name)
+        ]
         if not names:
             raise torch_unsupported(
                 f"torch {torch.__version__} propagates shardings in a way that is not known.",
                 "Its tensors of the global size cannot be distinguished from a rank's own.",
             )
         for name in names:
-            replace(undo, ShardingPropagator, name, _suspending(ledger, name))
+            replace(
+                undo, torch_private.sharding.ShardingPropagator, name, _suspending(ledger, name)
+            )
         original = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:
@@ -274,9 +278,7 @@ def noting(ledger: RankLedger) -> Iterator[None]:
 
 
 def _suspending(ledger: RankLedger, name: str) -> Any:
-    from torch.distributed.tensor._sharding_prop import ShardingPropagator
-
-    original = getattr(ShardingPropagator, name)
+    original = getattr(torch_private.sharding.ShardingPropagator, name)
 
     def suspended(*args: Any, **kwargs: Any) -> Any:
         ledger.suspended += 1

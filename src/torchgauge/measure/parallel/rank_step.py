@@ -75,7 +75,7 @@ class _FakeBuckets(DispatchMode):
     """Makes new tensors of floating dtypes fake: buckets, not the indices of their parameters."""
 
     def __init__(self, fake_mode: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.fake_mode = fake_mode
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._C._autograd import _profiler_enabled, _profiler_type
-from torch._C._profiler import _ExperimentalConfig, _RecordFunctionFast
 from torch.autograd import profiler
 from torch.profiler import ProfilerActivity, profile
 
+from torchgauge import torch_private
 from torchgauge.errors import MeasurementError
-from torchgauge.forks import Owner, translating
+from torchgauge.forks import Owner
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.signals import restoring, started
 from torchgauge.temporary import temporary_folder
@@ -47,10 +46,10 @@ def refuse_inside_another(refusal: str) -> None:
 
 
 def _recorder() -> str | None:
-    is_here = _profiler_enabled()
-    if not (is_here or profiler._is_profiler_enabled):  # noqa: SLF001 (no public way)
+    is_here = torch_private.profiler_on()
+    if not (is_here or vars(profiler)["_is_profiler_enabled"]):  # there is no public way
         return None
-    kind = str(_profiler_type()).rpartition(".")[2]
+    kind = str(torch_private.profiler_kind()).rpartition(".")[2]
     if kind in ("NVTX", "ITT"):
         return f"torch.autograd.profiler.emit_{kind.lower()}"
     gc.collect()  # a profiler that is lost may be in a cycle
@@ -122,7 +121,7 @@ class Marks:
     def set(self) -> str:
         """Put an empty range into the recording and return its name."""
         name = f"{MARK}{next(self._numbers)}"
-        with _RecordFunctionFast(name):
+        with torch_private.RecordFunction(name):
             pass
         return name
 
@@ -179,9 +178,12 @@ class Recorder:
             try:
                 self._begin()
             except RuntimeError:
-                with translating(_broken):
+                try:
                     _end_lost()
                     self._begin()
+                except RuntimeError as error:
+                    torch_private.set_profiler_on(False)  # it says so before it has begun
+                    raise _broken(error) from error
             del older
         self._thread = threading.current_thread()
 
@@ -198,7 +200,7 @@ class Recorder:
         """
         if self._owner.in_fork:  # the threads that recorded are not there
             return
-        is_here = threading.current_thread() is self._thread and _profiler_enabled()
+        is_here = threading.current_thread() is self._thread and torch_private.profiler_on()
         if not (self._all_threads or is_here):
             _end_lost()
             raise MeasurementError(
@@ -292,8 +294,8 @@ def _end_lost() -> None:
     The process would crash as it ends. An empty recording takes the lost one's place; torch 2.11
     prepares none then, but begins one in what is prepared already.
     """
-    profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
-    if not _profiler_enabled():  # the program's own, which ends as well
+    torch_private.set_profiler_on(False)  # or none could start
+    if not torch_private.profiler_on():  # the program's own, which ends as well
         empty = profiler.profile(use_kineto=True)
         with _quiet():
             try:
@@ -327,15 +329,15 @@ def _collectives_run(threads: Path) -> bool:
     return False
 
 
-def _settings(**switches: Any) -> _ExperimentalConfig:
+def _settings(**switches: Any) -> Any:
     """Return the profiler's settings; it need not parse the events where torch can skip it.
 
     torch 2.11 has no such switch, and parses them.
     """
     try:
-        return _ExperimentalConfig(trace_only=True, **switches)
+        return torch_private.RecordingConfig(trace_only=True, **switches)
     except TypeError:
-        return _ExperimentalConfig(**switches)
+        return torch_private.RecordingConfig(**switches)
 
 
 @restoring

@@ -178,11 +178,11 @@ class Counter:
         return undo.close
 
 
-class Mode(internals.DispatchMode):  # type: ignore[no-untyped-call]
+class Mode(internals.DispatchMode):
     """Sees every operator below autograd on its thread; composites that arrive whole are split."""
 
     def __init__(self, counter: Counter, *, counts: bool = True) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.counter = counter
         self.counts = counts
 

@@ -1,7 +1,4 @@
-"""The private names of torch that counting needs, where no public name serves.
-
-One that is missing is said at once, and not as a wrong figure later.
-"""
+"""What counting and recording do with private names of torch (`torch_private`)."""
 
 from __future__ import annotations
 
@@ -15,22 +12,11 @@ from typing import Any
 
 import torch
 
-# This import does not load torch._dynamo, which takes a second.
-from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
-from torch._ops import HigherOrderOperator as HigherOrderOperator
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    _get_current_dispatch_mode_stack,
-    _pop_mode,
-    _push_mode,
-)
-
+from torchgauge import torch_private
 from torchgauge.signals import restoring
-from torchgauge.version import torch_unsupported
 
 
-class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class DispatchMode(torch_private.DispatchMode):  # type: ignore[misc]
     """A dispatch mode whose `__torch_dispatch__` is called as it is, every time, for any operator.
 
     By default it is wrapped so that Dynamo leaves it alone, which doubles its time; a subclass
@@ -46,8 +32,10 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def never_compiled(function: Callable[..., Any], *, below: bool = False) -> None:
     """Have Dynamo run the function's code as it is; with `below` also what it calls."""
-    callee_action = _FrameAction.SKIP if below else _FrameAction.DEFAULT
-    set_code_exec_strategy(function.__code__, _FrameExecStrategy(_FrameAction.SKIP, callee_action))
+    frames = torch_private.frames  # which does not load torch._dynamo, for a second
+    callees = frames._FrameAction.SKIP if below else frames._FrameAction.DEFAULT
+    strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, callees)
+    frames.set_code_exec_strategy(function.__code__, strategy)
 
 
 def never_traced(hook: Callable[..., Any]) -> None:
@@ -56,57 +44,43 @@ def never_traced(hook: Callable[..., Any]) -> None:
     vars(hook)["_torchdynamo_disable"] = True
 
 
-modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
+modes: Callable[[], list[Any]] = torch_private.dispatch_modes
 
 
 @restoring
 def unseen() -> Iterator[None]:
     """Run the block below no dispatch mode: a signal within would leave the modes half removed."""
-    with _disable_current_modes():
+    with torch_private.without_modes():
         yield
 
 
-def without_mode(mode: TorchDispatchMode) -> None:
+def without_mode(mode: DispatchMode) -> None:
     """Take a mode of this thread off; those that were entered after it stay on."""
     if mode in modes():
         above = modes()[modes().index(mode) + 1 :]
         for _ in above:
-            _pop_mode()
-        mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            torch_private.pop_mode()
+        mode.__exit__(None, None, None)
         for other in above:
-            _push_mode(other)
-
-
-def _named(owner: Any, name: str) -> Any:
-    internal = getattr(owner, name, None)
-    if internal is None:
-        raise torch_unsupported(
-            f"torch {torch.__version__} has no {name}.",
-            "Costs are counted with an internal of torch that this version lacks.",
-        )
-    return internal
+            torch_private.push_mode(other)
 
 
 # −1 outside of a backward pass.
-graph_task: Callable[[], int] = _named(torch._C, "_current_graph_task_id")
-current_node: Callable[[], Any] = _named(torch._C, "_current_autograd_node")
+graph_task: Callable[[], int] = torch_private.graph_task
+current_node: Callable[[], Any] = torch_private.current_node
 # The number that the next autograd node of this thread will get.
-sequence_number: Callable[[], int] = _named(torch.autograd, "_get_sequence_nr")
+sequence_number: Callable[[], int] = torch_private.sequence_number
 # Every backward pass that Python starts is below a frame of this code.
-backward_code: Any = _named(torch.autograd.graph, "_engine_run_backward").__code__
+backward_code: Any = torch_private.backward.__code__
 # (pack, unpack) of the saved tensor hooks that are in force; None where there are none.
-innermost_hooks: Callable[[bool], Any] = _named(
-    torch._C._autograd, "_top_saved_tensors_default_hooks"
-)
-DISABLED_DISPATCH: Any = _named(torch._C, "_disabled_torch_dispatch_impl")
+innermost_hooks: Callable[[bool], Any] = torch_private.saved_tensor_hooks
+DISABLED_DISPATCH: Any = torch_private.no_dispatch
 # Raised through modules that a checkpoint runs again, once it has all that backward needs.
-EARLY_STOP: Any = _named(torch.utils.checkpoint, "_StopRecomputationError")
+EARLY_STOP: Any = torch_private.EarlyStop
 
 TORCH_FOLDER = str(Path(torch.__file__).parent)
 # Inductor's table of sources without stack traces, which change how it compiles.
 _NODES_ALONE = 2
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-_EXPLICIT = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 def in_checkpoint() -> bool:
@@ -127,9 +101,10 @@ def node_number(node: Any) -> int | None:
 
 def decomposed(function: Any, args: Any, kwargs: Any) -> Any:
     """Run an operator by its composite kernel, so that the operators it is made of arrive."""
-    if isinstance(function, HigherOrderOperator):
-        return function.dispatch(_EXPLICIT, *args, **kwargs)  # type: ignore[no-untyped-call]
-    return function._op_dk(_COMPOSITE, *args, **kwargs)
+    keys = torch_private.DispatchKey
+    if isinstance(function, torch_private.HigherOrderOperator):
+        return function.dispatch(keys.CompositeExplicitAutograd, *args, **kwargs)
+    return function._op_dk(keys.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def aten_operator(name: str) -> Any:
@@ -226,9 +201,7 @@ def kernel_sources(keep: Callable[[str, str | None], object]) -> Iterator[None]:
     if config is None or level is None:
         yield
         return
-    from torch._inductor.output_code import CompiledFxGraph
-
-    owner: Any = CompiledFxGraph
+    owner = torch_private.CompiledGraph
     original = owner.post_compile
 
     def post_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -245,6 +218,4 @@ def kernel_sources(keep: Callable[[str, str | None], object]) -> Iterator[None]:
 
 def draw_as_eager() -> None:
     """Have what is compiled from now on draw the random numbers that eager code draws."""
-    import torch._inductor.config
-
-    torch._inductor.config.fallback_random = True
+    torch_private.compiler_settings.fallback_random = True

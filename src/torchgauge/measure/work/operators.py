@@ -17,9 +17,8 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch._ops import OpOverload
-from torch.utils._pytree import tree_leaves, tree_map
 
+from torchgauge import torch_private
 from torchgauge.formulas.families.sparse import is_sparse
 from torchgauge.formulas.free import FREE, STILL, VIEWS
 from torchgauge.formulas.kinds import LIST_BASES, POINTWISE, PRIMITIVES
@@ -27,7 +26,6 @@ from torchgauge.formulas.operand import FREE as NO_WORK
 from torchgauge.formulas.operand import elements_of
 from torchgauge.formulas.promotion import pointwise_work, reduction_work, summed
 from torchgauge.formulas.registry import as_work, find
-from torchgauge.measure.work.internals import HigherOrderOperator
 
 Kind = Literal[
     "formula",
@@ -48,15 +46,12 @@ _FOREACH = "_foreach_"
 _QUESTIONS = frozenset({"prim::device"})
 _BACKENDS = ("CPU", "CUDA")
 _PLAIN_TYPES = frozenset({"BoolType", "FloatType", "IntType", "NumberType", "StringType"})
-_has: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
-_exists: Callable[[str], bool] = torch._C._dispatch_has_kernel  # noqa: SLF001
 # float64 is left out: kernels made for half precision often lack it in earnest.
 _REFUSED = (torch.float32, torch.float16)
 _SUBSTITUTE = torch.bfloat16
 _SPARSE_PRODUCTS = frozenset(
     f"aten.{name}" for name in ("mm", "addmm", "_sparse_addmm", "mv", "addmv", "bmm")
 )
-_CHECK = torch.ops.aten._is_all_true.default  # noqa: SLF001
 
 
 class Operator(NamedTuple):
@@ -87,10 +82,10 @@ def classify(function: Any) -> Kind:
     Composites are split first, so that a model counts the same in inference mode, where they arrive
     whole; a custom operator's formula goes before that. In-place and out= forms follow their base.
     """
-    if not isinstance(function, OpOverload):
+    if not isinstance(function, torch_private.OpOverload):
         if find(_name(function)):
             return "formula"
-        return "higher" if isinstance(function, HigherOrderOperator) else "unknown"
+        return "higher" if isinstance(function, torch_private.HigherOrderOperator) else "unknown"
     name = _name(function)
     if name in _QUESTIONS:
         return "question"
@@ -111,7 +106,7 @@ def classify(function: Any) -> Kind:
     return _tagged(function)
 
 
-def _tagged(function: OpOverload) -> Kind:
+def _tagged(function: Any) -> Kind:
     for relative in _relatives(function):
         if torch.Tag.pointwise in relative.tags:
             return "pointwise"
@@ -200,7 +195,7 @@ def _foreach_base(name: str) -> Operator | None:
     return None
 
 
-def _relatives(function: OpOverload) -> list[OpOverload]:
+def _relatives(function: Any) -> list[Any]:
     """Return the overload, then those it is a form of: out= forms and in-place forms lack tags."""
     packet = function.overloadpacket
     relatives = [function]
@@ -221,11 +216,13 @@ def _relatives(function: OpOverload) -> list[OpOverload]:
     return relatives
 
 
-def _is_composite(function: OpOverload) -> bool:
+def _is_composite(function: Any) -> bool:
     name = _full_name(function)
-    if not _exists(name):  # TorchScript's own, on plain numbers
+    if not torch_private.has_kernel(name):  # TorchScript's own, on plain numbers
         return False
-    return _has(name, "CompositeImplicitAutograd") and not any(_has(name, key) for key in _BACKENDS)
+    return torch_private.has_kernel_for(name, "CompositeImplicitAutograd") and not any(
+        torch_private.has_kernel_for(name, key) for key in _BACKENDS
+    )
 
 
 def _written(function: Any) -> frozenset[str]:
@@ -247,8 +244,8 @@ def _name(function: Any) -> str:
     return str(function) if schema is None else str(schema.name)
 
 
-def _full_name(function: OpOverload) -> str:
-    return str(function.name())  # type: ignore[no-untyped-call]
+def _full_name(function: Any) -> str:
+    return str(function.name())
 
 
 def _short(name: str) -> str:
@@ -262,19 +259,25 @@ def _base(name: str) -> str:
 
 def called(function: Any, args: Any, kwargs: Any) -> Any:
     """Return what the operator returns; raises what it raises where its type is not the reason."""
-    if function is _CHECK and args[0].is_meta:
+    if function is torch_private.all_true and args[0].is_meta:
         return torch.tensor(True)  # on the CPU: it is read next
     try:
         return function(*args, **kwargs)
     except RuntimeError:  # NotImplementedError is one
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = [
+            leaf
+            for leaf in torch_private.tree_leaves((args, kwargs))
+            if isinstance(leaf, torch.Tensor)
+        ]
         try:
             if _is_sparse_product(function, tensors):
-                args, kwargs = tree_map(_dense, (tuple(args), dict(kwargs)))
+                args, kwargs = torch_private.tree_map(_dense, (tuple(args), dict(kwargs)))
                 return function(*args, **kwargs)
             if {tensor.device.type for tensor in tensors} == {"cpu", "meta"}:
                 if _is_functional(function) or (tensors[0].is_meta and "out" not in kwargs):
-                    args, kwargs = tree_map(_without_values, (tuple(args), dict(kwargs)))
+                    args, kwargs = torch_private.tree_map(
+                        _without_values, (tuple(args), dict(kwargs))
+                    )
                     return called(function, args, kwargs)
             elif _is_functional(function) and (dtype := _common_dtype(tensors)) in _REFUSED:
                 return _in_bfloat16(function, args, kwargs, dtype)
@@ -312,14 +315,12 @@ def _common_dtype(tensors: list[torch.Tensor]) -> torch.dtype | None:
 
 
 def _has_no_values(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return tensor.is_meta or isinstance(tensor, FakeTensor)
+    return tensor.is_meta or isinstance(tensor, torch_private.FakeTensor)
 
 
 def _is_functional(function: Any) -> bool:
     """Whether the operator writes to no operand: a result that is an operand cannot be replaced."""
-    return isinstance(function, OpOverload) and not function._schema.is_mutable  # noqa: SLF001
+    return isinstance(function, torch_private.OpOverload) and not function._schema.is_mutable  # noqa: SLF001
 
 
 def _in_bfloat16(function: Any, args: Any, kwargs: Any, dtype: torch.dtype) -> Any:
@@ -338,5 +339,5 @@ def _in_bfloat16(function: Any, args: Any, kwargs: Any, dtype: torch.dtype) -> A
             return leaf
         return torch.empty_like(leaf, dtype=dtype)
 
-    args, kwargs = tree_map(operand, (tuple(args), dict(kwargs)))
-    return tree_map(result, function(*args, **kwargs))
+    args, kwargs = torch_private.tree_map(operand, (tuple(args), dict(kwargs)))
+    return torch_private.tree_map(result, function(*args, **kwargs))
