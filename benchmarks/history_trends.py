@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest
 
-from torchgauge.analyze.history.series_correction import series_correction
 from torchgauge.analyze.statistics.change_points import Change, changes
+from torchgauge.history.trend import series_correction
 
 Floats = npt.NDArray[np.float64]
 NOISE = 0.015

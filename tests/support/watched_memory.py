@@ -5,7 +5,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from torchgauge.measure.loop import loop_memory
-from torchgauge.measure.memory import holders
 from torchgauge.measure.work.internals import storage_key
 
 
@@ -17,7 +16,7 @@ def run_alone(monkeypatch, item):
     seconds a step.
     """
     gc.collect()
-    tensors, held, kind = loop_memory.held_tensors, loop_memory.held, holders._kind
+    tensors, held, kind = loop_memory.held_tensors, loop_memory.held, loop_memory._kind
     test, file = item.obj, sys.modules[item.obj.__module__].__file__
 
     def of_this_file(name):
@@ -38,5 +37,5 @@ def run_alone(monkeypatch, item):
         with ThreadPoolExecutor(1) as thread:
             thread.submit(alone, **arguments).result()
 
-    monkeypatch.setattr(holders, "_kind", of_this_file)
+    monkeypatch.setattr(loop_memory, "_kind", of_this_file)
     item.obj = on_a_thread

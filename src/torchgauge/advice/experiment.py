@@ -26,7 +26,7 @@ from torchgauge.advice.world import Processes, Side
 from torchgauge.analyze.advice import speed_up
 from torchgauge.analyze.advice.speed_up import ALPHA, CONFIRMATION, FEWEST_CONFIRMING, gain_p
 from torchgauge.device.environment import environment
-from torchgauge.errors import TorchgaugeError
+from torchgauge.errors import InputError, TorchgaugeError
 from torchgauge.measure.advice.check import CheckResult, LayerChoice
 from torchgauge.measure.latency.blocks import ABBA, fitting_pace
 from torchgauge.measure.processes.fork_server import forking
@@ -43,7 +43,7 @@ from torchgauge.records.advice import (
 )
 from torchgauge.records.target import Facts
 from torchgauge.targets.precisions import name_of
-from torchgauge.targets.training.named_metric import NamedMetric
+from torchgauge.targets.training.named_training import function_named
 from torchgauge.temporary import temporary_folder
 
 # Of a budget, where there is more than one to confirm; the rest is for combinations.
@@ -430,3 +430,28 @@ def _best(side: Side, facts: Facts, gain: SpeedUp, output: OutputCheck | None) -
         speed_up=gain,
         output=output,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedMetric:
+    """A function file.py:function or module:function that takes the model's outputs."""
+
+    spec: str
+
+    @staticmethod
+    def from_spec(spec: str) -> NamedMetric:
+        """Return the metric of that name; raises InputError `metric-unknown` and as importing."""
+        if ":" not in spec:
+            raise InputError(
+                f"Unknown metric '{spec}'.",
+                id="metric-unknown",
+                cause="It is not the name of a function in a file or module.",
+                remedy="Give --metric file.py:function, taking the outputs and returning a number.",
+            )
+        function_named(spec)  # a mistake shows now, not after minutes
+        return NamedMetric(spec)
+
+    def __call__(self, outputs: Any) -> float:
+        """Call the function of that name."""
+        metric: Callable[..., Any] = function_named(self.spec)
+        return float(metric(outputs))

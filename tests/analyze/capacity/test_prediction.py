@@ -10,7 +10,7 @@ from tests.support import queue_theory as theory
 
 from torchgauge.analyze.capacity.batch_model import BatchModel
 from torchgauge.analyze.capacity.capacity_options import CapacityOptions
-from torchgauge.analyze.capacity.knee import knee
+from torchgauge.analyze.capacity.capacity_plans import knee
 from torchgauge.analyze.capacity.prediction import Predictor, judged
 from torchgauge.analyze.capacity.server_model import unit_arrivals
 from torchgauge.analyze.capacity.simulation import Workers, simulate

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.support.paths import DATA
 
-from torchgauge.analyze.history.series_correction import series_correction
 from torchgauge.analyze.statistics.change_points import changes
+from torchgauge.history.trend import series_correction
 from torchgauge.records.latency.latency import PastRun
 
 KINDS = ("matmul", "copy", "python", "dispatch", "waiting")

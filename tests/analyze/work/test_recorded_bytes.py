@@ -9,10 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchgauge.analyze.trace.device_work import attributed
 from torchgauge.analyze.work.event_costs import ABSENT, event_costs
-from torchgauge.analyze.work.recorded_work import Texts, recorded_bytes, recorded_work
+from torchgauge.analyze.work.recorded_work import Texts, recorded_bytes, recorded_work, without_out
 from torchgauge.formulas import written
 from torchgauge.formulas.operand import Described
-from torchgauge.formulas.out_arguments import without_out
 from torchgauge.formulas.traffic import PRODUCTS, bytes_of
 from torchgauge.readers.kineto.kineto import read_events
 

@@ -1,7 +1,7 @@
 """Folding of layers that are alike, by hand."""
 
-from torchgauge.analyze.work.repeated_layers import folded
 from torchgauge.records.work.cost import Cost, CostNode, CostRow
+from torchgauge.report.tables.work_table import folded
 
 
 def node(name, parent, kind="Block", parameters=0):

@@ -12,7 +12,7 @@ import struct
 import pytest
 
 from torchgauge import InputError
-from torchgauge.readers.snapshot.primitives import load_primitives
+from torchgauge.readers.snapshot.snapshot import load_primitives
 
 VALUES = {
     "numbers": [0, 1, -1, 255, 256, 70_000, -70_000, 2**31, 2**40, -(2**62), 2.5, True, None],

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgauge.errors import TorchgaugeError
-from torchgauge.formulas.free import STILL
-from torchgauge.formulas.kinds import kernel_kind
+from torchgauge.formulas.free import STILL, aten
+from torchgauge.formulas.kinds import POINTWISE, kernel_kind
 from torchgauge.formulas.operand import (
     FREE,
     Described,
@@ -26,12 +26,11 @@ from torchgauge.formulas.operand import (
     Work,
     elements_of,
 )
-from torchgauge.formulas.out_arguments import without_out
 from torchgauge.formulas.promotion import pointwise_work, reduction_work
 from torchgauge.formulas.registry import KEYWORDS, as_work, find
 from torchgauge.formulas.shapes import like, outputs, pointwise
 from torchgauge.formulas.traffic import PRODUCTS, WRITES, bytes_of
-from torchgauge.formulas.written import written
+from torchgauge.formulas.written import elementwise_inputs, written
 from torchgauge.records.trace.events import ABSENT, Events, Integers, Rows
 
 _REAL = {"float": ("float32", 4), "double": ("float64", 8), "Half": ("float16", 2),
@@ -309,3 +308,26 @@ def floating_types(types: Any) -> Iterator[str]:
         name, _ = (element_type(types) if isinstance(types, str) else None) or ("", 0)
         if name.startswith(_FLOATING):
             yield name
+
+
+# How many arguments end with a tensor that is read; in all others a tensor at the end is `out=`.
+_READS_TO_THE_END = {
+    **dict.fromkeys(aten("mm bmm max min _adaptive_avg_pool2d_backward silu_backward "
+                          "mish_backward hardswish_backward hardsigmoid_backward"), 2),
+    **dict.fromkeys(aten("where index_select"), 3),
+    **dict.fromkeys(aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward"), 8),
+    "aten::elu_backward": 6,
+    "aten::cudnn_batch_norm_backward": 9,
+}  # fmt: skip
+
+
+def without_out(name: str, operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the arguments that a call reads, and those of `out=`, which stand behind them."""
+    count = read = len(operands)
+    if name in POINTWISE:
+        read = elementwise_inputs(name)
+    elif not name.endswith("_"):
+        read = _READS_TO_THE_END.get(name, 1)
+    while count > read and isinstance(operands[count - 1], Described):
+        count -= 1
+    return operands[:count], operands[count:]
