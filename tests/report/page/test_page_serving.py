@@ -12,7 +12,7 @@ from torchgauge.records.record import Interval
 from torchgauge.records.serving.level import Sending
 from torchgauge.records.serving.requests import Capacity, Requests
 from torchgauge.report.page.html import render
-from torchgauge.report.page.serving import load_series, tail_curves
+from torchgauge.report.page.serving import page_serving, tail_curves
 from torchgauge.report.page.serving import request_times as request_points
 from torchgauge.report.page.serving.page_serving import headline
 
@@ -178,7 +178,7 @@ def test_time_without_load_and_after_it_is_told_apart(search):
 
 def test_a_pause_shows_where_it_was():
     level = open_level(50, 400, seed=5, pause=(4.0, 1.0))
-    part = load_series.over_time(level)
+    part = page_serving.over_time(level)
     slowest = part["slowest"].index(max(part["slowest"]))
     assert 3.9e9 < part["time"][slowest] < 4.4e9
     assert 0.9e9 < max(part["slowest"]) < 1.1e9
@@ -193,7 +193,7 @@ def test_requests_in_flight_are_those_due_and_not_answered():
     last = tuple(due + 0.5 for due in scheduled)
     requests = Requests(scheduled=scheduled, sent=scheduled, last=last, fate=("done",) * 20)
     changed = msgspec.structs.replace(level, requests=requests, duration=10.0, window=(0.0, 10.0))
-    part = load_series.over_time(changed)
+    part = page_serving.over_time(changed)
     assert part["in_flight"] == [2, 2]
     assert sum(part["due"]) * 5 == 20
     assert part["median"] == [500_000_000] * 2
@@ -206,7 +206,7 @@ def test_requests_that_are_answered_after_all_were_due_are_in_flight_together():
         scheduled=scheduled, sent=scheduled, last=(20.0,) * 10, fate=("done",) * 10
     )  # fmt: skip
     changed = msgspec.structs.replace(level, requests=requests, duration=10.0, window=(0.0, 10.0))
-    assert load_series.over_time(changed)["in_flight"] == [10]
+    assert page_serving.over_time(changed)["in_flight"] == [10]
 
 
 def test_requests_that_are_never_answered_wait_until_the_client_gives_up():
@@ -216,12 +216,12 @@ def test_requests_that_are_never_answered_wait_until_the_client_gives_up():
     requests = Requests(scheduled=scheduled, sent=scheduled, fate=("timeout",) * 20)
     known = {"requests": requests, "duration": 20.0, "window": (0.0, 20.0)}
     hung = msgspec.structs.replace(level, sending=Sending(timeout=3.5), **known)
-    assert load_series.over_time(hung)["in_flight"] == [4, 4]
+    assert page_serving.over_time(hung)["in_flight"] == [4, 4]
     older = msgspec.structs.replace(level, sending=None, **known)
-    assert load_series.over_time(older)["in_flight"] == [10, 20]
+    assert page_serving.over_time(older)["in_flight"] == [10, 20]
     refused = msgspec.structs.replace(requests, fate=("refused",) * 20)
     at_once = msgspec.structs.replace(hung, requests=refused)
-    assert load_series.over_time(at_once)["in_flight"] == [0, 0]
+    assert page_serving.over_time(at_once)["in_flight"] == [0, 0]
 
 
 def test_a_request_due_at_the_end_of_the_window_is_in_no_figure():
