@@ -10,8 +10,6 @@ import functools
 import importlib
 from typing import Any
 
-import torch
-
 from torchgauge.version import torch_unsupported
 
 # Our name, the module and torch's own name in it, the first release of 2.3, 2.5, 2.7, 2.9, 2.11 and
@@ -123,6 +121,8 @@ def __getattr__(name: str) -> Any:
         owner = importlib.import_module(module)
         value = functools.reduce(getattr, filter(None, path.split(".")), owner)
     except (ImportError, AttributeError) as error:
+        import torch
+
         raise torch_unsupported(
             f"torch {torch.__version__} has no {place.rstrip(':').replace(':', '.')}.",
             f"It is a private name, needed for this: {purpose}.",

@@ -277,11 +277,11 @@ def _agreed(stages: list[Any], returned: set[int]) -> Iterator[None]:
 
     Raises InputError `pipeline-shapes-missing` in a stage that was given none.
     """
-    from torch.distributed.pipelining import stage
+    from torch.distributed.pipelining import stage as torchs
 
-    pipelining: Any = stage  # neither the vote nor its modes are public
+    pipelining: Any = torchs  # neither the vote nor its modes are public
     modes = getattr(pipelining, "InferenceMode", None)
-    for own in stages:
+    for own in (stage for stage in stages if isinstance(stage, pipelining.PipelineStage)):
         # Before torch 2.13 only the shapes of inputs were needed.
         if modes.needs_dynamic(own._user_meta, True) if modes else own.inputs_meta is None:  # noqa: SLF001
             raise InputError(

@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from torchgauge import torch_private
 from torchgauge.errors import MeasurementError
-from torchgauge.forks import Owner
+from torchgauge.forks import Owner, translating
 from torchgauge.records.record import MeasurementWarning
 from torchgauge.signals import restoring, started
 from torchgauge.temporary import temporary_folder
@@ -178,12 +178,9 @@ class Recorder:
             try:
                 self._begin()
             except RuntimeError:
-                try:
+                with translating(_broken):
                     _end_lost()
                     self._begin()
-                except RuntimeError as error:
-                    torch_private.set_profiler_on(False)  # it says so before it has begun
-                    raise _broken(error) from error
             del older
         self._thread = threading.current_thread()
 
@@ -279,7 +276,7 @@ def _end_forks_early() -> None:
 
 
 def _broken(error: BaseException) -> MeasurementError:
-    profiler._set_is_profiler_enabled(False)  # noqa: SLF001 (or none could start)
+    torch_private.set_profiler_on(False)  # or none could start
     return MeasurementError(
         "torch's profiler does not begin a recording.",
         id="profiler-broken",
