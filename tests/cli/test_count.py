@@ -153,7 +153,7 @@ def test_a_step_under_autocast_keeps_its_parameters(target, capsys):
     assert training["optimizers"]["sgd"]["lower_bound"] >= 2 * weights
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_step_that_reads_values_is_at_least_and_never_may_fit(target, capsys):
     asked = ("--backward", "--on", "h100,l4")
     record = json.loads(counted(capsys, target("reads"), *asked, "--json"))

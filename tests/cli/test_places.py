@@ -85,7 +85,7 @@ def test_a_script_that_changes_folders(folder):
     assert (folder / "page.html").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_trace_and_a_record_from_python_lie_where_the_call_was_made(folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder.parent / "elsewhere" / "trace.json").mkdir()  # a place that cannot be written to

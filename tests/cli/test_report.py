@@ -173,7 +173,7 @@ def test_a_full_disk_leaves_what_was_there(saved, tmp_path, monkeypatch, capsys)
     assert not list(out.glob(".*"))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("page")
 def test_the_verbs_that_measure_write_the_same_files(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)
@@ -202,7 +202,7 @@ def test_only_profiles_and_loops_have_a_page(record, tmp_path, capsys):
     assert not (tmp_path / "x.html").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_format_that_fails_after_measuring_costs_no_other(tmp_path, capsys):
     (tmp_path / "mymodel.py").write_text(MODEL)
     out = tmp_path / "out"

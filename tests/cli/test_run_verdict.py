@@ -25,7 +25,7 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_loop_that_reads_single_values_is_told_so(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "torchgauge", "run", "--output-dir", "out", "train.py", "45"]

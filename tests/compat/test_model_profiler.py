@@ -85,7 +85,7 @@ def test_results_are_a_mapping(profiler):
         results["nothing"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_detailed_analysis():
     profiler = ModelProfiler(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
     results = profiler.profile(torch.randn(2, 8), num_runs=5, warmup_runs=1, detailed_analysis=True)

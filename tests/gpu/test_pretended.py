@@ -139,7 +139,7 @@ def test_what_on_oom_writes():
     assert lines["bytes requested"].verdict == lines["layer"].verdict == "met"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_profile_of_a_training_step():
     train = tg.Training(lambda out, _: out.sum(), torch.optim.AdamW)
     with pretended_gpu():

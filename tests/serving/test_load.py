@@ -164,7 +164,7 @@ def test_the_time_of_an_offline_load_at_a_url_ends_it(plans, settings, drain, ti
     assert level.duration == pytest.approx(1e-3)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_search_begins_where_answers_take_longer_than_its_probe(plans, monkeypatch):
     """32 users get an answer each, after 2.5 s: 12.8 requests/s."""
     answered = load.send
@@ -377,8 +377,8 @@ def test_scenarios_call_a_target_here(scenario, size):
         assert level.requests.scheduled == level.requests.sent
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.slow
+@pytest.mark.parametrize("interrupted", [False, True])
 def test_a_trusted_target_is_called_in_a_process_of_its_own(interrupted, tmp_path):
     file = tmp_path / "trusted.py"
     file.write_text(

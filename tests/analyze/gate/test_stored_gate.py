@@ -135,7 +135,7 @@ def test_without_a_test_the_largest_contribution_is_named_as_unproven():
     assert named.endswith("(not proven)")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_false_alarms_over_sessions_stay_below_one_in_forty():
     """Sessions of one build: the level differs by 2 %, processes by 1 %; noise is known."""
     rng = random.Random(3)

@@ -131,7 +131,7 @@ def test_who_is_undecided_needs_more_blocks(logs):
         assert blocks_to_decide(one.worse, one.tolerance) > len(logs)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_errors_are_kept_where_they_are_promised():
     """On normal noise: a false alarm at the boundary in 0.5 % of first looks, far fewer below."""
     rng = np.random.default_rng(1)

@@ -112,7 +112,7 @@ loss.backward()
     [(200, "1.down (Linear)", "AddmmBackward0", "2 (Linear)"),
      (450, "", "", "1.down (Linear)")],
 )  # fmt: skip
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_real_limit_in_the_backward_pass_names_the_layer(tmp_path, room, layer, function, after):
     (tmp_path / "train.py").write_text(LIMITED)
     command = [sys.executable, "-m", "torchgauge", "run", "--on-oom", "out", "train.py", str(room)]

@@ -342,7 +342,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), nn.Module.__call__ is 
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_process_forked_while_another_thread_measures_is_as_if_it_did_not():
     done = subprocess.run(

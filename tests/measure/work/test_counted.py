@@ -58,13 +58,8 @@ def test_where_meta_is_the_default_device_it_counts_on_the_cpu_all_the_same():
     assert cost.matmul_flops == 2 * 2 * 4 * 3
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.thorough if name == "bart" else pytest.mark.slow)
-        for name in READ_VALUES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ_VALUES)
 def test_an_object_on_meta_counts_as_the_command_line_does(name):
     spec = f"hf:{name}?{READ_VALUES[name]}"
     request = TargetRequest(spec, device="meta")

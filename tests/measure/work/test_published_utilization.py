@@ -46,13 +46,8 @@ def used(run, products, parameters):
     )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.thorough if name == "7b" else pytest.mark.slow)
-        for name in MPT
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MPT)
 def test_mpt_reaches_the_mfu_that_llm_foundry_prints(name):
     run = MPT[name]
     products, parameters = counted(run.sizes, run.sequence)

@@ -86,7 +86,7 @@ def test_with_trust_it_is_measured_like_the_module_it_was(name, folder, capsys, 
     assert len(record["latency"]["processes"][0]["samples"]) == 4
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_with_trust_it_is_counted_in_a_process_of_its_own(folder, capsys, monkeypatch):
     monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("loaded in this process"))
     script = str(folder / next(name for name in FILES if "script" in name))
