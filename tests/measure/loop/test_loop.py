@@ -183,8 +183,9 @@ def test_a_step_is_the_layers_and_what_is_in_none():
     assert any("SGD.step" in node.name for node in bucket(run, "optimizer").children)
     assert root.total("host") == sum(row.host for row in run.tree.rows)
     # Stamped layers are shorter than recorded ones: only what is not scaled can be compared.
+    # The range of a recorded step begins before the clock is read and ends after it, some 20 µs.
     recorded = [d for one in run.record.stretches if one.phase == "record" for d in one.durations]
-    assert root.host_time < max(recorded)
+    assert min(recorded) < root.host_time < 1.2 * max(recorded)
 
 
 def test_marks_name_parts_of_the_loop_whatever_their_name():
