@@ -49,6 +49,7 @@ def test_saved_records_are_valid(name):
     jsonschema.Draft202012Validator(schema).validate(content)
 
 
+@pytest.mark.thorough
 def test_what_a_run_saves_is_valid(tmp_path, capsys):
     model = "from torch import nn, ones\ndef make(): return nn.Linear(4, 2), ones(1, 4)\n"
     (tmp_path / "mymodel.py").write_text(model)

@@ -99,6 +99,7 @@ class Raising:
         return x * 2
 
 
+@pytest.mark.thorough
 def test_a_callable_that_raises_at_every_attribute_is_profiled():
     found = tg.ModelProfiler(Raising()).profile(X, num_runs=2, warmup_runs=1)
     assert "Raising" in str(found)
