@@ -56,11 +56,13 @@ class Prediction(NamedTuple):
         distributions: By metric.
         utilization: Share of the time in which a worker computes.
         mean_batch: Requests per batch.
+        may_grow: Whether the queue of too many resamples grows without end.
     """
 
     distributions: dict[str, Distribution]
     utilization: float
     mean_batch: float
+    may_grow: bool
 
 
 class LongRun(NamedTuple):
@@ -186,7 +188,8 @@ class Predictor:
             for metric in METRICS
             if (times := outcome.times(metric)) is not None and len(times)
         }
-        return Prediction(distributions, utilization, count / max(1.0, outcome.batches))
+        mean_batch, may_grow = count / max(1.0, outcome.batches), any(map(_grows, factors.values()))
+        return Prediction(distributions, utilization, mean_batch, may_grow)
 
     def _factors(
         self, workers: Workers, rate: float, figures: Iterable[Figure]
@@ -225,16 +228,19 @@ class Predictor:
         )
 
 
+def _grows(factors: Floats) -> bool:
+    return int(np.isinf(factors).sum()) > LOST * len(factors)
+
+
 def _estimate(value: float, factors: Floats, error: float, model_error: float) -> Estimate:
     """Return a figure with the interval that resamples and the simulation leave it."""
     if not len(factors):
         reason = "Too few service times were measured for an interval."
         return Estimate(value=value, reason=reason, how="estimated")
-    endless = int(np.isinf(factors).sum())
-    if endless > LOST * len(factors):
+    if _grows(factors):
+        count = np.isinf(factors).sum()
         reason = (
-            f"In {endless} of {len(factors)} resamples of the service times the queue grows "
-            "without end."
+            f"In {count} of {len(factors)} resamples of service times the queue grows without end."
         )
         return Estimate(value=value, reason=reason, how="estimated")
     low, high = np.quantile(factors[np.isfinite(factors)], (0.025, 0.975), method="weibull")
@@ -267,7 +273,7 @@ def _judged(goal: Goal, prediction: Prediction | None) -> GoalResult:
     low = high = figure.value
     if figure.interval is not None:
         low, high = figure.interval.low, figure.interval.high
-    elif "without end" in figure.reason:
+    elif prediction.may_grow:
         high = math.inf
     verdict: GoalVerdict = "unclear"
     if high <= goal.limit or low > goal.limit:
